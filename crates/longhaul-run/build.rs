@@ -1,6 +1,7 @@
-//! Names the code that folds, so that a checkpoint of another build is dropped.
+//! Computes the hash of the source code that folds journals. A checkpoint with another hash is
+//! discarded.
 //!
-//! Never: a clock or a path in the name. The same sources give the same one.
+//! Invariant: the same sources give the same hash; it does not depend on time or paths.
 
 use std::path::{Path, PathBuf};
 

@@ -174,7 +174,7 @@ async function play(api, stream) {
     );
   for (const [model, status] of [["busy", 429], ["full", 529]]) {
     // It fails without retries and succeeds with them.
-    await expectError(model, status, /script fails/, { maxRetries: 0 });
+    await expectError(model, status, /script makes this call fail/, { maxRetries: 0 });
     assert.equal(api.textOf(await api.ask(model, api.firstMessages(), stream)), "At last.");
   }
 

@@ -1,6 +1,4 @@
-//! An agent in responses.
-//!
-//! Never: its prompt. That is its author's, and a run's transcript shows it.
+//! An agent in responses. The prompt is not included; the transcript of a run shows it.
 
 use longhaul_core::raw::Hash;
 use serde::{Deserialize, Serialize};
@@ -8,23 +6,23 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// An agent that can be asked.
+/// An agent, as responses describe it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Agent)]
 pub struct AgentView {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// The hash of what defines it.
-    #[schema(schema_with = schema::hash)]
+    /// Version of the agent: the hash of its definition.
+    #[schema(schema_with = schema::hash_schema)]
     pub version: Hash,
-    /// What it is for, in a sentence.
+    /// Short description of the agent's purpose.
     pub description: String,
-    /// Models, tried in order; empty: the project's.
+    /// Models of the agent, tried in this order. An empty list means the project's default model.
     pub models: Vec<String>,
-    /// The tools it may use.
+    /// Names of the tools that the agent may use.
     pub tools: Vec<String>,
-    /// Names that a task may inject.
+    /// Names of the context values that a task may set for the agent's tools.
     pub context: Vec<String>,
-    /// After so many turns a run of it ends.
+    /// Maximum number of turns per run. `None` means no limit.
     pub max_turns: Option<u32>,
 }

@@ -1,8 +1,9 @@
-//! Gates in responses, and answers to them in requests.
+//! Gates (questions and approvals that wait for a person) in responses, and answers to gates in
+//! requests.
 
 use longhaul_core::id::{GateId, RunId, Seq};
 use longhaul_core::policy::gate::{
-    Answer, Decision, GateKind, GateStatus, OnTimeout, RecordedAnswer, RulePattern, Scope,
+    Answer, AnswerScope, Decision, GateKind, GateStatus, RecordedAnswer, RulePattern, TimeoutAction,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Timestamp;
@@ -11,158 +12,160 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// A gate, whole.
+/// A gate with all its details.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Gate)]
 pub struct GateView {
-    /// Which.
-    #[schema(schema_with = schema::gate_id)]
+    /// Id of the gate.
+    #[schema(schema_with = schema::gate_id_schema)]
     pub id: GateId,
-    /// Whose run waits.
-    #[schema(schema_with = schema::run_id)]
+    /// Run that waits at the gate.
+    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
-    /// What is asked.
-    #[schema(schema_with = schema::gate_kind)]
+    /// Type of the gate, such as an approval or a question.
+    #[schema(schema_with = schema::gate_kind_schema)]
     pub kind: GateKind,
-    /// How it stands.
-    #[schema(schema_with = schema::gate_status)]
+    /// Status of the gate: whether it is open or how it was closed.
+    #[schema(schema_with = schema::gate_status_schema)]
     pub status: GateStatus,
-    /// The question in words.
+    /// Question to the person, or request for approval, in plain text.
     pub ask: String,
-    /// Why it is asked; none: nobody wrote it down.
+    /// Reason why the gate was raised. `None` means that no reason was given.
     pub reason: Option<String>,
-    /// The tool of the call it stands before.
+    /// Name of the tool whose call waits at the gate. `None` if the gate is not about a call.
     pub tool: Option<String>,
-    /// What stands frozen: the call's input, or the newest edit of it.
-    #[schema(schema_with = schema::any)]
+    /// Input that a person must approve: the input of the call, or its latest edit.
+    #[schema(schema_with = schema::any_schema)]
     pub input: Option<RawJson>,
-    /// What the call is about beside its input: what the runtime says and not the
-    /// model, such as whom a message is for.
+    /// Subjects of the call (texts that rules match, such as the recipient of a message) that the
+    /// runtime injected and the model did not write.
     #[serde(default)]
     pub injected_subjects: Vec<String>,
-    /// What is known about the call beside its input.
-    #[schema(schema_with = schema::any)]
+    /// Additional information about the call that waits at the gate.
+    #[schema(schema_with = schema::any_schema)]
     pub facts: Option<RawJson>,
-    /// What the call would change.
+    /// Change that the call would make to a file or other text, as a diff.
     pub diff: Option<String>,
-    /// The digest of what stands frozen; an approval names it.
+    /// Digest of the input. An approval must repeat it, to show what was approved.
     #[schema(value_type = Option<String>)]
     pub digest: Option<Hash>,
-    /// What can be said.
+    /// Decisions that an answer to the gate may contain.
     pub decisions: Vec<String>,
-    /// What "for this run" would remember; none: not offered.
-    #[schema(value_type = Option<PatternView>)]
+    /// Pattern of the calls that an approval with scope `run` would cover. `None` means that this
+    /// scope is not offered.
+    #[schema(value_type = Option<RulePatternView>)]
     pub pattern: Option<RulePattern>,
-    /// Until when.
+    /// Deadline for an answer to the gate. `None` means no deadline.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Timestamp>,
-    /// What happens then.
-    #[schema(schema_with = schema::on_timeout)]
-    pub on_timeout: OnTimeout,
-    /// Answers to choose from.
+    /// What happens to the gate when the deadline passes.
+    #[schema(schema_with = schema::on_timeout_schema)]
+    pub on_timeout: TimeoutAction,
+    /// Suggested answers to the question.
     pub options: Vec<String>,
-    /// How many must agree.
+    /// Number of people who must approve the gate.
     pub approvers: u16,
-    /// Who changed what stands frozen, if somebody did.
+    /// Name of the person who last edited the input. `None` if nobody did.
     pub edited_by: Option<String>,
-    /// When it was raised.
-    #[schema(schema_with = schema::time)]
+    /// Time at which the gate was raised.
+    #[schema(schema_with = schema::time_schema)]
     pub raised_at: Timestamp,
-    /// Labels.
+    /// Tags of the gate, for searching.
     pub tags: Vec<String>,
-    /// What was said, in order.
+    /// Answers to the gate so far, in order.
     pub answers: Vec<AnswerView>,
 }
 
-/// An answer as answers show it.
+/// An answer to a gate, as responses describe it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = GivenAnswer)]
 pub struct AnswerView {
-    /// Who.
+    /// Name of the person who answered the gate.
     pub by: String,
-    /// When.
-    #[schema(schema_with = schema::time)]
+    /// Time at which the answer was given.
+    #[schema(schema_with = schema::time_schema)]
     pub at: Timestamp,
-    /// What.
+    /// Decision on the gate: `approve`, `edit`, `reject`, `answer` or `complete`.
     pub decision: String,
-    /// The words that came with it: a note, or the answer itself.
+    /// Note of the person, or the text of an answer to a question.
     pub note: Option<String>,
 }
 
-/// What "for this run" would remember: how [`Pattern`] is described.
+/// OpenAPI schema of [`RulePattern`]: the calls that an approval with scope `run` covers.
 #[derive(Debug, ToSchema)]
 #[schema(as = Pattern)]
-pub struct PatternView {
-    /// Over the tool's name.
+pub struct RulePatternView {
+    /// Pattern for the names of tools.
     pub tool: String,
-    /// Over the subject.
+    /// Pattern for the subject of a call: the text that rules match, such as a path or command.
     #[schema(rename = "match", required = false)]
     pub subject: String,
 }
 
 impl From<&RecordedAnswer> for AnswerView {
-    fn from(given: &RecordedAnswer) -> Self {
-        let answer = &given.answer;
-        let words = match &answer.decision {
-            Decision::Answer(words) => Some(words.clone()),
+    fn from(recorded: &RecordedAnswer) -> Self {
+        let answer = &recorded.answer;
+        let text = match &answer.decision {
+            Decision::Answer(text) => Some(text.clone()),
             Decision::Approve | Decision::Edit(_) | Decision::Reject | Decision::Complete => None,
         };
         Self {
             by: answer.by.clone(),
-            at: given.at,
+            at: recorded.at,
             decision: answer.decision.as_str().to_owned(),
-            note: answer.note.clone().or(words),
+            note: answer.note.clone().or(text),
         }
     }
 }
 
-/// An answer in a request.
+/// An answer to a gate in a request.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Answer)]
 pub struct AnswerBody {
-    /// What is decided. The gate's `decisions` lists what it takes.
+    /// Decision on the gate. It must be one of the gate's `decisions`.
     pub decision: DecisionKind,
-    /// How far an approval reaches: `once` is this call, `run` is every call of this run that
-    /// the same rule stops.
+    /// Scope of an approval: `once` covers only this call, `run` covers every call of this run
+    /// that matches the gate's `pattern`.
     #[serde(default)]
-    #[schema(schema_with = schema::scope)]
-    pub scope: Scope,
-    /// Words for the model.
+    #[schema(schema_with = schema::scope_schema)]
+    pub scope: AnswerScope,
+    /// Note of the person, which the model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// For `edit`: the input instead.
+    /// New input of the call, for the decision `edit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any)]
+    #[schema(schema_with = schema::any_schema)]
     pub edited: Option<RawJson>,
-    /// For `answer`: the words, as a text. Else data for the model and for templates.
+    /// For the decision `answer`: the answer as a string. For other decisions: data for the model
+    /// and for templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any)]
+    #[schema(schema_with = schema::any_schema)]
     pub payload: Option<RawJson>,
-    /// The digest of what was shown. Needed for `approve` and `edit`.
+    /// Digest of the input that the person saw. Required for the decisions `approve` and `edit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^[0-9a-f]{64}$")]
     pub digest: Option<Hash>,
 }
 
-/// What can be decided.
+/// Type of a decision on a gate.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = Decision)]
 pub enum DecisionKind {
-    /// Yes.
+    /// Approve the call or the result that waits at the gate.
     Approve,
-    /// Yes, but with another input.
+    /// Approve the call with another input.
     Edit,
-    /// No.
+    /// Reject the call or the result that waits at the gate.
     Reject,
-    /// The words to a question.
+    /// Answer the question of the gate.
     Answer,
-    /// What was waited for has happened.
+    /// Report that the signal for which the gate waits has arrived.
     Complete,
 }
 
-/// The server knows by the key who answers.
+/// The conversion drops `by`, because the server knows the caller from the key.
 impl From<Answer> for AnswerBody {
     fn from(answer: Answer) -> Self {
         let (decision, edited, payload) = match answer.decision {
@@ -170,8 +173,8 @@ impl From<Answer> for AnswerBody {
             Decision::Reject => (DecisionKind::Reject, None, answer.payload),
             Decision::Complete => (DecisionKind::Complete, None, answer.payload),
             Decision::Edit(edited) => (DecisionKind::Edit, Some(edited), answer.payload),
-            Decision::Answer(words) => {
-                (DecisionKind::Answer, None, Some(RawJson::from_serialize(&words)))
+            Decision::Answer(text) => {
+                (DecisionKind::Answer, None, Some(RawJson::from_serialize(&text)))
             }
         };
         Self {
@@ -185,48 +188,49 @@ impl From<Answer> for AnswerBody {
     }
 }
 
-/// What an answer did.
+/// Response to an answer to a gate.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AnswerResponse {
-    /// `closed`: the gate is closed by it. `counted`: others must agree.
+    /// Effect of the answer: `closed` if it closed the gate, `voted` if it counts but more
+    /// approvals are needed.
     pub outcome: AnswerOutcome,
-    /// Its place in the journal.
+    /// Sequence number of the answer's event in the journal.
     #[schema(value_type = u64)]
     pub seq: Seq,
-    /// The gate as it is now.
+    /// State of the gate after the answer.
     pub gate: GateView,
 }
 
-/// Whether an answer closed its gate.
+/// Effect of an answer: whether it closed its gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerOutcome {
-    /// It closed the gate.
+    /// The answer closed the gate.
     Closed,
-    /// It counts, and others must agree.
+    /// The answer counts, but more approvals are needed.
     Voted,
 }
 
-/// For whom a link to a gate is.
+/// Body of a request to create a link to a gate.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewLink)]
-pub struct LinkBody {
-    /// Who will decide, as journals show them.
+pub struct GateLinkBody {
+    /// Name of the link's recipient, as it will appear in the journal.
     #[schema(min_length = 1, max_length = 200)]
     pub recipient: String,
 }
 
-/// A link to a gate, shown this once.
+/// A link to a gate. It is shown only in this response.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Link)]
-pub struct LinkView {
-    /// What to send to them. Whoever has it can decide.
+pub struct GateLinkView {
+    /// URL for the recipient. Anyone with this URL can answer the gate.
     pub url: String,
-    /// To which gate.
-    #[schema(schema_with = schema::gate_id)]
+    /// Id of the gate that the link leads to.
+    #[schema(schema_with = schema::gate_id_schema)]
     pub gate: GateId,
-    /// For whom.
+    /// Name of the person who receives the link.
     pub recipient: String,
 }
 
@@ -238,34 +242,34 @@ mod tests {
 
     #[test]
     fn an_answer_serializes_as_the_api_documents() {
-        let said = |decision, digest| Answer {
+        let answer_with = |decision, digest| Answer {
             decision,
             by: "cli:anna".to_owned(),
-            scope: Scope::Once,
+            scope: AnswerScope::Once,
             note: Some("so".to_owned()),
             payload: None,
             digest,
         };
         let digest = Hash::digest(b"shown");
-        let (edit, words) = (RawJson::from_serialize(&json!({ "a": 1 })), "left".to_owned());
+        let (edit, text) = (RawJson::from_serialize(&json!({ "a": 1 })), "left".to_owned());
         for (answer, body) in [
             (
-                said(Decision::Approve, Some(digest)),
+                answer_with(Decision::Approve, Some(digest)),
                 json!({ "decision": "approve", "scope": "once", "note": "so", "digest": digest }),
             ),
             (
-                said(Decision::Edit(edit), Some(digest)),
+                answer_with(Decision::Edit(edit), Some(digest)),
                 json!({
                     "decision": "edit", "scope": "once", "note": "so", "edited": { "a": 1 },
                     "digest": digest,
                 }),
             ),
             (
-                said(Decision::Reject, None),
+                answer_with(Decision::Reject, None),
                 json!({ "decision": "reject", "scope": "once", "note": "so" }),
             ),
             (
-                said(Decision::Answer(words), None),
+                answer_with(Decision::Answer(text), None),
                 json!({ "decision": "answer", "scope": "once", "note": "so", "payload": "left" }),
             ),
         ] {

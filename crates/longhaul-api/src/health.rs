@@ -1,33 +1,34 @@
-//! Responses of the health endpoints.
+//! Responses of the health and version endpoints.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The process answers.
+/// Response of the liveness probe: the server process is running.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Live {
-    /// `ok`.
+    /// Status of the server: always `ok`.
     pub status: Cow<'static, str>,
 }
 
-/// Whether the server can work.
+/// Response of the readiness probe: whether the server can accept and drive runs.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Ready {
-    /// `ready`, or why not: `stopping`, `store`, `worker`.
+    /// Status of the server: `ready`, or the reason for not being ready: `stopping`, `store` or
+    /// `worker`.
     pub status: Cow<'static, str>,
-    /// Whether a worker drives the runs.
+    /// Whether a worker drives the runs of the server.
     pub driven: bool,
 }
 
-/// Which server this is.
+/// Response of the version endpoint.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Version {
-    /// `longhaul`.
+    /// Name of the program: always `longhaul`.
     pub name: Cow<'static, str>,
-    /// The build.
+    /// Version of the server's build.
     pub version: String,
-    /// The API's version.
+    /// Version of the HTTP API, such as `v1`.
     pub api: Cow<'static, str>,
 }

@@ -1,7 +1,5 @@
-//! A conversation as people keep it: a list of who said what.
-//!
-//! Never: more than words. Calls and their results come as messages, in the form
-//! that the journal has.
+//! Conversation history in requests: a list of messages with role and content. Tool calls and
+//! their results are given in the journal's message format.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,47 +13,49 @@ use utoipa::openapi::schema::{
     AdditionalProperties, Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
 };
 
-/// The longest history, in bytes.
+/// Maximum size of a history in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
 
-/// So many messages it may have.
+/// Maximum number of messages in a history.
 pub const MESSAGES_MAX: usize = 1_000;
 
-/// The dialect of what was said elsewhere.
+/// Value of `Reply::api` for assistant messages that come from a history.
 const API_NAME: &str = "history";
 
-/// What is wrong with a history.
+/// Error of parsing a conversation history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// It is too long.
-    #[error("is longer than {HISTORY_BYTES_MAX} bytes")]
+    /// The history has too many bytes.
+    #[error("the history is longer than {HISTORY_BYTES_MAX} bytes")]
     TooLong,
-    /// It has too many messages.
-    #[error("has more than {MESSAGES_MAX} messages")]
+    /// The history has too many messages.
+    #[error("the history has more than {MESSAGES_MAX} messages")]
     TooManyMessages,
-    /// It is no list of messages.
-    #[error("is no JSON list of {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}: {0}")]
+    /// The history is not a list of messages.
+    #[error(
+        "the history is not a JSON list of {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}: {0}"
+    )]
     InvalidShape(String),
-    /// A message says nothing; they are counted from 1.
-    #[error("says nothing in message {0}")]
+    /// The message with this number (counted from 1) is empty.
+    #[error("message {0} of the history is empty")]
     EmptyMessage(usize),
-    /// It begins with an answer.
-    #[error("begins with the assistant; a conversation begins with the user")]
+    /// The history begins with an assistant message.
+    #[error("the history begins with the assistant, but must begin with the user")]
     AssistantFirst,
 }
 
-/// Who says something.
+/// Author of a message in a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum HistoryRole {
-    /// A person.
+    /// The message is from a person.
     User,
-    /// The model.
+    /// The message is from the model.
     Assistant,
 }
 
 impl HistoryRole {
-    /// All of them.
+    /// Both roles, as listed in the JSON Schema of a history.
     const ALL: [Self; 2] = [Self::User, Self::Assistant];
 }
 
@@ -66,50 +66,50 @@ struct TextMessage {
     content: String,
 }
 
-/// What some programs write before a text.
+/// UTF-8 byte order mark, which some programs write at the beginning of a file.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads a history.
+/// Parses a conversation history: a JSON list of messages with role and content.
 pub fn parse_history(bytes: &[u8]) -> Result<Vec<Message>, HistoryError> {
     if bytes.len() > HISTORY_BYTES_MAX {
         return Err(HistoryError::TooLong);
     }
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let shape = |error: serde_json::Error| HistoryError::InvalidShape(error.to_string());
-    let said: Vec<TextMessage> = serde_json::from_slice(bytes).map_err(shape)?;
-    if said.len() > MESSAGES_MAX {
+    let messages: Vec<TextMessage> = serde_json::from_slice(bytes).map_err(shape)?;
+    if messages.len() > MESSAGES_MAX {
         return Err(HistoryError::TooManyMessages);
     }
-    if let Some(place) = said.iter().position(|said| said.content.trim().is_empty()) {
-        return Err(HistoryError::EmptyMessage(place + 1));
+    if let Some(index) = messages.iter().position(|messages| messages.content.trim().is_empty()) {
+        return Err(HistoryError::EmptyMessage(index + 1));
     }
-    if said.first().is_some_and(|said| said.role == HistoryRole::Assistant) {
+    if messages.first().is_some_and(|messages| messages.role == HistoryRole::Assistant) {
         return Err(HistoryError::AssistantFirst);
     }
-    Ok(said.into_iter().map(to_message).collect())
+    Ok(messages.into_iter().map(text_to_message).collect())
 }
 
-fn to_message(said: TextMessage) -> Message {
-    match said.role {
-        HistoryRole::User => Message::user(said.content),
+fn text_to_message(message: TextMessage) -> Message {
+    match message.role {
+        HistoryRole::User => Message::user(message.content),
         HistoryRole::Assistant => Message::Assistant(Arc::new(Reply {
             api: API_NAME.to_owned(),
-            blocks: vec![Block::Text(TextBlock { text: said.content.into(), extra: None })],
+            blocks: vec![Block::Text(TextBlock { text: message.content.into(), extra: None })],
         })),
     }
 }
 
-/// A message of a history that comes with a task.
+/// A message of the history in a request, in one of two formats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HistoryMessage {
-    /// As people write it: who said what.
+    /// The message was given as role and content.
     Text(Message),
-    /// As the journal has it.
+    /// The message was given in the journal's format.
     Journal(Message),
 }
 
 impl HistoryMessage {
-    /// The message.
+    /// Returns the message itself, whichever format it was given in.
     fn into_message(self) -> Message {
         match self {
             Self::Text(message) | Self::Journal(message) => message,
@@ -117,7 +117,7 @@ impl HistoryMessage {
     }
 }
 
-/// The same, and how many bytes it was written in.
+/// A message of a history with its size in bytes.
 #[derive(Debug)]
 struct SizedMessage {
     message: HistoryMessage,
@@ -125,17 +125,17 @@ struct SizedMessage {
 }
 
 impl<'de> Deserialize<'de> for SizedMessage {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let raw = RawJson::deserialize(from)?;
-        let told = parse_message(&raw).map_err(D::Error::custom)?;
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = RawJson::deserialize(deserializer)?;
+        let parsed = parse_message(&raw).map_err(D::Error::custom)?;
         let bytes = raw.as_str().len();
-        Ok(Self { message: told, bytes })
+        Ok(Self { message: parsed, bytes })
     }
 }
 
 impl<'de> Deserialize<'de> for HistoryMessage {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        parse_message(&RawJson::deserialize(from)?).map_err(D::Error::custom)
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parse_message(&RawJson::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -143,32 +143,35 @@ fn parse_message(raw: &RawJson) -> Result<HistoryMessage, String> {
     let value: serde_json::Value =
         serde_json::from_str(raw.as_str()).map_err(|error| error.to_string())?;
     if value.get("role").is_some() || value.get("content").is_some() {
-        let said: TextMessage = serde_json::from_value(value).map_err(|error| error.to_string())?;
-        return match said.content.trim().is_empty() {
-            true => Err("it says nothing".to_owned()),
-            false => Ok(HistoryMessage::Text(to_message(said))),
+        let message: TextMessage =
+            serde_json::from_value(value).map_err(|error| error.to_string())?;
+        return match message.content.trim().is_empty() {
+            true => Err("the message is empty".to_owned()),
+            false => Ok(HistoryMessage::Text(text_to_message(message))),
         };
     }
     serde_json::from_str(raw.as_str()).map(HistoryMessage::Journal).map_err(|error| {
-        let words = error.to_string();
-        // The place is that in the message alone, which nobody sees.
-        let words = words.split(" at line ").next().unwrap_or_default();
-        format!("{words}; a message is {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}")
+        let reason = error.to_string();
+        // The position in the error is relative to this message, which would be misleading.
+        let reason = reason.split(" at line ").next().unwrap_or_default();
+        format!("{reason}; a message is {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}")
     })
 }
 
-/// Reads the conversation that a task brings.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Message>, D::Error> {
-    let told = from.deserialize_seq(HistoryVisitor)?;
-    // What a journal has may begin anywhere.
-    if let Some(HistoryMessage::Text(Message::Assistant(_))) = told.first() {
-        let words = "it begins with the assistant; a conversation begins with the user";
-        return Err(D::Error::custom(words));
+/// Deserializes the conversation history of a task.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Message>, D::Error> {
+    let parsed = deserializer.deserialize_seq(HistoryVisitor)?;
+    // Messages in the journal's format may begin with any role.
+    if let Some(HistoryMessage::Text(Message::Assistant(_))) = parsed.first() {
+        let message = "the history begins with the assistant, but must begin with the user";
+        return Err(D::Error::custom(message));
     }
-    Ok(told.into_iter().map(HistoryMessage::into_message).collect())
+    Ok(parsed.into_iter().map(HistoryMessage::into_message).collect())
 }
 
-/// Takes messages in as long as there is room for them.
+/// Visitor that reads the messages of a history up to the size limits.
 struct HistoryVisitor;
 
 impl<'de> Visitor<'de> for HistoryVisitor {
@@ -183,10 +186,10 @@ impl<'de> Visitor<'de> for HistoryVisitor {
         while let Some(next) = list.next_element::<SizedMessage>()? {
             bytes += next.bytes;
             if bytes > HISTORY_BYTES_MAX {
-                return Err(A::Error::custom(format!("it {}", HistoryError::TooLong)));
+                return Err(A::Error::custom(format!("{}", HistoryError::TooLong)));
             }
             if all.len() == MESSAGES_MAX {
-                return Err(A::Error::custom(format!("it {}", HistoryError::TooManyMessages)));
+                return Err(A::Error::custom(format!("{}", HistoryError::TooManyMessages)));
             }
             all.push(next.message);
         }
@@ -194,37 +197,39 @@ impl<'de> Visitor<'de> for HistoryVisitor {
     }
 }
 
-/// The JSON Schema of the conversation that a task brings.
+/// Returns the JSON Schema of a conversation history.
 pub(crate) fn schema() -> Array {
     let speakers = HistoryRole::ALL.map(|speaker| json!(speaker));
     let role = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(speakers));
     let content = ObjectBuilder::new()
         .schema_type(Type::String)
         .min_length(Some(1))
-        .description(Some("What was said."));
-    let said = ObjectBuilder::new()
+        .description(Some("Text of the message."));
+    let text_message = ObjectBuilder::new()
         .schema_type(Type::Object)
-        .description(Some("Who said what."))
+        .description(Some("A message with role and content."))
         .property("role", role)
         .property("content", content)
         .required("role")
         .required("content")
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
-    let kept = ObjectBuilder::new()
+    let stored_message = ObjectBuilder::new()
         .schema_type(Type::Object)
         .description(Some(
-            "A message as a journal has it, with calls and their results: `user`, `assistant` or `results`.",
+            "A message in the journal's format, with tool calls and results: `user`, `assistant` or `results`.",
         ))
         .property("user", ObjectBuilder::new().schema_type(Type::Array))
         .property("assistant", ObjectBuilder::new().schema_type(Type::Object))
         .property("results", ObjectBuilder::new().schema_type(Type::Array))
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
-    let message = OneOfBuilder::new().item(said).item(kept);
-    let words = format!("At most {HISTORY_BYTES_MAX} bytes in all, and the user begins.");
+    let message = OneOfBuilder::new().item(text_message).item(stored_message);
+    let description = format!(
+        "At most {HISTORY_BYTES_MAX} bytes in total; the first message must be from the user."
+    );
     ArrayBuilder::new()
         .items(message)
         .max_items(Some(MESSAGES_MAX))
-        .description(Some(words))
+        .description(Some(description))
         .build()
 }
 
@@ -235,10 +240,11 @@ mod tests {
     #[test]
     fn a_message_parses_in_both_formats() {
         let check = |text: &str, expect: &str| {
-            let told = serde_json::from_str::<HistoryMessage>(text);
-            let told = told.map(|told| serde_json::to_string(&told.into_message()).expect("JSON"));
-            let told = told.unwrap_or_else(|bad| bad.to_string());
-            assert!(told.contains(expect), "{text}: {told}");
+            let parsed = serde_json::from_str::<HistoryMessage>(text);
+            let parsed =
+                parsed.map(|parsed| serde_json::to_string(&parsed.into_message()).expect("JSON"));
+            let parsed = parsed.unwrap_or_else(|bad| bad.to_string());
+            assert!(parsed.contains(expect), "{text}: {parsed}");
         };
         let user = r#"{"user":[{"text":"a"}]}"#;
         check(user, user);
@@ -248,7 +254,7 @@ mod tests {
         check(reply, reply);
         check(r#"{"role":"system","content":"a"}"#, "unknown variant `system`");
         check(r#"{"role":"user"}"#, "missing field `content`");
-        check(r#"{"role":"user","content":" "}"#, "it says nothing");
+        check(r#"{"role":"user","content":" "}"#, "the message is empty");
         check(r#"{"role":"user","content":["a"]}"#, "invalid type");
         check("3", "a message is {\"role\"");
         check(r#"{"use":[]}"#, "unknown variant `use`");
@@ -259,14 +265,14 @@ mod tests {
         let many = format!("[{}]", [r#"{"role":"user","content":"a"}"#; 1_001].join(","));
         let long = format!("[{}]", " ".repeat(HISTORY_BYTES_MAX));
         for (text, why) in [
-            ("", "is no JSON list"),
-            ("{}", "is no JSON list"),
-            ("[3]", "is no JSON list"),
+            ("", "is not a JSON list"),
+            ("{}", "is not a JSON list"),
+            ("[3]", "is not a JSON list"),
             (r#"[{"role":"system","content":"a"}]"#, "unknown variant `system`"),
             (r#"[{"role":"user","content":["a"]}]"#, "invalid type"),
             (r#"[{"role":"user","content":"a","id":1}]"#, "unknown field `id`"),
             (r#"[{"role":"user","content":"a"},{"role":"assistant","content":" "}]"#, "message 2"),
-            (r#"[{"role":"assistant","content":"a"}]"#, "begins with the user"),
+            (r#"[{"role":"assistant","content":"a"}]"#, "must begin with the user"),
             (&many, "more than 1000 messages"),
             (&long, "longer than"),
         ] {

@@ -1,4 +1,4 @@
-//! A task for an inbox in a request.
+//! Body of a request that posts a task to an inbox.
 
 use std::collections::BTreeMap;
 
@@ -11,40 +11,41 @@ use utoipa::ToSchema;
 use crate::schema;
 use crate::submit::timestamp;
 
-/// A task to be posted.
+/// A task that is posted to an inbox.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewTask)]
 pub struct NewTaskBody {
-    /// Who does it; unless it is said, the inbox's own.
+    /// Name of the agent for the task. Default: the agent of the inbox.
     #[serde(default)]
     pub agent: Option<String>,
-    /// What kind of task it is, for filters.
+    /// Type of the task, by which lists and workers can filter.
     #[serde(default, rename = "type")]
     pub kind: Option<String>,
-    /// A text or any JSON.
-    #[schema(schema_with = schema::any)]
+    /// Input of the task: a text or any JSON.
+    #[schema(schema_with = schema::any_schema)]
     pub payload: RawJson,
-    /// Higher goes first.
+    /// Priority of the task; tasks with higher values run first.
     #[serde(default)]
     pub priority: i32,
-    /// Only one run of a lane goes at a time.
+    /// Lane of the run. Runs of one lane execute one at a time.
     #[serde(default)]
     pub lane: Option<String>,
-    /// The conversation it belongs to; `metadata.threadId` is read too.
+    /// Thread (conversation) of the run; `metadata.threadId` is accepted, too.
     #[serde(default)]
     pub thread: Option<String>,
-    /// Whom the conversation is about; `metadata.resourceId` is read too.
+    /// Resource: the person or thing that the conversation is about; `metadata.resourceId` is
+    /// accepted, too.
     #[serde(default)]
     pub resource: Option<String>,
-    /// Anything that is wanted back.
+    /// Any data of the caller, returned with the run.
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<BTreeMap<String, Value>>,
-    /// Post it again under the same key, and it counts once.
+    /// Idempotency key: retries with the same key create one task.
     #[serde(default)]
     pub idempotency_key: Option<String>,
-    /// It does not begin before this point.
+    /// Earliest time at which the run may start.
     #[serde(default, deserialize_with = "timestamp")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,

@@ -1,6 +1,4 @@
-//! A key as answers show it.
-//!
-//! Never: the secret, nor its hash. The secret is shown once, when it is made.
+//! API keys in requests and responses. The secret of a key is only in the response that creates it.
 
 use std::fmt;
 
@@ -12,47 +10,47 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// A key, and whether it still opens anything.
+/// An API key with its status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Key)]
 pub struct KeyView {
-    /// Its name.
+    /// Name of the key.
     pub name: String,
-    /// What it opens.
-    #[schema(schema_with = schema::role)]
+    /// Role that the key grants to callers.
+    #[schema(schema_with = schema::role_schema)]
     pub role: Role,
-    /// Whether it still counts.
+    /// Status of the key: active, expired or revoked.
     pub status: KeyState,
-    /// Who made it.
+    /// Name of the person who created the key.
     pub by: String,
-    /// When it was made.
-    #[schema(schema_with = schema::time)]
+    /// Time at which the key was created.
+    #[schema(schema_with = schema::time_schema)]
     pub created_at: Timestamp,
-    /// When it ends by itself.
+    /// Time at which the key expires. `None` means that the key does not expire.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Time at which the key was revoked. `None` means that it was not revoked.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
-    /// When it was last used, to a few minutes.
+    /// Time at which the key was last used, accurate to a few minutes.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Timestamp>,
 }
 
-/// Whether a key counts.
+/// Status of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
-    /// It opens what its role says.
+    /// The key is valid and can be used.
     Active,
-    /// Its time is over.
+    /// The key has expired.
     Expired,
-    /// Somebody has ended it.
+    /// The key was revoked.
     Revoked,
 }
 
 impl KeyView {
-    /// The key behind a row, at this time.
+    /// Builds the view of a key from its row; `now` decides whether the key has expired.
     pub fn new(row: &KeyRow, now: Timestamp) -> Self {
         let status = match (row.revoked_at, row.is_valid_at(now)) {
             (Some(_), _) => KeyState::Revoked,
@@ -72,30 +70,30 @@ impl KeyView {
     }
 }
 
-/// A key to be made.
+/// Body of a request to create an API key.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewKey)]
 pub struct KeyBody {
-    /// What it is called, without control characters.
+    /// Name of the key, without control characters.
     #[schema(min_length = 1, max_length = 256)]
     pub name: String,
-    /// What it opens.
-    #[schema(schema_with = schema::role)]
+    /// Role that the key grants to callers.
+    #[schema(schema_with = schema::role_schema)]
     pub role: Role,
-    /// It ends by itself after so many milliseconds.
+    /// Lifetime of the key in milliseconds. `None` means that the key does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3_155_760_000_000_u64)]
     pub expires_in_ms: Option<u64>,
 }
 
-/// A key that was made just now.
+/// Response to the creation of an API key.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[schema(as = CreatedKey)]
 pub struct CreatedKey {
-    /// What to send as `Authorization: Bearer`. It is shown this once.
+    /// Secret of the key for `Authorization: Bearer`. It is shown only once.
     pub secret: String,
-    /// The key.
+    /// The new key without its secret.
     pub key: KeyView,
 }
 
@@ -105,11 +103,11 @@ impl fmt::Debug for CreatedKey {
     }
 }
 
-/// A link that opens the pages in a browser, once.
+/// A one-time link that opens a browser session.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[schema(as = Ticket)]
 pub struct TicketView {
-    /// Open it in a browser within ten minutes; it works once.
+    /// URL to open in a browser within ten minutes. It works once.
     pub url: String,
 }
 

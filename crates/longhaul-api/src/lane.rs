@@ -1,22 +1,21 @@
-//! A lane as answers show it.
-//!
-//! Never: its runs. Those are listed by `lane=`.
+//! A lane (queue of runs that are driven one at a time) in responses. The runs of a lane are listed
+//! with the `lane` filter.
 
 use longhaul_core::id::RunId;
 use longhaul_core::port::records::LaneRow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A lane with somebody in it.
+/// A lane (queue of runs that are driven one at a time) with at least one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Lane)]
 pub struct LaneView {
-    /// Which.
+    /// Name of the lane.
     pub lane: String,
-    /// The run that holds it.
+    /// Id of the run that currently holds the lane.
     #[schema(value_type = Option<String>)]
     pub head: Option<RunId>,
-    /// How many runs are in it, the head included.
+    /// Number of runs in the lane, including the run that holds it.
     pub depth: u32,
 }
 

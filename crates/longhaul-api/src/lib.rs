@@ -1,5 +1,5 @@
-//! The types of the HTTP API `/v1`: what a request may say and what a response shows. Server
-//! and clients use the same ones. With the feature `client` there is a client as well.
+//! Types of the HTTP API `/v1`, shared by the server and its clients. The feature `client` adds
+//! an HTTP client.
 
 pub mod agent;
 #[cfg(feature = "client")]

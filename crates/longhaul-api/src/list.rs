@@ -1,13 +1,13 @@
-//! One page of a list.
+//! One page of a list in a response.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// One page of a list.
+/// One page of a list in a response.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
-    /// The items, in order.
+    /// Items of this page, in order.
     pub data: Vec<T>,
-    /// What to give as `after` for the next page; none: this was the last.
+    /// Value of the parameter `after` for the next page. `None` means that this is the last page.
     pub next: Option<String>,
 }

@@ -1,45 +1,45 @@
-//! A refusal or a failure, as `application/problem+json` writes it.
+//! Error responses in the format `application/problem+json`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A problem: what is wrong, why, and what helps.
+/// An error response with a code, a message and a hint.
 #[derive(
     Debug, Clone, Default, PartialEq, Eq, thiserror::Error, Serialize, Deserialize, ToSchema,
 )]
 #[error("{detail}")]
 pub struct Problem {
-    /// Which problem, as a URI that need not lead anywhere.
+    /// Type of the problem as a URI. The URI does not have to be resolvable.
     #[serde(rename = "type", default)]
     #[schema(required = true)]
     pub kind: String,
-    /// The status in words.
+    /// Standard text of the HTTP status code.
     #[serde(default)]
     #[schema(required = true)]
     pub title: String,
-    /// The status.
+    /// HTTP status code of the response.
     #[serde(default)]
     #[schema(required = true)]
     pub status: u16,
-    /// What is wrong with this request.
+    /// Description of the error for people.
     pub detail: String,
-    /// A word for programs.
+    /// Stable error code for programs.
     pub code: String,
-    /// What helps.
+    /// Hint: what the caller can do about the error.
     #[serde(default)]
     #[schema(required = true)]
     pub hint: String,
-    /// A name that may have been meant.
+    /// Existing name that is similar to an unknown name in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
-    /// What to name when you ask somebody about it.
+    /// Id of the request, which the server log contains, too.
     #[serde(default)]
     #[schema(required = true)]
     pub request_id: String,
 }
 
 impl Problem {
-    /// A problem that no server wrote: only its code and what is wrong.
+    /// Creates a problem that the client itself detected, with only a code and a description.
     pub fn new(code: &str, detail: impl Into<String>) -> Self {
         Self { code: code.to_owned(), detail: detail.into(), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Runs in responses, and what requests say about a run that exists.
+//! Runs in responses, and bodies of requests for existing runs.
 
 use std::collections::BTreeMap;
 
@@ -14,157 +14,157 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// A run, whole.
+/// A run with all its details.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Run)]
 pub struct RunView {
-    /// Which.
-    #[schema(schema_with = schema::run_id)]
+    /// Id of the run.
+    #[schema(schema_with = schema::run_id_schema)]
     pub id: RunId,
-    /// Who does it.
+    /// Name of the run's agent.
     pub agent: String,
-    /// The agent's version.
-    #[schema(schema_with = schema::hash)]
+    /// Version of the agent: the hash of its definition.
+    #[schema(schema_with = schema::hash_schema)]
     pub agent_version: Hash,
-    /// How it stands.
-    #[schema(schema_with = schema::status)]
+    /// Status of the run, such as running, waiting or completed.
+    #[schema(schema_with = schema::status_schema)]
     pub status: Status,
-    /// Why it rests.
+    /// Reason for the status, for example what the run waits for.
     pub reason: Option<String>,
-    /// What is going on, in a sentence.
+    /// What the run does now, in a sentence.
     pub now: String,
-    /// What was asked.
-    #[schema(schema_with = schema::any)]
+    /// Input of the task that the run works on.
+    #[schema(schema_with = schema::any_schema)]
     pub input: RawJson,
-    /// What the runtime injects.
+    /// Context values that the runtime injects into tool calls.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub context: BTreeMap<String, RawJson>,
-    /// Completed turns.
+    /// Number of turns that the run has completed.
     pub turns: u32,
-    /// The tools called, in order and with repeats.
+    /// Names of the tools that the run has called, in order and with repetitions.
     pub tools_called: Vec<String>,
-    /// The result, if there is one.
+    /// Result of the run. `None` unless the run has completed.
     pub output: Option<OutputView>,
-    /// Why it failed, if it did.
+    /// Error of the run. `None` unless the run has failed or was cancelled.
     #[schema(value_type = Option<RunErrorView>)]
     pub error: Option<RunError>,
-    /// Tokens.
+    /// Number of tokens that the run has used.
     pub usage: UsageView,
-    /// Money; none: not known.
+    /// Cost of the run so far in US dollars. `None` means that the price is not known.
     pub cost_usd: Option<f64>,
-    /// The caps in force.
+    /// Current budget of the run.
     pub budget: BudgetView,
-    /// Time between claim and park.
+    /// Total time during which a worker has driven the run, in milliseconds.
     pub active_ms: u64,
-    /// The other time since it was first claimed.
+    /// Total time since the first claim in which no worker drove the run, in milliseconds.
     pub waiting_ms: u64,
-    /// Which attempt, from 1.
+    /// Number of the current attempt of the run, from 1.
     pub attempt: u32,
-    /// The fence.
+    /// Epoch of the current claim: a number that grows with every claim of the run by a worker.
     pub epoch: u64,
-    /// The model that is asked.
+    /// Model that the run uses, as `provider/model`.
     pub model: Option<String>,
-    /// The conversation it belongs to.
+    /// Thread (conversation) that the run belongs to.
     pub thread: Option<String>,
-    /// Whom the conversation is about.
+    /// Resource: the person or thing that the conversation is about.
     pub resource: Option<String>,
-    /// Its lane.
+    /// Lane of the run. Runs of one lane execute one at a time.
     pub lane: Option<String>,
-    /// Where it queues.
+    /// Inbox in which the run was queued.
     pub inbox: String,
-    /// Its type.
+    /// Type of the task, as given at submission.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// Its priority.
+    /// Priority of the run; runs with higher values are driven first.
     pub priority: i32,
-    /// On whose behalf.
-    #[schema(schema_with = schema::any)]
+    /// Person or system on whose behalf the run acts.
+    #[schema(schema_with = schema::any_schema)]
     pub actor: Option<RawJson>,
-    /// Handles of things elsewhere.
-    #[schema(schema_with = schema::any)]
+    /// References to related objects in other systems.
+    #[schema(schema_with = schema::any_schema)]
     pub links: Option<RawJson>,
-    /// Labels.
+    /// Tags of the run, for searching.
     pub tags: Vec<String>,
-    /// The run that asked for it.
+    /// Id of the run that started this run.
     #[schema(value_type = Option<String>)]
     pub parent: Option<RunId>,
-    /// The run at the top.
-    #[schema(schema_with = schema::run_id)]
+    /// Id of the run at the root of the tree of runs that started each other.
+    #[schema(schema_with = schema::run_id_schema)]
     pub root: RunId,
-    /// Its place in a chain.
-    #[schema(schema_with = schema::any)]
+    /// Position of the run in a chain of runs.
+    #[schema(schema_with = schema::any_schema)]
     pub chain: Option<RawJson>,
-    /// Its sandbox.
-    #[schema(schema_with = schema::any)]
+    /// Sandbox in which the run's commands are executed.
+    #[schema(schema_with = schema::any_schema)]
     pub sandbox: Option<RawJson>,
-    /// The gates that are open.
+    /// Ids of the run's open gates, which wait for a person.
     #[schema(value_type = Vec<String>)]
     pub gates: Vec<GateId>,
-    /// Anything else the caller gave.
-    #[schema(schema_with = schema::any)]
+    /// Any data of the caller, returned unchanged.
+    #[schema(schema_with = schema::any_schema)]
     pub metadata: Option<RawJson>,
-    /// When it was submitted.
-    #[schema(schema_with = schema::time)]
+    /// Time at which the run was submitted.
+    #[schema(schema_with = schema::time_schema)]
     pub created_at: Timestamp,
-    /// When it was first claimed.
+    /// Time at which a worker first claimed the run.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time at which the run ended. `None` means that it has not ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
 }
 
-/// Why a run failed: how [`Fault`] is described.
+/// OpenAPI schema of the error of a failed run.
 #[derive(Debug, ToSchema)]
 #[schema(as = RunError)]
 pub struct RunErrorView {
-    /// A word for programs, such as `turn_limit` or `auth`.
+    /// Error code for programs, such as `turn_limit` or `auth`.
     pub code: String,
-    /// What happened.
+    /// Description of the error for people.
     pub message: String,
-    /// What helps.
+    /// Hint: what a person can do about the error.
     #[schema(required = false)]
     pub hint: String,
 }
 
-/// A run as lists show it: what its row says, and nothing that needs its journal.
+/// Short form of a run for lists, without data for which the journal would have to be read.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = RunBrief)]
 pub struct RunBriefView {
-    /// Which.
-    #[schema(schema_with = schema::run_id)]
+    /// Id of the run.
+    #[schema(schema_with = schema::run_id_schema)]
     pub id: RunId,
-    /// Who does it.
+    /// Name of the run's agent.
     pub agent: String,
-    /// How it stands.
-    #[schema(schema_with = schema::status)]
+    /// Status of the run, such as running, waiting or completed.
+    #[schema(schema_with = schema::status_schema)]
     pub status: Status,
-    /// Why it rests.
+    /// Reason for the status, for example what the run waits for.
     pub reason: Option<String>,
-    /// What is going on, in a few words.
+    /// What the run does now, in a few words.
     pub now: String,
-    /// Completed turns.
+    /// Number of turns that the run has completed.
     pub turns: u32,
-    /// Money; none: not known.
+    /// Cost of the run so far in US dollars. `None` means that the price is not known.
     pub cost_usd: Option<f64>,
-    /// Time between claim and park.
+    /// Total time during which a worker has driven the run, in milliseconds.
     pub active_ms: u64,
-    /// Its lane.
+    /// Lane of the run. Runs of one lane execute one at a time.
     pub lane: Option<String>,
-    /// Where it queues.
+    /// Inbox in which the run was queued.
     pub inbox: String,
-    /// The last place of its journal.
+    /// Sequence number of the last entry in the run's journal.
     pub last_seq: u64,
-    /// When it was submitted.
-    #[schema(schema_with = schema::time)]
+    /// Time at which the run was submitted.
+    #[schema(schema_with = schema::time_schema)]
     pub created_at: Timestamp,
-    /// When it ended.
+    /// Time at which the run ended. `None` means that it has not ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
 }
 
 impl RunBriefView {
-    /// The run behind a row, with a few words about it.
+    /// Builds the short form of a run from its row. `now` describes what the run does now.
     pub fn new(row: &RunRow, now: String) -> Self {
         Self {
             id: row.id,
@@ -173,7 +173,7 @@ impl RunBriefView {
             reason: row.reason.clone(),
             now,
             turns: row.turns,
-            cost_usd: row.cost.map(usd),
+            cost_usd: row.cost.map(micro_usd_to_usd),
             active_ms: row.active.0,
             lane: row.lane.as_ref().map(ToString::to_string),
             inbox: row.inbox.to_string(),
@@ -184,39 +184,39 @@ impl RunBriefView {
     }
 }
 
-/// The result of a completed run.
+/// Result of a run that has completed.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Output)]
 pub struct OutputView {
-    /// The final words.
+    /// Final text of the agent.
     pub text: String,
-    /// The structured answer.
+    /// Structured result that matches the agent's output schema.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any)]
+    #[schema(schema_with = schema::any_schema)]
     pub data: Option<RawJson>,
-    /// How sure the agent says it is.
+    /// Confidence of the agent in its result, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
-    /// Things it made.
+    /// Artifacts that the run created, such as files.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub artifacts: Vec<RawJson>,
-    /// The tools called.
+    /// Names of the tools that the run has called.
     pub tools_called: Vec<String>,
-    /// Tokens.
+    /// Number of tokens that the run has used.
     pub usage: UsageView,
 }
 
-/// Tokens as answers show them.
+/// Number of tokens that a run has used.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[schema(as = Usage)]
 pub struct UsageView {
-    /// Read at the full price.
+    /// Number of input tokens at the full price.
     pub input_tokens: u64,
-    /// Written.
+    /// Number of output tokens.
     pub output_tokens: u64,
-    /// Read from a cache.
+    /// Number of input tokens read from the provider's cache.
     pub cached_tokens: u64,
-    /// Written to a cache.
+    /// Number of input tokens written to the provider's cache.
     #[serde(default)]
     pub cache_write_tokens: u64,
 }
@@ -232,57 +232,57 @@ impl From<Usage> for UsageView {
     }
 }
 
-/// Caps as answers show them; none: no cap.
+/// Budget of a run in a response. A cap that is `None` means no limit.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[schema(as = Budget)]
 pub struct BudgetView {
-    /// Money.
+    /// Maximum cost of the run in US dollars.
     pub usd: Option<f64>,
-    /// Tokens.
+    /// Maximum number of tokens that the run may use.
     pub tokens: Option<u64>,
-    /// Turns.
+    /// Maximum number of turns of the run.
     pub turns: Option<u32>,
-    /// Active time.
+    /// Maximum time during which workers may drive the run, in milliseconds.
     pub active_ms: Option<u64>,
 }
 
 impl From<&Budget> for BudgetView {
     fn from(budget: &Budget) -> Self {
         Self {
-            usd: budget.micro_usd.map(usd),
+            usd: budget.micro_usd.map(micro_usd_to_usd),
             tokens: budget.tokens,
             turns: budget.turns,
-            active_ms: budget.active.map(|span| span.0),
+            active_ms: budget.active.map(|duration| duration.0),
         }
     }
 }
 
-/// Money in dollars.
-pub fn usd(micros: MicroUsd) -> f64 {
+/// Converts micro-dollars to dollars.
+pub fn micro_usd_to_usd(micros: MicroUsd) -> f64 {
     micros.0 as f64 / 1_000_000.0
 }
 
-/// Caps in a request.
+/// Budget of a run in a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BudgetBody {
-    /// Money.
+    /// Maximum cost of the run in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     pub usd: Option<f64>,
-    /// Tokens.
+    /// Maximum number of tokens that the run may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 9_007_199_254_740_991_u64)]
     pub tokens: Option<u64>,
-    /// Turns.
+    /// Maximum number of turns of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 1_000_000_000)]
     pub turns: Option<u32>,
-    /// Active time.
+    /// Maximum time during which workers may drive the run, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 9_007_199_254_740_991_u64)]
     pub active_ms: Option<u64>,
-    /// From this share on the agent is told to wrap up.
+    /// Fraction of the budget, from 0 to 1, at which the agent is told to finish.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub warn_at: Option<f64>,
@@ -291,28 +291,28 @@ pub struct BudgetBody {
 impl From<BudgetRaise> for BudgetBody {
     fn from(raise: BudgetRaise) -> Self {
         Self {
-            usd: raise.micro_usd.map(usd),
+            usd: raise.micro_usd.map(micro_usd_to_usd),
             tokens: raise.tokens,
             turns: raise.turns,
-            active_ms: raise.active.map(|span| span.0),
+            active_ms: raise.active.map(|duration| duration.0),
             warn_at: None,
         }
     }
 }
 
-/// Why a run is cancelled.
+/// Body of a request to cancel a run.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CancelBody {
-    /// A word for the journal.
+    /// Reason for the cancellation, recorded in the journal.
     pub reason: String,
 }
 
-/// With what a run is resumed.
+/// Body of a request to resume a run.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResumeBody {
-    /// Caps that take the place of those in force. They need the role approver.
+    /// New budget limits, which replace the current limits. They require the role approver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetBody>,
 }

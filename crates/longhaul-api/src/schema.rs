@@ -1,79 +1,82 @@
-//! How the words of the core are described to programs: ids, names, times and
-//! closed lists, each made from the code that reads and writes it.
-//!
-//! Never: a list that is written down twice.
+//! OpenAPI schemas of core types: ids, names, times and enums. The enum values come from the
+//! types themselves.
 
 use longhaul_core::access::Role;
-use longhaul_core::policy::gate::{GateKind, GateStatus, OnTimeout, Scope};
+use longhaul_core::policy::gate::{AnswerScope, GateKind, GateStatus, TimeoutAction};
 use longhaul_core::status::Status;
 use serde::Serialize;
 use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
 
-/// The letters of an id after its prefix, as a pattern.
+/// Regular expression for the part of an id after its prefix.
 const SUFFIX: &str = "[0-7][0-9a-hjkmnp-tv-z]{25}";
 
-fn text() -> ObjectBuilder {
+fn string_builder() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-fn id(prefix: &str) -> Object {
-    text().pattern(Some(format!("^{prefix}_{SUFFIX}$"))).build()
+fn id_schema(prefix: &str) -> Object {
+    string_builder().pattern(Some(format!("^{prefix}_{SUFFIX}$"))).build()
 }
 
-/// The id of a run.
-pub fn run_id() -> Object {
-    id("run")
+/// Returns the schema of a run id.
+pub fn run_id_schema() -> Object {
+    id_schema("run")
 }
 
-/// The id of a gate.
-pub fn gate_id() -> Object {
-    id("gate")
+/// Returns the schema of a gate id.
+pub fn gate_id_schema() -> Object {
+    id_schema("gate")
 }
 
-/// The id of a message to a run.
-pub fn steer_id() -> Object {
-    id("steer")
+/// Returns the schema of the id of a message to a run.
+pub fn steer_id_schema() -> Object {
+    id_schema("steer")
 }
 
-/// A point in time, with six decimals, so that it sorts as text.
-pub fn time() -> Object {
-    text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build()
+/// Returns the schema of a point in time. Times have six decimals, so they sort as text.
+pub fn time_schema() -> Object {
+    string_builder().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build()
 }
 
-/// A hash in hex.
-pub fn hash() -> Object {
-    text().pattern(Some("^[0-9a-f]{64}$")).build()
+/// Returns the schema of a hash in hexadecimal.
+pub fn hash_schema() -> Object {
+    string_builder().pattern(Some("^[0-9a-f]{64}$")).build()
 }
 
-/// Any JSON.
-pub fn any() -> Object {
+/// Returns a schema that accepts any JSON value.
+pub fn any_schema() -> Object {
     ObjectBuilder::new().schema_type(utoipa::openapi::schema::SchemaType::AnyValue).build()
 }
 
-/// One of these words, as they are written.
-fn one_of<T: Serialize>(all: impl IntoIterator<Item = T>) -> Object {
-    let words = all.into_iter().map(|word| serde_json::json!(word));
-    text().enum_values(Some(words)).build()
+/// Returns the schema of an enum with the given values.
+fn enum_schema<T: Serialize>(variants: impl IntoIterator<Item = T>) -> Object {
+    let values = variants.into_iter().map(|value| serde_json::json!(value));
+    string_builder().enum_values(Some(values)).build()
 }
 
-/// How a run stands.
-pub fn status() -> Object {
-    one_of(Status::ALL)
+/// Returns the schema of a run status.
+pub fn status_schema() -> Object {
+    enum_schema(Status::ALL)
 }
 
-/// What a caller may do.
-pub fn role() -> Object {
-    one_of(Role::ALL)
+/// Returns the schema of the role of an API key.
+pub fn role_schema() -> Object {
+    enum_schema(Role::ALL)
 }
 
-/// How a gate stands.
-pub fn gate_status() -> Object {
-    one_of([GateStatus::Open, GateStatus::Answered, GateStatus::Expired, GateStatus::Withdrawn])
+/// Returns the schema of a gate status.
+pub fn gate_status_schema() -> Object {
+    enum_schema([
+        GateStatus::Open,
+        GateStatus::Answered,
+        GateStatus::Expired,
+        GateStatus::Withdrawn,
+    ])
 }
 
-/// What a gate asks.
-pub fn gate_kind() -> Object {
-    one_of([
+/// Returns the schema of a gate type.
+pub fn gate_kind_schema() -> Object {
+    enum_schema([
         GateKind::Approval,
         GateKind::Result,
         GateKind::Question,
@@ -83,12 +86,17 @@ pub fn gate_kind() -> Object {
     ])
 }
 
-/// What silence means at a gate.
-pub fn on_timeout() -> Object {
-    one_of([OnTimeout::Reject, OnTimeout::Approve, OnTimeout::Fail, OnTimeout::Pause])
+/// Returns the schema of the action that is taken when a gate's deadline passes.
+pub fn on_timeout_schema() -> Object {
+    enum_schema([
+        TimeoutAction::Reject,
+        TimeoutAction::Approve,
+        TimeoutAction::Fail,
+        TimeoutAction::Pause,
+    ])
 }
 
-/// How far an approval reaches.
-pub fn scope() -> Object {
-    one_of([Scope::Once, Scope::Run])
+/// Returns the schema of the scope of an approval.
+pub fn scope_schema() -> Object {
+    enum_schema([AnswerScope::Once, AnswerScope::Run])
 }

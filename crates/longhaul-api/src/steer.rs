@@ -1,13 +1,11 @@
-//! A message for a run as answers show it: queued, read, or why not.
-//!
-//! Never: silence about a message that was taken in.
+//! Messages that people send to runs, in requests and responses.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::change::{SteerRow, SteerStatus};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,60 +13,62 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// A message, and what became of it.
+/// A message that a person sent to a run, with its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Steer)]
 pub struct SteerView {
-    /// Which.
-    #[schema(schema_with = schema::steer_id)]
+    /// Id of the message.
+    #[schema(schema_with = schema::steer_id_schema)]
     pub id: SteerId,
-    /// What it says.
+    /// Text of the message.
     pub text: String,
-    /// When it is to be read.
+    /// When the run reads the message.
     #[schema(value_type = DeliveryView)]
-    pub delivery: Delivery,
-    /// What became of it.
+    pub delivery: SteerDelivery,
+    /// Status of the message: queued, delivered, dropped or withdrawn.
     pub status: SteerState,
-    /// The turns it was read between.
+    /// Numbers of the turns between which the run read the message.
     pub between: Option<[u32; 2]>,
-    /// How long after it was sent it was settled, in seconds.
+    /// Seconds from sending until the message was read, dropped or withdrawn.
     pub after_s: Option<f64>,
-    /// Why it was never read.
+    /// Reason why the message was dropped. `None` if it was not dropped.
     pub why: Option<String>,
-    /// When it was sent.
+    /// Time at which the message was sent.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub sent_at: Option<Timestamp>,
 }
 
-/// What became of a message.
+/// Status of a message to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SteerState {
-    /// It waits to be read.
+    /// The message waits until the run reads it.
     Queued,
-    /// It was read.
+    /// The run has read the message.
     Delivered,
-    /// It was never read.
+    /// The run never read the message; `why` has the reason.
     Dropped,
-    /// It was taken back.
+    /// The sender withdrew the message before the run read it.
     Withdrawn,
 }
 
-/// When a message is to be read: how [`Delivery`] is described.
+/// OpenAPI schema of [`SteerDelivery`]: when a run reads a message.
 #[derive(Debug, ToSchema)]
 #[schema(as = Delivery, rename_all = "snake_case")]
 pub enum DeliveryView {
-    /// When the calls of this turn are done.
+    /// The run reads the message after all calls of the current turn have finished.
     AfterBatch,
-    /// Before the next call begins; calls that have not begun are skipped.
+    /// The run reads the message before the next call starts; calls that have not started are
+    /// skipped.
     BeforeNextTool,
-    /// Now: what runs is cut off.
+    /// The run reads the message immediately; running calls are interrupted.
     Interrupt,
-    /// When the run would end.
+    /// The run reads the message only when it would otherwise end.
     FollowUp,
 }
 
-/// When messages were sent and settled, by the journal.
+/// Times at which messages to a run were sent and settled (read, dropped or withdrawn), taken from
+/// the journal.
 #[derive(Debug, Clone, Default)]
 pub struct SteerTimes {
     sent: BTreeMap<SteerId, Timestamp>,
@@ -76,9 +76,9 @@ pub struct SteerTimes {
 }
 
 impl SteerTimes {
-    /// Takes a fact in.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are about no message")]
-    pub fn record(&mut self, entry: &Entry) {
+    /// Records the time of a journal entry, if it says that a message was sent or settled.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most events are not about a message")]
+    pub fn record_entry_time(&mut self, entry: &Entry) {
         match &entry.event {
             Event::SteerQueued(queued) => self.sent.insert(queued.steer, entry.at),
             Event::SteerDelivered(read) => self.settled.insert(read.steer, entry.at),
@@ -90,7 +90,7 @@ impl SteerTimes {
 }
 
 impl SteerView {
-    /// The message behind a row.
+    /// Builds the view of a message from its row and its times in the journal.
     pub fn new(row: &SteerRow, times: &SteerTimes) -> Self {
         let (status, between, why) = match &row.status {
             SteerStatus::Queued => (SteerState::Queued, None, None),
@@ -102,59 +102,59 @@ impl SteerView {
         };
         let sent = times.sent.get(&row.steer).copied();
         let settled = times.settled.get(&row.steer).copied();
-        let took = sent.zip(settled).map(|(sent, settled)| settled.since(sent));
+        let took = sent.zip(settled).map(|(sent, settled)| settled.duration_since(sent));
         Self {
             id: row.steer,
             text: row.text.clone(),
             delivery: row.delivery,
             status,
             between,
-            after_s: took.map(|span| span.0 as f64 / 1_000.0),
+            after_s: took.map(|duration| duration.0 as f64 / 1_000.0),
             why,
             sent_at: sent,
         }
     }
 }
 
-/// A message to be sent.
+/// Body of a request that sends a message to a run.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteerBody {
-    /// What it says.
+    /// Text of the message.
     #[schema(min_length = 1)]
     pub text: String,
-    /// When it is to be read.
+    /// When the run reads the message.
     #[serde(default)]
     #[schema(value_type = DeliveryView)]
-    pub delivery: Delivery,
+    pub delivery: SteerDelivery,
 }
 
-/// What is to be changed about a message.
+/// Body of a request that changes a message to a run.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteerChange {
-    /// What it says instead.
+    /// New text of the message. `None` keeps the current text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
     pub text: Option<String>,
-    /// When it is to be read instead.
+    /// New time of delivery: when the run reads the message. `None` keeps the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DeliveryView>)]
-    pub delivery: Option<Delivery>,
+    pub delivery: Option<SteerDelivery>,
 }
 
-/// The receipt of a message.
+/// Response to a message that was sent to a run.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct SteerReceipt {
-    /// Its id.
-    #[schema(schema_with = schema::steer_id)]
+    /// Id of the message.
+    #[schema(schema_with = schema::steer_id_schema)]
     pub id: SteerId,
-    /// For which run.
-    #[schema(schema_with = schema::run_id)]
+    /// Id of the run that receives the message.
+    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
-    /// It waits to be read.
+    /// Status of the message: always `queued`.
     pub status: SteerState,
-    /// When it is to be read.
+    /// When the run reads the message.
     #[schema(value_type = DeliveryView)]
-    pub delivery: Delivery,
+    pub delivery: SteerDelivery,
 }

@@ -1,4 +1,4 @@
-//! A task in a request.
+//! Body of a request that submits a run.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,24 @@ use utoipa::ToSchema;
 use crate::run::BudgetBody;
 use crate::{history, schema};
 
-/// A run to be made.
+/// A new run, as the caller submits it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRun)]
 pub struct NewRunBody {
-    /// Who does it.
+    /// Name of the agent for the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = true)]
     pub agent: Option<String>,
-    /// A text or any JSON.
-    #[schema(schema_with = schema::any)]
+    /// Input of the task: a text or any JSON.
+    #[schema(schema_with = schema::any_schema)]
     pub input: RawJson,
-    /// Names that the runtime injects and the model can neither see nor set.
+    /// Context values that the runtime injects into tool calls. The model can neither see nor set
+    /// them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub context: BTreeMap<String, RawJson>,
-    /// A conversation that comes with it, which the user begins.
+    /// Earlier conversation with which the run starts. It must begin with a message of the user.
     #[serde(
         default,
         deserialize_with = "history::deserialize",
@@ -36,51 +37,51 @@ pub struct NewRunBody {
     )]
     #[schema(schema_with = history::schema)]
     pub history: Vec<Message>,
-    /// The conversation it belongs to.
+    /// Thread (conversation) that the run belongs to.
     #[serde(default, alias = "threadId", skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
-    /// Whom the conversation is about.
+    /// Resource: the person or thing that the conversation is about.
     #[serde(default, alias = "resourceId", skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// Only one run of a lane goes at a time.
+    /// Lane of the run. Runs of one lane execute one at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
-    /// Where it queues; `default` unless it is said.
+    /// Inbox in which the run is queued. Default: `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<String>,
-    /// What kind of task it is, for filters.
+    /// Type of the task, by which lists and workers can filter.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Higher goes first.
+    /// Priority of the run; runs with higher values are driven first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
-    /// The model, as `provider/model` or a short name.
+    /// Model of the run, as `provider/model` or an alias. Default: the agent's models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Caps of its own. Above the agent's they need the role approver.
+    /// Budget of the run. A budget above the agent's budget requires the role approver.
     #[serde(default, skip_serializing_if = "is_default")]
     pub budget: BudgetBody,
-    /// On whose behalf.
+    /// Person or system on whose behalf the run acts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any)]
+    #[schema(schema_with = schema::any_schema)]
     pub actor: Option<RawJson>,
-    /// Handles of things elsewhere.
+    /// References to related objects in other systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any)]
+    #[schema(schema_with = schema::any_schema)]
     pub links: Option<RawJson>,
-    /// Labels to find it by.
+    /// Tags of the run, by which lists can filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Anything that is wanted back.
+    /// Any data of the caller, returned with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schema::any)]
+    #[schema(schema_with = schema::any_schema)]
     pub metadata: Option<RawJson>,
-    /// It does not begin before this point.
+    /// Earliest time at which the run may start.
     #[serde(default, deserialize_with = "timestamp", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
-    // What this build does not have yet is refused by name, so that nobody
-    // thinks it was heard.
+    // Fields that this build does not support are parsed, so that they can be rejected by name
+    // instead of being ignored.
     #[serde(
         default,
         alias = "chainId",
@@ -97,7 +98,7 @@ pub struct NewRunBody {
     pub sandbox: Option<RawJson>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &i32) -> bool {
     *number == 0
 }
@@ -106,16 +107,18 @@ fn is_default(budget: &BudgetBody) -> bool {
     *budget == BudgetBody::default()
 }
 
-/// A point in time as others write it. Our own journals know one more way, for
-/// times that have no date.
-pub(crate) fn timestamp<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
-    let Some(said) = Option::<String>::deserialize(from)? else {
+/// Parses a time in RFC 3339 format. The journal also has a format for times without a date, which
+/// is not accepted here.
+pub(crate) fn timestamp<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Timestamp>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else {
         return Ok(None);
     };
-    let dated = said.get(4..5) == Some("-");
-    let read = said.parse().ok().filter(|_| dated);
-    let words = "a time is written as in RFC 3339, such as 2026-01-31T12:00:00Z";
-    read.map(Some).ok_or_else(|| D::Error::custom(words))
+    let dated = text.get(4..5) == Some("-");
+    let read = text.parse().ok().filter(|_| dated);
+    let message = "a time must be in RFC 3339 format, such as 2026-01-31T12:00:00Z";
+    read.map(Some).ok_or_else(|| D::Error::custom(message))
 }
 
 #[cfg(test)]

@@ -1,6 +1,4 @@
-//! The conversation of a run as answers show it.
-//!
-//! Never: a message without its place.
+//! The conversation of a run in responses.
 
 use std::sync::Arc;
 
@@ -11,18 +9,18 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// What a model has been told and has said.
+/// The conversation of a run: messages that its model has received and sent.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Transcript)]
 pub struct TranscriptView {
-    /// Of which run.
-    #[schema(schema_with = schema::run_id)]
+    /// Id of the run that had the conversation.
+    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
-    /// The model that is asked; none: nobody was asked yet.
+    /// Model that the run uses. `None` means that no model was called yet.
     pub model: Option<String>,
-    /// The system prompt; none: it is not kept any more.
+    /// System prompt of the run. `None` means that the prompt was deleted.
     pub system: Option<String>,
-    /// The conversation, in order.
+    /// Messages of the conversation, in order.
     #[schema(value_type = Vec<Object>)]
     pub messages: Vec<Arc<Message>>,
 }

@@ -1,6 +1,4 @@
-//! Why a run stands as it does, as answers show it.
-//!
-//! Never: a state without a reason.
+//! Explanation of a run's status in responses.
 
 use longhaul_core::id::RunId;
 use longhaul_core::status::Status;
@@ -9,20 +7,20 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
-/// A sentence, and a command that helps.
+/// An explanation of a run's status, and a command to run next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Why)]
-pub struct WhyView {
-    /// Which run.
-    #[schema(schema_with = schema::run_id)]
+pub struct RunExplanation {
+    /// Id of the run.
+    #[schema(schema_with = schema::run_id_schema)]
     pub run: RunId,
-    /// How it stands.
-    #[schema(schema_with = schema::status)]
+    /// Status of the run, such as running, waiting or completed.
+    #[schema(schema_with = schema::status_schema)]
     pub status: Status,
-    /// Why it rests, in a word.
+    /// Reason for the status as a short code.
     pub reason: Option<String>,
-    /// The same in a sentence.
+    /// Explanation of the status in a sentence.
     pub message: String,
-    /// What helps; empty when nothing is needed.
+    /// Shell command to run next. Empty if nothing needs to be done.
     pub command: String,
 }

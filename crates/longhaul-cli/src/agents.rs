@@ -1,6 +1,4 @@
-//! `longhaul agents`: which agents there are, what they are, and what is wrong with them.
-//!
-//! Never: runs one.
+//! `longhaul agents`: lists, checks, shows and creates agents.
 
 mod check;
 mod ls;
@@ -10,53 +8,53 @@ mod show;
 
 use clap::{Args, Subcommand};
 
-use crate::agents::check::Check;
-use crate::agents::ls::Ls;
-use crate::agents::new::New;
+use crate::agents::check::CheckAgentsCommand;
+use crate::agents::ls::ListAgentsCommand;
+use crate::agents::new::NewAgentCommand;
 use crate::agents::project::AgentsProject;
-use crate::agents::show::Show;
+use crate::agents::show::ShowAgentCommand;
 
 const EXAMPLES: &str = "Examples:
   longhaul agents                  all agents, and which are hidden or broken
-  longhaul agents new tidy         writes agents/tidy.md to begin with
+  longhaul agents new tidy         creates agents/tidy.md from a template
   longhaul agents check            every problem of every file as file:line:column
   longhaul agents check implement  the problems and notes of one agent
-  longhaul agents show implement   what one agent is, and its version";
+  longhaul agents show implement   the fields of one agent, and its version";
 
-/// Which agents there are.
+/// Arguments of `longhaul agents`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct Agents {
+pub(crate) struct AgentsCommand {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<AgentsSubcommand>,
     #[command(flatten)]
-    list: Ls,
+    list: ListAgentsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// Lists all agents, and which are hidden or broken
+enum AgentsSubcommand {
+    /// Lists all agents, and shows which are hidden or broken
     #[command(after_help = EXAMPLES)]
-    Ls(Ls),
-    /// Reports every problem as file:line:column
+    Ls(ListAgentsCommand),
+    /// Checks agent files and reports every problem as file:line:column
     #[command(after_help = EXAMPLES)]
-    Check(Check),
-    /// Prints what one agent is
+    Check(CheckAgentsCommand),
+    /// Prints the fields that one agent's file sets
     #[command(after_help = EXAMPLES)]
-    Show(Show),
-    /// Writes the file of a new agent
-    New(New),
+    Show(ShowAgentCommand),
+    /// Creates the file of a new agent
+    New(NewAgentCommand),
 }
 
-impl Agents {
+impl AgentsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let project = AgentsProject::load()?;
         match &self.command {
             None => self.list.run(&project.loaded),
-            Some(Command::Ls(ls)) => ls.run(&project.loaded),
-            Some(Command::Check(check)) => check.run(&project),
-            Some(Command::Show(show)) => show.run(&project.loaded),
-            Some(Command::New(new)) => new.run(&project),
+            Some(AgentsSubcommand::Ls(ls)) => ls.run(&project.loaded),
+            Some(AgentsSubcommand::Check(check)) => check.run(&project),
+            Some(AgentsSubcommand::Show(show)) => show.run(&project.loaded),
+            Some(AgentsSubcommand::New(new)) => new.run(&project),
         }
     }
 }

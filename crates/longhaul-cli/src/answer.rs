@@ -1,9 +1,11 @@
-//! `longhaul answer` and `longhaul reject`, and what follows from an answer at a gate. A run is
-//! never said to go on when nobody drives it.
+//! `longhaul answer` and `longhaul reject`, and the code with which all commands answer a gate: a
+//! question or approval that waits for a person.
+//!
+//! Invariant: a run that no worker drives is never reported as continuing.
 
 use clap::Args;
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{self, Decision, Scope};
+use longhaul_core::policy::gate::{self, AnswerScope, Decision};
 use longhaul_engine::handle::GateAnswerOutcome;
 
 use crate::caller_name::caller_name;
@@ -13,10 +15,10 @@ use crate::event_printer::first_line;
 use crate::exit::Exit;
 use crate::{output, resolve};
 
-/// Maximum length of an answer.
+/// Maximum length of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How many characters of a digest are shown.
+/// Number of characters of a gate's digest that are printed.
 pub(crate) const DIGEST_CHARS: usize = 8;
 
 const ANSWER_EXAMPLES: &str = "Examples:
@@ -27,83 +29,83 @@ const REJECT_EXAMPLES: &str = "Examples:
   longhaul reject @last
   longhaul reject gate_01k3rzc --note \"not on a Friday\"     the model reads the note";
 
-/// Answers a question.
+/// Arguments of `longhaul answer`, which answers a question of a run.
 #[derive(Debug, Args)]
 #[command(after_help = ANSWER_EXAMPLES)]
-pub(crate) struct Answer {
-    /// The gate, or a run with only one open
+pub(crate) struct AnswerCommand {
+    /// The gate to answer, or a run with exactly one open gate
     #[arg(value_name = "RUN|GATE")]
     gate: String,
-    /// The answer; `-` reads it from stdin
+    /// Text of the answer; `-` reads it from stdin
     #[arg(required = true)]
     text: Vec<String>,
-    /// Print the gate as one JSON object
+    /// Print the answered gate as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Says no at a gate.
+/// Arguments of `longhaul reject`, which rejects a gate.
 #[derive(Debug, Args)]
 #[command(after_help = REJECT_EXAMPLES)]
-pub(crate) struct Reject {
-    /// The gate, or a run with only one open
+pub(crate) struct RejectCommand {
+    /// The gate to reject, or a run with exactly one open gate
     #[arg(value_name = "RUN|GATE")]
     gate: String,
-    /// Words for the model
+    /// Note for the model, such as the reason
     #[arg(long)]
     note: Option<String>,
-    /// Print the gate as one JSON object
+    /// Print the rejected gate as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Answer {
+impl AnswerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let text = output::text_or_stdin(&self.text, ANSWER_BYTES_MAX, "the answer")?;
+        let text = output::join_args_or_read_stdin(&self.text, ANSWER_BYTES_MAX, "the answer")?;
         if text.trim().is_empty() {
-            return Err(CliError::usage("an answer needs words").into());
+            return Err(CliError::usage("the answer must not be empty").into());
         }
         answer_gate(&self.gate, self.json, (Decision::Answer(text), None))
     }
 }
 
-impl Reject {
+impl RejectCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         answer_gate(&self.gate, self.json, (Decision::Reject, self.note.clone()))
     }
 }
 
-/// Answers the gate of this name with a note.
+/// Looks up the gate that the command line names, and answers that gate.
 fn answer_gate(
     gate: &str,
     json: bool,
     (decision, note): (Decision, Option<String>),
 ) -> anyhow::Result<Exit> {
-    resolve::with_gate(gate, async |client, gate| {
-        let answering = AnswerFlow { client, gate, json };
-        answering.send(decision, Scope::Once, note).await
+    resolve::act_on_gate(gate, async |client, gate| {
+        let answering = GateAnswerSender { client, gate, json };
+        answering.send_answer(decision, AnswerScope::Once, note).await
     })
 }
 
-/// A gate about to be answered.
-pub(crate) struct AnswerFlow<'a> {
+/// A gate that is about to be answered, and how to send and print the answer.
+pub(crate) struct GateAnswerSender<'a> {
     pub(crate) client: &'a RunClient,
     pub(crate) gate: GateView,
     pub(crate) json: bool,
 }
 
-impl AnswerFlow<'_> {
-    /// Sends the answer of whoever types, and tells what came of it. Its digest is that of the
-    /// gate that was read, so an answer to anything newer is refused.
-    pub(crate) async fn send(
+impl GateAnswerSender<'_> {
+    /// Sends the answer and prints the outcome. The answer carries the digest of the gate as it was
+    /// read, so the engine rejects the answer if the gate has changed since.
+    pub(crate) async fn send_answer(
         self,
         decision: Decision,
-        scope: Scope,
+        scope: AnswerScope,
         note: Option<String>,
     ) -> anyhow::Result<Exit> {
         let (done, digest) = match (&decision, scope) {
-            (Decision::Approve, Scope::Run) => ("Approved for this run", self.gate.digest),
-            (Decision::Approve, Scope::Once) => ("Approved", self.gate.digest),
+            (Decision::Approve, AnswerScope::Run) => ("Approved for this run", self.gate.digest),
+            (Decision::Approve, AnswerScope::Once) => ("Approved", self.gate.digest),
             (Decision::Edit(_), _) => ("Approved with your change", self.gate.digest),
             (Decision::Reject, _) => ("Rejected", None),
             (Decision::Answer(_), _) => ("Answered", None),
@@ -111,30 +113,30 @@ impl AnswerFlow<'_> {
         };
         let answer =
             gate::Answer { decision, by: caller_name(), scope, note, payload: None, digest };
-        let (verdict, gate) = self.client.answer(&self.gate, answer).await?;
+        let (verdict, gate) = self.client.answer_gate(&self.gate, answer).await?;
         if self.json {
-            output::stdout_json(&gate)?;
+            output::print_json(&gate)?;
             return Ok(Exit::Done);
         }
-        output::stdout_text(&format!("{done}: {}", gate_subject(&gate)))?;
-        output::stdout_text(&self.next_step_text(&verdict, &gate).await?)?;
+        output::print_text(&format!("{done}: {}", gate_subject(&gate)))?;
+        output::print_text(&self.next_step_text(&verdict, &gate).await?)?;
         Ok(Exit::Done)
     }
 
     async fn next_step_text(
         &self,
-        verdict: &GateAnswerOutcome,
+        outcome: &GateAnswerOutcome,
         gate: &GateView,
     ) -> anyhow::Result<String> {
         let run = gate.run;
-        let seq = match verdict {
+        let seq = match outcome {
             GateAnswerOutcome::Voted(_) => {
                 let (has, needs) = (gate.answers.len(), gate.approvers);
-                return Ok(format!("{has} of {needs} have agreed; {run} still waits."));
+                return Ok(format!("{has} of {needs} people have agreed; {run} still waits."));
             }
             GateAnswerOutcome::Closed(seq) => *seq,
         };
-        let open = self.client.open_gates(run).await?;
+        let open = self.client.list_open_gates(run).await?;
         let open = open.len();
         if open > 0 {
             let others = if open == 1 { "answer" } else { "answers" };
@@ -143,26 +145,29 @@ impl AnswerFlow<'_> {
         Ok(match self.client.has_driver().await? {
             true => format!("{run} resumes at event {seq}."),
             false => format!(
-                "{run} resumes at event {seq} as soon as somebody drives it: longhaul watch {run}"
+                "{run} resumes at event {seq} when a worker drives it: longhaul watch {run}"
             ),
         })
     }
 }
 
-/// What it was about: the call with its input, or what was asked.
+/// Returns what the gate is about: the tool call with its input, or the question.
 fn gate_subject(gate: &GateView) -> String {
-    let said = match (&gate.tool, &gate.input) {
+    let subject = match (&gate.tool, &gate.input) {
         (Some(tool), Some(input)) => first_line(&format!("{tool} {}", input.as_str())),
         (Some(_), None) | (None, _) => first_line(&gate.ask),
     };
-    let said = match gate.injected_subjects.is_empty() {
-        true => said,
-        false => format!("{said}   set for it: {}", first_line(&gate.injected_subjects.join(", "))),
+    let subject = match gate.injected_subjects.is_empty() {
+        true => subject,
+        false => format!(
+            "{subject}   set by the runtime: {}",
+            first_line(&gate.injected_subjects.join(", "))
+        ),
     };
     let digest = gate.digest.map(|digest| digest.to_string());
     let digest = digest.as_deref().and_then(|text| text.get(..DIGEST_CHARS));
     match digest {
-        Some(digest) => format!("{said}   digest {digest}"),
-        None => said,
+        Some(digest) => format!("{subject}   digest {digest}"),
+        None => subject,
     }
 }

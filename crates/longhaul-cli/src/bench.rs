@@ -1,7 +1,5 @@
-//! `longhaul bench`: one subcommand for each concern.
-//!
-//! Never: a figure without its conditions. Each prints the raw limit of the
-//! machine from the same run, and the ratio to it.
+//! `longhaul bench`: benchmarks, one subcommand per subject. Each benchmark also measures the raw
+//! limit of the machine in the same run and prints the ratio.
 
 mod client;
 mod fixture;
@@ -45,24 +43,25 @@ const SERVE_EXAMPLES: &str = "Examples:
 
 Exit codes: 0 measured, 2 usage. Use a release build.";
 
-/// What to measure.
+/// The benchmarks, each a subcommand of `longhaul bench`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
-    /// What a durable event costs: the disk, a bare SQLite loop, and the store
+pub(crate) enum BenchCommand {
+    /// Measures the cost of a durable event: the disk, a bare SQLite loop, and the store
     #[command(after_help = JOURNAL_EXAMPLES)]
-    Journal(journal::Journal),
-    /// What a durable turn costs: commits, CPU, bytes, and recovery after kill -9
+    Journal(journal::BenchJournalCommand),
+    /// Measures the cost of a durable turn: commits, CPU, bytes, and recovery after kill -9
     #[command(after_help = TURN_EXAMPLES)]
-    Turn(turn::Turn),
-    /// What a tool call costs: its schema, its journal, its capsule; one at a time and eight at once
+    Turn(turn::BenchTurnCommand),
+    /// Measures the cost of a tool call: schema check and journal, with one call and with eight
+    /// parallel calls
     #[command(after_help = TOOLS_EXAMPLES)]
-    Tools(tools::Tools),
-    /// What the server costs: start, memory, streams, and answers while runs are in flight
+    Tools(tools::BenchToolsCommand),
+    /// Measures the server: start, memory, streams, and response times while runs are in flight
     #[command(after_help = SERVE_EXAMPLES)]
-    Serve(serve::Serve),
+    Serve(serve::BenchServeCommand),
 }
 
-impl Bench {
+impl BenchCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
             Self::Journal(journal) => journal.run(),
@@ -77,23 +76,23 @@ impl Bench {
 mod tests {
     use clap::Subcommand as _;
 
-    use super::Bench;
+    use super::BenchCommand;
 
     #[test]
     fn the_examples_in_the_help_of_each_bench_parse() {
-        let mut tree = Bench::augment_subcommands(clap::Command::new("bench"));
+        let mut tree = BenchCommand::augment_subcommands(clap::Command::new("bench"));
         let names: Vec<String> =
             tree.get_subcommands().map(|one| one.get_name().to_owned()).collect();
         assert_eq!(names, ["journal", "turn", "tools", "serve"]);
         for name in names {
-            let one = tree.find_subcommand_mut(&name).expect("a bench");
+            let one = tree.find_subcommand_mut(&name).expect("the subcommand exists");
             let help = one.render_help().to_string();
-            let (_, examples) = help.split_once("Examples:\n").expect("examples");
+            let (_, examples) = help.split_once("Examples:\n").expect("the help has examples");
             let lines = examples.lines().take_while(|line| !line.is_empty());
             for line in lines.map(|line| line.trim()) {
                 let command = line.split("   ").next().unwrap_or_default();
-                let words = command.split(' ').skip(1);
-                let taken = tree.clone().try_get_matches_from(words);
+                let args = command.split(' ').skip(1);
+                let taken = tree.clone().try_get_matches_from(args);
                 assert!(taken.is_ok(), "{line}: {taken:?}");
             }
         }

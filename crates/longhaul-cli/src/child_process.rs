@@ -1,6 +1,7 @@
-//! This program as a process of its own: a worker to be killed, a server or a mock to be measured.
+//! A child process that runs this program: a worker to be killed, or a server or mock model to be
+//! measured.
 //!
-//! Invariant: it is never left behind. Whatever happens to its holder, it is killed and reaped.
+//! Invariant: the process is killed and reaped when its handle is dropped.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read};
@@ -14,51 +15,53 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 use serde_json::Value;
 
-/// How long a process may take to become ready.
+/// Timeout for a started server to print that it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it is checked whether a process has ended.
+/// Interval between checks whether a process has exited.
 const EXIT_POLL_INTERVAL: Millis = Millis(20);
 
-/// A process under way.
+/// A running child process, which is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ChildProcess(Child);
 
 impl ChildProcess {
-    /// A command of this program, in a folder and with these variables only.
-    pub(crate) fn command<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+    /// Builds a command that runs this program in a folder, with only these environment variables.
+    pub(crate) fn longhaul_command<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         args: &[&str],
         folder: &Path,
         env: impl IntoIterator<Item = (K, V)>,
     ) -> anyhow::Result<Command> {
-        let binary = std::env::current_exe().context("this program can't find its own file")?;
+        let binary =
+            std::env::current_exe().context("the path of this executable can't be determined")?;
         let mut command = Command::new(binary);
         command
             .args(args)
             .current_dir(folder)
             .env_clear()
             .envs(env)
-            // Held open while its holder lives: however that one dies, the process ends.
+            // Kept open while this process lives. When it dies, the child sees EOF and exits.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         Ok(command)
     }
 
-    /// Starts a process.
+    /// Starts a child process with this command.
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
-        let child = command.spawn().context("this program can't be started")?;
+        let child = command.spawn().context("the child process can't be started")?;
         Ok(Self(child))
     }
 
-    /// Starts a process, and waits until its output has a line of JSON that names its address.
+    /// Starts a server process and waits until it prints a JSON line with its URL. Returns the
+    /// process and the URL.
     pub(crate) fn start_server(command: &mut Command) -> anyhow::Result<(Self, String)> {
         let mut process = Self::start(command)?;
         let stdout = process.0.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
         let stderr = process.0.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
-        let output = stdout.or(stderr).context("its output can't be read")?;
+        let output = stdout.or(stderr).context("the output of the child process can't be read")?;
         let (sender, lines) = mpsc::channel();
-        // It reads on, so that the process never waits for a reader of its output.
+        // Reads until EOF, so that the process never blocks on its output.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 _ = sender.send(line);
@@ -66,7 +69,7 @@ impl ChildProcess {
         });
         loop {
             let line = lines.recv_timeout(READY_TIMEOUT);
-            let line = line.context("a process of this program did not become ready")?;
+            let line = line.context("the child process did not become ready")?;
             let line: Value = serde_json::from_str(&line).unwrap_or_default();
             if let (Some("ready"), Some(url)) = (line["message"].as_str(), line["url"].as_str()) {
                 return Ok((process, url.to_owned()));
@@ -78,15 +81,15 @@ impl ChildProcess {
         self.0.id()
     }
 
-    /// Fails if it has ended by itself.
+    /// Fails if the process has exited.
     pub(crate) fn check_running(&mut self) -> anyhow::Result<()> {
         match self.0.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("a worker ended by itself, with {status}"),
+            Some(status) => bail!("a worker exited unexpectedly: {status}"),
         }
     }
 
-    /// Kills it with SIGKILL and reaps it. Fails if it has ended by itself.
+    /// Kills the process with SIGKILL and reaps it. Fails if the process had already exited.
     pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         self.check_running()?;
         self.0.kill()?;
@@ -94,14 +97,14 @@ impl ChildProcess {
         Ok(())
     }
 
-    /// Closes its stdin, so that it ends in good order, and waits for that.
+    /// Closes the process's stdin, so that it shuts down cleanly, and waits until it exits.
     pub(crate) async fn stop(&mut self) -> anyhow::Result<()> {
         drop(self.0.stdin.take());
         self.wait().await?;
         Ok(())
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process exits.
     pub(crate) async fn wait(&mut self) -> anyhow::Result<ExitStatus> {
         loop {
             match self.0.try_wait()? {
@@ -111,7 +114,7 @@ impl ChildProcess {
         }
     }
 
-    /// What a process that has ended wrote to stderr, where that is piped.
+    /// Returns what an exited process wrote to stderr, if stderr is piped.
     pub(crate) fn read_stderr(&mut self) -> String {
         let mut text = String::new();
         if let Some(mut stderr) = self.0.stderr.take() {
@@ -123,7 +126,7 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // Where it was reaped already, both do nothing.
+        // No effect if the process was reaped already.
         _ = self.0.kill();
         _ = self.0.wait();
     }

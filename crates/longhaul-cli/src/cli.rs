@@ -1,6 +1,4 @@
-//! The command line: one line for each command, one file for each.
-//!
-//! Never: what a command does.
+//! The command-line definition: lists every command and dispatches to its module.
 
 use std::process::ExitCode;
 
@@ -14,11 +12,11 @@ use crate::{
     watch, why, worker,
 };
 
-const SERVER_HELP: &str = "A server is asked instead of this folder's store when it is named:
+const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
   LONGHAUL_URL=https://agents.example LONGHAUL_KEY=lh_... longhaul ls";
 
-/// A durable runtime for AI agents: a run is a journal of facts, and outlives
-/// its process.
+/// A durable runtime for AI agents: each run is a journal of events and survives the death of its
+/// process
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, arg_required_else_help = true, after_help = SERVER_HELP)]
 pub(crate) struct Cli {
@@ -26,7 +24,7 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// Declares the commands once: what is typed, and what runs.
+/// Declares the `Command` enum and the function that runs each command, from one list.
 macro_rules! commands {
     ($($(#[$attribute:meta])* $name:ident($command:ty),)*) => {
         #[derive(Debug, Subcommand)]
@@ -44,85 +42,85 @@ macro_rules! commands {
     };
 }
 
-// In the order of a day: start, look, steer, decide, define, administer.
+// Order in the help: start, inspect, steer, decide, define, administer.
 commands! {
-    /// Shows an agent at work, an approval, a SIGKILL and a recovery; needs no key
-    Demo(demo::Demo),
-    /// Server and driver in one, for writing agents: reads them again when they change
-    Dev(serve::Dev),
-    /// Server and driver in one, for production
-    Serve(serve::Serve),
-    /// Submits a task and follows it to its end; drives if nobody does
-    Run(run::Run),
-    /// Submits a task and returns as soon as it is on disk
-    Submit(submit::Submit),
-    /// Drives the runs of this project until it is told to stop
-    Worker(worker::Worker),
+    /// Runs a demo: an agent, an approval, a SIGKILL and a recovery; needs no API key
+    Demo(demo::DemoCommand),
+    /// Runs the server and a worker for development; reloads agents when their files change
+    Dev(serve::DevCommand),
+    /// Runs the server and a worker for production
+    Serve(serve::ServeCommand),
+    /// Submits a task and follows its run to the end; drives the run if no worker is running
+    Run(run::RunTaskCommand),
+    /// Submits a task and returns as soon as the task is on disk
+    Submit(submit::SubmitCommand),
+    /// Drives the runs of this project until the worker is stopped
+    Worker(worker::WorkerCommand),
     /// Lists runs, newest first
-    Ls(ls::Ls),
-    /// Shows one run: a page, its conversation or its journal
-    Show(show::Show),
-    /// Writes a run down for others: as a cassette
-    Export(export::Export),
-    /// Follows a run to its end; drives if nobody does
-    Watch(watch::Watch),
-    /// Says in a sentence how a run stands, and what helps
-    Why(why::Why),
-    /// Writes a message to a run, and says what became of it
-    Steer(steer::Steer),
-    /// Lets runs stand still
-    Pause(run_commands::Pause),
-    /// Lets runs go on, maybe with more to spend
-    Resume(run_commands::Resume),
-    /// Ends runs
-    Cancel(run_commands::Cancel),
-    /// What waits for a person
+    Ls(ls::ListRunsCommand),
+    /// Shows one run: a summary page, the conversation or the journal
+    Show(show::ShowRunCommand),
+    /// Exports a run as a cassette, a recording that can be replayed
+    Export(export::ExportCommand),
+    /// Follows a run to its end; drives the run if no worker is running
+    Watch(watch::WatchCommand),
+    /// Explains a run's status in one sentence, with the command that helps
+    Why(why::WhyCommand),
+    /// Sends a message to a run, or shows whether earlier messages were delivered
+    Steer(steer::SteerCommand),
+    /// Pauses runs
+    Pause(run_commands::PauseCommand),
+    /// Resumes runs, optionally with a larger budget
+    Resume(run_commands::ResumeCommand),
+    /// Cancels runs
+    Cancel(run_commands::CancelCommand),
+    /// Lists gates: approvals and questions that wait for a person
     #[command(alias = "approvals")]
-    Gates(gates::Gates),
-    /// Says yes to exactly what was shown
-    Approve(approve::Approve),
-    /// Says no, and maybe why
-    Reject(answer::Reject),
-    /// Answers a question
-    Answer(answer::Answer),
-    /// Which agents there are, and what is wrong with them
-    Agents(agents::Agents),
-    /// Which models can be asked, with which key, and what they cost
-    Models(models::Models),
-    /// The servers of tools in .mcp.json, and whether they answer
-    Mcp(mcp::Mcp),
-    /// What this project would run on its own, and whether you have looked at it
-    Trust(trust::Trust),
-    /// What agents remember, and how it is removed
-    Memory(memory::Memory),
-    /// Who may come in over HTTP, and as what
-    Keys(keys::Keys),
+    Gates(gates::GatesCommand),
+    /// Approves exactly the tool call that was shown
+    Approve(approve::ApproveCommand),
+    /// Rejects a gate (an approval or question), optionally with a note for the model
+    Reject(answer::RejectCommand),
+    /// Answers a question that a run asks
+    Answer(answer::AnswerCommand),
+    /// Lists, checks, shows and creates agents
+    Agents(agents::AgentsCommand),
+    /// Lists models, their prices and whether an API key is set, and checks providers
+    Models(models::ModelsCommand),
+    /// Lists, checks and logs in to the MCP servers in .mcp.json
+    Mcp(mcp::McpCommand),
+    /// Shows what this project would run, send or open on its own, and asks whether to trust it
+    Trust(trust::TrustCommand),
+    /// Shows and deletes what agents remember: conversations and notes
+    Memory(memory::MemoryCommand),
+    /// Manages API keys for the HTTP server
+    Keys(keys::KeysCommand),
     /// Checks, copies and restores this folder's store
     #[command(subcommand)]
-    Db(db::Db),
-    /// What is set, by whom, and where it is read
+    Db(db::DbCommand),
+    /// Shows settings, where each setting is set, and the files that are read
     #[command(subcommand)]
-    Config(config::Config),
-    /// Measures this machine and this build, and prints the ratio between them
+    Config(config::ConfigCommand),
+    /// Measures this build against the raw limits of this machine
     #[command(subcommand)]
-    Bench(bench::Bench),
-    /// Kills workers in the middle of their work and counts what came of it
-    Chaos(chaos::Chaos),
-    /// Plays scripts as Anthropic and OpenAI would speak them, for SDKs without a key
-    MockModel(mock_model::MockModel),
-    /// Says which build this is
-    Version(version::Version),
+    Bench(bench::BenchCommand),
+    /// Kills workers in the middle of their work and checks that nothing is lost or repeated
+    Chaos(chaos::ChaosCommand),
+    /// Serves scripted replies over the Anthropic and OpenAI APIs, for testing SDKs without a key
+    MockModel(mock_model::MockModelCommand),
+    /// Prints the version of this build
+    Version(version::VersionCommand),
 }
 
 impl Cli {
-    /// Runs the command and says what went wrong, why, and what helps.
+    /// Runs the command. If it fails, prints the error with hints.
     pub(crate) fn run(self) -> ExitCode {
-        // A server has a log of its own.
+        // The server commands set up their own log.
         if !matches!(self.command, Command::Dev(_) | Command::Serve(_)) {
-            log::init_warnings();
+            log::init_warning_log();
         }
         let done = match SystemClock.is_before_1970() {
-            true => Err(error::clock_before_1970().into()),
+            true => Err(error::clock_before_1970_error().into()),
             false => self.command.run(),
         };
         match done {

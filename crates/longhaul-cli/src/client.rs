@@ -1,5 +1,5 @@
-//! The client of every command: the same questions and the same answers, whether the store is
-//! opened by this process or behind a server. Answers are views, which a server can send as well.
+//! The client that every command uses: the same methods and results for a store opened by this
+//! process and for a store behind a server. Results are the view types of the HTTP API.
 
 pub(crate) mod connect;
 mod run_request;
@@ -10,44 +10,45 @@ use longhaul_api::key::{KeyBody, KeyView};
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::steer::SteerView;
 use longhaul_api::transcript::TranscriptView;
-use longhaul_api::why::WhyView;
+use longhaul_api::why::RunExplanation;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::handle::{CreateKey, GateAnswerOutcome, IssuedKey, JournalStream};
+use longhaul_engine::handle::{CreateKeyRequest, GateAnswerOutcome, IssuedKey, JournalStream};
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
 use longhaul_engine::{Longhaul, Task};
 
-use self::run_request::to_request;
+use self::run_request::to_request_body;
 use crate::caller_name::caller_name;
 use crate::error::ResultExt as _;
 
-/// Maximum number of open gates of one run that are read.
+/// Maximum number of open gates that are read for one run.
 const OPEN_GATES_MAX: usize = 100;
 
-/// The runs of a store. Errors name the run, gate, agent or key in the commands of their hints.
+/// Access to the runs of a store, directly or through a server. Errors have hints whose commands
+/// name the run, gate, agent or key.
 #[derive(Debug)]
 pub(crate) enum RunClient {
-    /// Of a store that this process has opened.
+    /// A store that this process has opened.
     Local(Box<Longhaul>),
-    /// Of a server.
+    /// A store behind a server.
     Remote(Client),
 }
 
-/// The events of a run as they happen.
+/// Live stream of a run's events, from the local store or from a server.
 #[derive(Debug)]
 pub(crate) enum EventStream {
     Local(Box<JournalStream>),
     Remote(client::events::EventStream),
 }
 
-/// The same call on either variant.
+/// Makes the same call on the value of either variant, `Local` or `Remote`.
 macro_rules! either {
     ($enum:ident::$of:expr, $inner:ident => $call:expr) => {
         match $of {
@@ -58,53 +59,53 @@ macro_rules! either {
 }
 
 impl EventStream {
-    /// The next events, in order and each once; none: the run has ended and all of its events
-    /// came. A caller that stops waiting in the middle loses nothing.
+    /// Returns the next events, in order and each once. `None` means that the run has ended and all
+    /// its events were returned. Cancel safe: no event is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Vec<Entry>>> {
         either!(EventStream::self, stream => stream.next())
     }
 }
 
 impl RunClient {
-    /// A client of this store.
-    pub(crate) fn local(longhaul: &Longhaul) -> Self {
+    /// Creates a client of a store that this process has opened.
+    pub(crate) fn for_local_store(longhaul: &Longhaul) -> Self {
         Self::Local(Box::new(longhaul.clone()))
     }
 
-    /// Submits a task; it is on disk when this returns.
+    /// Submits a task. The task is on disk when this function returns.
     pub(crate) async fn submit(&self, mut task: Task) -> anyhow::Result<RunId> {
         let agent = task.agent.clone();
         let submitted: anyhow::Result<RunId> = match self {
             Self::Local(longhaul) => longhaul.submit(task).await.map_err(Into::into),
             Self::Remote(client) => {
                 let key = task.idempotency_key.take();
-                let submitted = client.submit(&to_request(task), key).await;
+                let submitted = client.submit_run(&to_request_body(task), key).await;
                 submitted.map(|run| run.id).map_err(Into::into)
             }
         };
         submitted.fill_placeholder("AGENT", agent)
     }
 
-    /// One run, whole.
-    pub(crate) async fn show(&self, run: RunId) -> anyhow::Result<RunView> {
+    /// Returns a run with all its details.
+    pub(crate) async fn get_run(&self, run: RunId) -> anyhow::Result<RunView> {
         either!(RunClient::self, client => client.show(run)).fill_placeholder("RUN", run)
     }
 
-    /// Why a run is in its status, and what helps.
-    pub(crate) async fn why(&self, run: RunId) -> anyhow::Result<WhyView> {
+    /// Returns an explanation of the run's status, with the command that helps.
+    pub(crate) async fn explain_run(&self, run: RunId) -> anyhow::Result<RunExplanation> {
         match self {
-            Self::Local(longhaul) => longhaul.why_view(run).await.fill_placeholder("RUN", run),
-            Self::Remote(client) => client.why(run).await.fill_placeholder("RUN", run),
+            Self::Local(longhaul) => longhaul.explain_run(run).await.fill_placeholder("RUN", run),
+            Self::Remote(client) => client.explain_run(run).await.fill_placeholder("RUN", run),
         }
     }
 
-    /// The conversation of a run.
+    /// Returns the conversation of a run.
     pub(crate) async fn transcript(&self, run: RunId) -> anyhow::Result<TranscriptView> {
         either!(RunClient::self, client => client.transcript(run)).fill_placeholder("RUN", run)
     }
 
-    /// One page of a run's journal.
-    pub(crate) async fn events(
+    /// Returns up to `limit` events of a run's journal that follow sequence number `after`.
+    pub(crate) async fn read_events(
         &self,
         run: RunId,
         after: Seq,
@@ -114,95 +115,99 @@ impl RunClient {
             .fill_placeholder("RUN", run)
     }
 
-    /// Follows a run from after an event on.
-    pub(crate) async fn follow(&self, run: RunId, after: Seq) -> anyhow::Result<EventStream> {
+    /// Streams the events of a run that follow this sequence number.
+    pub(crate) async fn follow_events(
+        &self,
+        run: RunId,
+        after: Seq,
+    ) -> anyhow::Result<EventStream> {
         Ok(match self {
             Self::Local(longhaul) => {
                 EventStream::Local(Box::new(longhaul.watch(run, after).await?))
             }
-            Self::Remote(client) => EventStream::Remote(client.follow(run, after).await?),
+            Self::Remote(client) => EventStream::Remote(client.follow_events(run, after).await?),
         })
     }
 
-    /// Runs as lists show them, newest first.
-    pub(crate) async fn list_runs(&self, ask: RunFilter) -> anyhow::Result<Vec<RunBriefView>> {
+    /// Returns summaries of the runs that match the filter, newest first.
+    pub(crate) async fn list_runs(&self, filter: RunFilter) -> anyhow::Result<Vec<RunBriefView>> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.list_brief(ask).await?,
-            Self::Remote(client) => client.brief_runs(&ask).await?,
+            Self::Local(longhaul) => longhaul.list_brief_runs(filter).await?,
+            Self::Remote(client) => client.brief_runs(&filter).await?,
         })
     }
 
-    /// The same runs, each of them whole.
-    pub(crate) async fn list_full_runs(&self, ask: RunFilter) -> anyhow::Result<Vec<RunView>> {
+    /// Returns all details of the runs that match the filter, newest first.
+    pub(crate) async fn list_full_runs(&self, filter: RunFilter) -> anyhow::Result<Vec<RunView>> {
         let longhaul = match self {
             Self::Local(longhaul) => longhaul,
-            Self::Remote(client) => return Ok(client.runs(&ask).await?),
+            Self::Remote(client) => return Ok(client.runs(&filter).await?),
         };
         let mut whole = Vec::new();
-        for run in longhaul.list_brief(ask).await? {
+        for run in longhaul.list_brief_runs(filter).await? {
             whole.push(longhaul.show(run.id).await?);
         }
         Ok(whole)
     }
 
-    /// Gates, newest first.
-    pub(crate) async fn list_gates(&self, ask: GateFilter) -> anyhow::Result<Vec<GateView>> {
+    /// Returns the gates that match the filter, newest first.
+    pub(crate) async fn list_gates(&self, filter: GateFilter) -> anyhow::Result<Vec<GateView>> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.gates(ask).await?.iter().map(gate_view).collect(),
-            Self::Remote(client) => client.gates(&ask).await?,
+            Self::Local(longhaul) => longhaul.gates(filter).await?.iter().map(gate_view).collect(),
+            Self::Remote(client) => client.gates(&filter).await?,
         })
     }
 
-    /// The gates that a run waits at, newest first.
-    pub(crate) async fn open_gates(&self, run: RunId) -> anyhow::Result<Vec<GateView>> {
-        let ask = GateFilter {
+    /// Returns the open gates of a run, newest first.
+    pub(crate) async fn list_open_gates(&self, run: RunId) -> anyhow::Result<Vec<GateView>> {
+        let filter = GateFilter {
             run: Some(run),
             status: Some(GateStatus::Open),
             limit: OPEN_GATES_MAX,
             ..GateFilter::default()
         };
-        self.list_gates(ask).await
+        self.list_gates(filter).await
     }
 
-    /// One gate.
-    pub(crate) async fn gate(&self, gate: GateId) -> anyhow::Result<GateView> {
+    /// Returns the gate with this id.
+    pub(crate) async fn get_gate(&self, gate: GateId) -> anyhow::Result<GateView> {
         Ok(match self {
             Self::Local(longhaul) => gate_view(&longhaul.gate(gate).await?),
             Self::Remote(client) => client.gate(gate).await?,
         })
     }
 
-    /// Answers a gate; what came of it, and the gate as it is then.
-    pub(crate) async fn answer(
+    /// Answers a gate. Returns the outcome of the answer and the updated gate.
+    pub(crate) async fn answer_gate(
         &self,
         gate: &GateView,
         answer: Answer,
     ) -> anyhow::Result<(GateAnswerOutcome, GateView)> {
-        let answered: anyhow::Result<_> = async {
+        let response: anyhow::Result<_> = async {
             let client = match self {
                 Self::Local(longhaul) => {
                     let verdict = longhaul.answer(gate.id, answer).await?;
-                    return Ok((verdict, self.gate(gate.id).await?));
+                    return Ok((verdict, self.get_gate(gate.id).await?));
                 }
                 Self::Remote(client) => client,
             };
-            let answered = client.answer(gate.id, answer).await?;
-            let verdict = match answered.outcome {
-                gate::AnswerOutcome::Closed => GateAnswerOutcome::Closed(answered.seq),
-                gate::AnswerOutcome::Voted => GateAnswerOutcome::Voted(answered.seq),
+            let response = client.answer_gate(gate.id, answer).await?;
+            let verdict = match response.outcome {
+                gate::AnswerOutcome::Closed => GateAnswerOutcome::Closed(response.seq),
+                gate::AnswerOutcome::Voted => GateAnswerOutcome::Voted(response.seq),
             };
-            Ok((verdict, answered.gate))
+            Ok((verdict, response.gate))
         }
         .await;
-        answered.fill_placeholder("RUN", gate.run).fill_placeholder("GATE", gate.id)
+        response.fill_placeholder("RUN", gate.run).fill_placeholder("GATE", gate.id)
     }
 
-    /// Sends a message to a run; its id is the receipt.
-    pub(crate) async fn steer(
+    /// Sends a message to a run and returns the id of the message.
+    pub(crate) async fn steer_run(
         &self,
         run: RunId,
         text: String,
-        delivery: Delivery,
+        delivery: SteerDelivery,
     ) -> anyhow::Result<SteerId> {
         match self {
             Self::Local(longhaul) => longhaul
@@ -210,19 +215,19 @@ impl RunClient {
                 .await
                 .fill_placeholder("RUN", run),
             Self::Remote(client) => {
-                let sent = client.steer(run, text, delivery).await;
+                let sent = client.steer_run(run, text, delivery).await;
                 sent.map(|receipt| receipt.id).fill_placeholder("RUN", run)
             }
         }
     }
 
-    /// The messages that were sent to a run, and what became of each.
+    /// Returns the messages that were sent to a run, with their delivery status.
     pub(crate) async fn list_steers(&self, run: RunId) -> anyhow::Result<Vec<SteerView>> {
         either!(RunClient::self, client => client.steers(run)).fill_placeholder("RUN", run)
     }
 
-    /// Cancels a run; how it is then.
-    pub(crate) async fn cancel(&self, run: RunId, reason: &str) -> anyhow::Result<RunView> {
+    /// Cancels a run and returns the updated run.
+    pub(crate) async fn cancel_run(&self, run: RunId, reason: &str) -> anyhow::Result<RunView> {
         match self {
             Self::Local(longhaul) => {
                 longhaul.cancel(run, &caller_name(), reason).await.fill_placeholder("RUN", run)?
@@ -231,22 +236,22 @@ impl RunClient {
                 return client.cancel(run, reason).await.fill_placeholder("RUN", run);
             }
         };
-        self.show(run).await
+        self.get_run(run).await
     }
 
-    /// Pauses a run; how it is then.
-    pub(crate) async fn pause(&self, run: RunId) -> anyhow::Result<RunView> {
+    /// Pauses a run and returns the updated run.
+    pub(crate) async fn pause_run(&self, run: RunId) -> anyhow::Result<RunView> {
         match self {
             Self::Local(longhaul) => {
                 longhaul.pause(run, &caller_name()).await.fill_placeholder("RUN", run)?
             }
             Self::Remote(client) => return client.pause(run).await.fill_placeholder("RUN", run),
         };
-        self.show(run).await
+        self.get_run(run).await
     }
 
-    /// Resumes a run, maybe with a larger budget; how it is then.
-    pub(crate) async fn resume(
+    /// Resumes a run, optionally with a larger budget, and returns the updated run.
+    pub(crate) async fn resume_run(
         &self,
         run: RunId,
         raise: Option<BudgetRaise>,
@@ -259,19 +264,21 @@ impl RunClient {
                 return client.resume(run, raise).await.fill_placeholder("RUN", run);
             }
         };
-        self.show(run).await
+        self.get_run(run).await
     }
 
-    /// Makes a key; its secret is in the answer and nowhere else.
-    pub(crate) async fn create_key(&self, ask: CreateKey) -> anyhow::Result<IssuedKey> {
-        let name = ask.name.to_string();
+    /// Creates an API key. Only this result contains the secret of the key.
+    pub(crate) async fn create_key(&self, request: CreateKeyRequest) -> anyhow::Result<IssuedKey> {
+        let name = request.name.to_string();
         match self {
-            Self::Local(longhaul) => longhaul.create_key(ask).await.fill_placeholder("NAME", name),
+            Self::Local(longhaul) => {
+                longhaul.create_key(request).await.fill_placeholder("NAME", name)
+            }
             Self::Remote(client) => {
                 let body = KeyBody {
                     name: name.clone(),
-                    role: ask.role,
-                    expires_in_ms: ask.ttl.map(|span| span.0),
+                    role: request.role,
+                    expires_in_ms: request.ttl.map(|ttl| ttl.0),
                 };
                 let created = client.create_key(&body).await.fill_placeholder("NAME", name)?;
                 let secret = Secret::from_text(created.secret);
@@ -280,18 +287,18 @@ impl RunClient {
         }
     }
 
-    /// All keys, the oldest first.
+    /// Returns all API keys without their secrets, oldest first.
     pub(crate) async fn list_keys(&self) -> anyhow::Result<Vec<KeyView>> {
         either!(RunClient::self, client => client.keys())
     }
 
-    /// Revokes a key and everything that it gave out.
+    /// Revokes an API key and all tokens issued for it.
     pub(crate) async fn revoke_key(&self, name: &KeyName) -> anyhow::Result<KeyView> {
         either!(RunClient::self, client => client.revoke_key(name)).fill_placeholder("NAME", name)
     }
 
-    /// The time at the store. A server does not tell it: there ages may be off by the difference
-    /// of the clocks.
+    /// Returns the current time of the store. A server does not report its time, so the local clock
+    /// is used, and ages of runs may be off by the difference between the clocks.
     pub(crate) async fn store_time(&self) -> anyhow::Result<Timestamp> {
         match self {
             Self::Local(longhaul) => Ok(longhaul.store_time().await?),
@@ -299,7 +306,7 @@ impl RunClient {
         }
     }
 
-    /// Whether a worker drives the runs.
+    /// Returns whether a worker drives the runs of the store.
     pub(crate) async fn has_driver(&self) -> anyhow::Result<bool> {
         either!(RunClient::self, client => client.has_driver())
     }

@@ -1,56 +1,56 @@
-//! `longhaul config`: what is set, by whom, and where it is read.
-//!
-//! Never: shows a password or changes a file.
+//! `longhaul config`: shows the settings, where each one is set, and the files that are read. The
+//! command shows no secrets and changes nothing.
 
 use clap::{Args, Subcommand};
 use longhaul::config::secrets;
 use longhaul::config::settings::{Config as LoadedConfig, StoreUrl};
-use longhaul::config::value::Value;
+use longhaul::config::value::SettingValue;
 use serde_json::{Map, json};
 
 use crate::{environment, output, sanitize};
 
 const SHOW_EXAMPLES: &str = "Examples:
-  longhaul config show             every setting that holds
-  longhaul config show --origin    and who said so
+  longhaul config show             every setting in effect
+  longhaul config show --origin    and where each is set
   longhaul config show --json      as one JSON object
   LONGHAUL_WORKER_LEASE=30s longhaul config show --origin";
 
 const PATH_EXAMPLES: &str = "Examples:
-  longhaul config path             the folders and files that are used
+  longhaul config path             the folders and files in use
   longhaul config path --json      as one JSON object";
 
-/// What is set, and where it is read.
+/// The subcommands of `longhaul config`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
-    /// Prints every setting that holds
+pub(crate) enum ConfigCommand {
+    /// Prints the value of every setting
     #[command(after_help = SHOW_EXAMPLES)]
-    Show(Show),
+    Show(ShowConfigCommand),
     /// Prints the folders and files that are used
     #[command(after_help = PATH_EXAMPLES)]
-    Path(Path),
+    Path(ConfigPathCommand),
 }
 
-/// Prints every setting that holds.
+/// Arguments of `longhaul config show`.
 #[derive(Debug, Args)]
-pub(crate) struct Show {
-    /// Say who set each: a flag, the environment, a file with its line, or nobody
+pub(crate) struct ShowConfigCommand {
+    /// Show where each setting is set: a flag, the environment, a file with its line, or the
+    /// default
     #[arg(long)]
     origin: bool,
-    /// Print one JSON object
+    /// Print the settings as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Prints the folders and files that are used.
+/// Arguments of `longhaul config path`.
 #[derive(Debug, Args)]
-pub(crate) struct Path {
-    /// Print one JSON object
+pub(crate) struct ConfigPathCommand {
+    /// Print the paths as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Config {
+impl ConfigCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
             Self::Show(show) => show.run(),
@@ -59,11 +59,11 @@ impl Config {
     }
 }
 
-impl Show {
+impl ShowConfigCommand {
     fn run(&self) -> anyhow::Result<()> {
         let config = environment::load_config(&environment::process_env()?)?;
-        for note in secrets::notes(&config) {
-            output::stderr_line(&format!("note: {note}"));
+        for note in secrets::secret_warnings(&config) {
+            output::eprint_line(&format!("note: {note}"));
         }
         let lines = setting_rows(&config);
         if self.json {
@@ -72,15 +72,15 @@ impl Show {
                     if self.origin { json!({ "value": value, "origin": origin }) } else { value };
                 (path, value)
             });
-            return output::stdout_json(&json!(pairs.collect::<Map<_, _>>()));
+            return output::print_json(&json!(pairs.collect::<Map<_, _>>()));
         }
-        let said =
+        let setting_line =
             |(path, value, _): &(String, serde_json::Value, String)| format!("{path} = {value}");
-        let width = lines.iter().map(|line| said(line).chars().count()).max().unwrap_or(0);
+        let width = lines.iter().map(|line| setting_line(line).chars().count()).max().unwrap_or(0);
         for line in &lines {
-            let text = said(line);
-            // The project's file names them as well as it sets them.
-            output::stdout_line(&sanitize::line(&if self.origin {
+            let text = setting_line(line);
+            // Setting names come from the project's file too, so they are untrusted.
+            output::print_line(&sanitize::safe_line(&if self.origin {
                 format!("{text:width$}  # {}", line.2)
             } else {
                 text
@@ -90,7 +90,8 @@ impl Show {
     }
 }
 
-/// Path, value and origin of every setting, the store's address among them.
+/// Returns the name (such as `store.url`), value and origin of every setting, including the store's
+/// URL.
 fn setting_rows(config: &LoadedConfig) -> Vec<(String, serde_json::Value, String)> {
     let mut lines: Vec<_> = config
         .settings
@@ -101,7 +102,7 @@ fn setting_rows(config: &LoadedConfig) -> Vec<(String, serde_json::Value, String
         })
         .collect();
     if !config.settings.contains_key("store.url") {
-        let value = Value::Text(store_url(config)).redacted_json();
+        let value = SettingValue::Text(store_url(config)).redacted_json();
         lines.push(("store.url".to_owned(), value, "default".to_owned()));
         lines.sort_by(|a, b| a.0.cmp(&b.0));
     }
@@ -119,29 +120,29 @@ fn store_url(config: &LoadedConfig) -> String {
     }
 }
 
-impl Path {
+impl ConfigPathCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let here = environment::process_env()?;
-        // A broken file must not hide where it lies.
-        let root = here.project_root().unwrap_or(&here.cwd).to_path_buf();
+        let process_env = environment::process_env()?;
+        // The path of an invalid file is printed too.
+        let root = process_env.project_root().unwrap_or(&process_env.cwd).to_path_buf();
         let file = root.join(longhaul::config::process_env::CONFIG_FILE_NAME);
-        let user = here.user_file();
-        let data = environment::load_config(&here).map(|config| config.data_folder());
-        let there = |path: &std::path::Path| path.is_file();
+        let user = process_env.user_config_file();
+        let data = environment::load_config(&process_env).map(|config| config.data_folder());
+        let exists = |path: &std::path::Path| path.is_file();
         if self.json {
-            output::stdout_json(&json!({
+            output::print_json(&json!({
                 "root": root,
-                "in_project": here.project_root().is_some(),
-                "project_file": { "path": file, "exists": there(&file) },
-                "user_file": user.as_ref().map(|path| json!({ "path": path, "exists": there(path) })),
+                "in_project": process_env.project_root().is_some(),
+                "project_file": { "path": file, "exists": exists(&file) },
+                "user_file": user.as_ref().map(|path| json!({ "path": path, "exists": exists(path) })),
                 "data": data.as_ref().ok(),
             }))?;
             return data.map(|_| ());
         }
-        let missing = |path: &std::path::Path| if there(path) { "" } else { "  (not there)" };
-        let no_project = if here.project_root().is_some() { "" } else { "  (no project)" };
+        let missing = |path: &std::path::Path| if exists(path) { "" } else { "  (missing)" };
+        let no_project = if process_env.project_root().is_some() { "" } else { "  (no project)" };
         let line = |name: &str, path: &std::path::Path, more: &str| {
-            output::stdout_line(&sanitize::line(&format!("{name:14}{}{more}", path.display())))
+            output::print_line(&sanitize::safe_line(&format!("{name:14}{}{more}", path.display())))
         };
         line("root", &root, no_project)?;
         line("project file", &file, missing(&file))?;

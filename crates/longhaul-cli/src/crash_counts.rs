@@ -1,4 +1,4 @@
-//! What a crash changed and what it did not, counted in the journal.
+//! Counts in a journal what a crash lost and what was repeated after the crash.
 
 use std::collections::BTreeSet;
 
@@ -7,28 +7,30 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::Seq;
 
-/// What a journal says about crashes.
+/// Numbers of recorded replies and results, and of repeated calls, in a journal with a crash.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CrashCounts {
-    /// Model replies and tool results that were recorded up to the crash.
+    /// Number of model replies that were recorded before the crash.
     pub(crate) recorded_replies: usize,
+    /// Number of tool results that were recorded before the crash.
     pub(crate) recorded_results: usize,
-    /// Recorded replies and results that were begun again.
+    /// Number of recorded replies and results whose calls were started again.
     pub(crate) repeated: usize,
-    /// Model calls that were under way and are asked again.
+    /// Number of model calls that were in flight at the crash and were repeated.
     pub(crate) retried_model_calls: usize,
-    /// Tool calls that were under way and are in doubt.
+    /// Number of tool calls that were in flight at the crash, so that their outcome is unknown.
     pub(crate) in_doubt: usize,
 }
 
 impl CrashCounts {
-    /// Counts a journal with a crash after this event.
-    pub(crate) fn from_journal(journal: &[Entry], crash: Seq) -> Self {
+    /// Counts replies, results and repeated calls in a journal. The event with the given sequence
+    /// number is the last one before the crash.
+    pub(crate) fn from_journal(journal: &[Entry], crash_seq: Seq) -> Self {
         let mut counts = Self::default();
         let (mut turns, mut calls) = (BTreeSet::new(), BTreeSet::new());
         for entry in journal {
-            let before = usize::from(entry.seq <= crash);
-            #[expect(clippy::wildcard_enum_match_arm, reason = "only these bear on a crash")]
+            let before = usize::from(entry.seq <= crash_seq);
+            #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not counted")]
             match &entry.event {
                 Event::TurnCompleted(done) => {
                     counts.recorded_replies += before;

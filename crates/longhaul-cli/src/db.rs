@@ -1,4 +1,4 @@
-//! `longhaul db`: the store of this folder as a file.
+//! `longhaul db`: backs up, checks and restores the store of this folder.
 
 mod backup;
 mod check;
@@ -18,21 +18,21 @@ const EXAMPLES: &str = "Examples:
 
 A plain copy (cp, rsync) of a store in use is usually damaged: use `longhaul db backup`.";
 
-/// The store of this folder as a file.
+/// The subcommands of `longhaul db`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Db {
-    /// Copies the store to a file, also while it is in use, and checks the copy
+pub(crate) enum DbCommand {
+    /// Copies the store to a file, even while the store is in use, and checks the copy
     #[command(after_help = EXAMPLES)]
-    Backup(backup::Backup),
-    /// Looks for damage: pages, rows, journals
+    Backup(backup::BackupCommand),
+    /// Checks the store, or a backup, for damage in pages, rows and journals
     #[command(after_help = EXAMPLES)]
-    Check(check::Check),
-    /// Puts a backup in the place of the store, and keeps what was there
+    Check(check::CheckStoreCommand),
+    /// Replaces the store with a backup, and keeps the old store
     #[command(after_help = EXAMPLES)]
-    Restore(restore::Restore),
+    Restore(restore::RestoreCommand),
 }
 
-impl Db {
+impl DbCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         match self {
             Self::Backup(backup) => backup.run(),

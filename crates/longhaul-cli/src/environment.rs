@@ -1,6 +1,5 @@
-//! Where this command was started: the one place that reads the process's surroundings.
-//!
-//! Never: interprets them; the library does that.
+//! Environment of this command: current folder, environment variables, home folder and
+//! configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +15,8 @@ use longhaul_engine::clock::SystemClock;
 
 use crate::output;
 
-/// Variables that decide what is trusted, what is open to tools and where conversations go.
+/// Variables that a project's `.env` must not set, because they decide what is trusted, which
+/// addresses tools may reach and where conversations are sent.
 const RESERVED_VARS: [&str; 7] = [
     "LONGHAUL_TRUST",
     "LONGHAUL_OUTBOUND_ALLOW",
@@ -27,77 +27,76 @@ const RESERVED_VARS: [&str; 7] = [
     "XDG_CONFIG_HOME",
 ];
 
-/// The real folder, environment and home.
+/// Returns the current folder, the environment variables and the home folder.
 pub(crate) fn process_env() -> anyhow::Result<ProcessEnv> {
-    let cwd =
-        std::env::current_dir().context("the current folder can't be found, go to another")?;
+    let cwd = std::env::current_dir()
+        .context("the current folder can't be read; change to another one")?;
     Ok(longhaul::process::process_env(cwd))
 }
 
-/// The same, with what stands in the project's `.env` where nothing else sets it.
-pub(crate) fn with_dotenv(mut here: ProcessEnv) -> anyhow::Result<ProcessEnv> {
-    let root = load_config_quietly(&here)?.root;
+/// Adds the variables of the project's `.env` that are not set in the environment.
+pub(crate) fn with_dotenv(mut process_env: ProcessEnv) -> anyhow::Result<ProcessEnv> {
+    let root = load_config_quietly(&process_env)?.root;
     let file = root.join(dotenv::FILE_NAME);
     let read = dotenv::load(&root);
-    let read = read.map_err(|why| anyhow::anyhow!("`{}` {why}", file.display()))?;
-    // What is wrong is not quoted: a line may hold a secret.
+    let read = read.map_err(|why| anyhow::anyhow!("`{}`: {why}", file.display()))?;
+    // The line is not quoted in the error: it may hold a secret.
     if read.is_malformed {
-        anyhow::bail!("`{}` has a line that is no NAME=VALUE", file.display());
+        anyhow::bail!("`{}` has a line that is not NAME=VALUE", file.display());
     }
     for (name, value) in read.values {
         // Commands that don't read this file must find the same store.
         if ["LONGHAUL_STORE", "LONGHAUL_DATA"].contains(&name.as_str()) {
             anyhow::bail!(
-                "`{}` sets {name}, and only some commands read that file: set it in longhaul.toml, or in the real environment",
+                "`{}` sets {name}, but only some commands read that file: set it in longhaul.toml or in the real environment",
                 file.display()
             );
         }
-        // The file comes with the project, and a project can't vouch for itself.
+        // The file is part of the project, and a project must not grant trust to itself.
         if RESERVED_VARS.contains(&name.as_str()) {
             anyhow::bail!(
                 "`{}` sets {name}, which decides what is trusted: set it in the real environment, and delete that line",
                 file.display()
             );
         }
-        if !here.env.contains_key(&name) {
-            here.from_dotenv.insert(name.clone());
-            here.env.insert(name, value);
+        if !process_env.env.contains_key(&name) {
+            process_env.from_dotenv.insert(name.clone());
+            process_env.env.insert(name, value);
         }
     }
-    Ok(here)
+    Ok(process_env)
 }
 
-/// The same for whoever hands something to a server: only the server knows
-/// whether it has read that file, and looks for itself.
-pub(crate) fn with_dotenv_if_valid(here: ProcessEnv) -> ProcessEnv {
-    with_dotenv(here.clone()).unwrap_or(here)
+/// Adds the variables of the project's `.env`, and ignores an invalid `.env`. For commands that do
+/// not use the values themselves: the process that uses them reports the error.
+pub(crate) fn with_dotenv_if_valid(process_env: ProcessEnv) -> ProcessEnv {
+    with_dotenv(process_env.clone()).unwrap_or(process_env)
 }
 
-/// The machine's clock.
 pub(crate) fn system_clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock)
 }
 
-/// The agents of a project, with paths from its top.
+/// Loads the project's agents. Paths in the result are relative to the project root.
 pub(crate) fn load_agents(config: &Config) -> anyhow::Result<LoadedAgents> {
     let tools = tool_registry(config, &system_clock())?;
     Ok(assemble::load_agents(config, &tools, Path::new("")))
 }
 
-/// The configuration that holds here, and what there is to say about it.
-pub(crate) fn load_config(here: &ProcessEnv) -> anyhow::Result<Config> {
-    let config = load_config_quietly(here)?;
+/// Loads the configuration and prints notes about it to stderr.
+pub(crate) fn load_config(process_env: &ProcessEnv) -> anyhow::Result<Config> {
+    let config = load_config_quietly(process_env)?;
     for note in &config.notes {
-        output::stderr_line(&format!("note: {note}"));
+        output::eprint_line(&format!("note: {note}"));
     }
     Ok(config)
 }
 
-/// The same without a word.
-pub(crate) fn load_config_quietly(here: &ProcessEnv) -> anyhow::Result<Config> {
-    load::load(here, &[]).map_err(|error| {
+/// Loads the configuration without printing notes about it.
+pub(crate) fn load_config_quietly(process_env: &ProcessEnv) -> anyhow::Result<Config> {
+    load::load(process_env, &[]).map_err(|error| {
         let faults = error.errors.len();
-        let many = if faults == 1 { "a fault" } else { "faults" };
+        let many = if faults == 1 { "an error" } else { "errors" };
         anyhow::anyhow!("{many} in the configuration:\n{error}\n`longhaul config path` lists the files that are read")
     })
 }

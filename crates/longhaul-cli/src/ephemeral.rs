@@ -1,7 +1,5 @@
-//! `longhaul run --ephemeral`: a run over a store that is forgotten. History in,
-//! result out.
-//!
-//! Never: a file of ours. Effects stay: a tool that writes has written.
+//! `longhaul run --ephemeral`: a run on an in-memory store. The runtime writes no files for it, but
+//! tools may.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -15,32 +13,33 @@ use longhaul_engine::Task;
 use crate::environment;
 use crate::error::CliError;
 use crate::record_replay::CassetteArgs;
-use crate::store_access::drive_in_memory;
-use crate::submit::prepare;
+use crate::store_access::open_in_memory_as_driver;
+use crate::submit::prepare_task;
 use crate::task_args::TaskArgs;
 
-/// Stands for stdin where a file is named.
+/// Value of `--history` that stands for stdin instead of a file.
 const STDIN: &str = "-";
 
-/// What is said of a run that was left.
+/// Message printed when an ephemeral run is stopped before its end.
 pub(crate) const STOPPED_MESSAGE: &str =
-    "stopped: an ephemeral run ends with its command, and nothing of it is kept";
+    "stopped: an ephemeral run ends with its command, and nothing is stored";
 
-/// What is said of one that waits for somebody who can't come.
-pub(crate) fn cannot_wait_message(sentence: &str) -> String {
+/// Returns the message for an ephemeral run that would have to wait, with the reason.
+pub(crate) fn cannot_wait_message(reason: &str) -> String {
     format!(
-        "{sentence} An ephemeral run can't wait, since nothing of it is kept: run it on a \
+        "{reason} An ephemeral run can't wait, because nothing is stored: run it on a \
          terminal, or without --ephemeral"
     )
 }
 
-/// That nothing is to be kept.
+/// Command-line options of a run that stores nothing.
 #[derive(Debug, Args)]
 pub(crate) struct EphemeralArgs {
-    /// Keep nothing: no store, no journal, no lock. What tools write stays
+    /// Store nothing: no store, no journal, no lock. Files that tools write are kept
     #[arg(long, conflicts_with_all = ["record", "thread", "inbox", "idempotency_key"])]
     ephemeral: bool,
-    /// A conversation to go on with, `-` for stdin: a JSON list of {"role": "user" or "assistant", "content": TEXT}
+    /// File with the conversation to continue, or `-` for stdin: a JSON list of {"role": "user" or
+    /// "assistant", "content": TEXT}
     #[arg(long, value_name = "FILE", requires = "ephemeral")]
     history: Option<PathBuf>,
 }
@@ -50,55 +49,59 @@ impl EphemeralArgs {
         self.ephemeral
     }
 
-    /// The program over a store that is forgotten, and the task for it.
-    pub(crate) fn open(
+    /// Opens the project on an in-memory store and prepares the task for an ephemeral run.
+    pub(crate) fn prepare_run(
         &self,
         args: &TaskArgs,
-        tape: &CassetteArgs,
+        cassette: &CassetteArgs,
         silent: bool,
     ) -> anyhow::Result<(ProjectRuntime, Task)> {
         let before = self.read_history(args.reads_stdin())?;
-        let here = environment::with_dotenv(environment::process_env()?)?;
-        let mut asked = args.clone();
-        if let Some(model) = tape.replay_model(&here)? {
-            asked.set_model(model);
+        let process_env = environment::with_dotenv(environment::process_env()?)?;
+        let mut args_with_model = args.clone();
+        if let Some(model) = cassette.find_replay_model(&process_env)? {
+            args_with_model.set_model(model);
         }
-        let mut task = prepare(&asked, None, &here)?.into_task(silent);
+        let mut task =
+            prepare_task(&args_with_model, None, &process_env)?.print_notes_into_task(silent);
         task.history = before;
-        let house = drive_in_memory(&here)?;
-        if let Ok(agent) = house.longhaul.agent(args.agent()) {
-            // Who could follow up?
+        let runtime = open_in_memory_as_driver(&process_env)?;
+        if let Ok(agent) = runtime.longhaul.agent(args.agent_name()) {
+            // Nobody could send a follow-up message.
             let mut agent = (*agent).clone();
             agent.keep_open = None;
-            house.longhaul.register(agent);
+            runtime.longhaul.register(agent);
         }
-        Ok((house, task))
+        Ok((runtime, task))
     }
 
-    /// What was said before; stdin may be taken.
-    fn read_history(&self, is_taken: bool) -> anyhow::Result<Vec<Message>> {
+    /// Reads the earlier conversation from the file in `--history`. Fails if `--history` is `-` but
+    /// stdin already provides the task's input.
+    fn read_history(&self, is_stdin_taken: bool) -> anyhow::Result<Vec<Message>> {
         let Some(file) = &self.history else {
             return Ok(Vec::new());
         };
         let wrong = |why: String| CliError::usage(format!("--history {}: {why}", file.display()));
-        if is_taken && file == Path::new(STDIN) {
-            let why = "stdin is the input already: put one of them into a file";
+        if is_stdin_taken && file == Path::new(STDIN) {
+            let why = "stdin is used for the input already: put one of them in a file";
             return Err(wrong(why.to_owned()).into());
         }
-        let bytes = read_bounded(file).map_err(|error| wrong(format!("can't be read: {error}")))?;
+        let bytes =
+            read_history_file(file).map_err(|error| wrong(format!("can't be read: {error}")))?;
         Ok(parse_history(&bytes).map_err(|bad| wrong(bad.to_string()))?)
     }
 }
 
-/// A file, and a little more than is allowed of one that is too long.
-fn read_bounded(file: &Path) -> std::io::Result<Vec<u8>> {
+/// Reads a history file. Reads at most one byte more than is allowed, so that the caller detects a
+/// file that is too long.
+fn read_history_file(file: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let most = HISTORY_BYTES_MAX as u64 + 1;
+    let max = HISTORY_BYTES_MAX as u64 + 1;
     if file == Path::new(STDIN) {
-        std::io::stdin().lock().take(most).read_to_end(&mut bytes)?;
+        std::io::stdin().lock().take(max).read_to_end(&mut bytes)?;
     } else {
         let file = std::fs::File::open(file)?;
-        file.take(most).read_to_end(&mut bytes)?;
+        file.take(max).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
 }

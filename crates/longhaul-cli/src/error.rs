@@ -1,6 +1,6 @@
-//! An error as a person reads it: what, why, and commands that help. What an error of the engine,
-//! of the store or of a server means is said in this one place, from its code alone, so that a
-//! refusal reads the same whoever refused.
+//! Errors as printed for people: the message, its causes and commands that help. The hints for an
+//! engine, store or server error depend only on the error code, so an error reads the same from the
+//! local store and from a server.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,41 +14,41 @@ use longhaul_engine::Error as EngineError;
 
 use crate::exit::Exit;
 
-/// An error with hints and an exit code.
+/// An error with hints for the user and an exit code.
 #[derive(Debug, Clone)]
 pub(crate) struct CliError {
     text: String,
-    /// A few words and the command that they are about.
+    /// Hints, each with a description and the command that helps.
     hints: Vec<(String, String)>,
     pub(crate) exit: Exit,
 }
 
 impl CliError {
-    /// A mistake of whoever typed.
+    /// Creates an error with the exit code for usage errors.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self { text: text.into(), hints: Vec::new(), exit: Exit::Usage }
     }
 
-    /// The same with another exit code.
+    /// Sets the exit code of the command that fails with this error.
     #[must_use]
     pub(crate) fn with_exit(self, exit: Exit) -> Self {
         Self { exit, ..self }
     }
 
-    /// The same with a command that helps.
+    /// Adds a hint with a description and the command that helps.
     #[must_use]
-    pub(crate) fn hint(mut self, words: &str, command: impl Into<String>) -> Self {
-        self.hints.push((words.to_owned(), command.into()));
+    pub(crate) fn hint(mut self, label: &str, command: impl Into<String>) -> Self {
+        self.hints.push((label.to_owned(), command.into()));
         self
     }
 
-    /// The same with several commands that help.
-    fn hints(self, hints: &[(&str, &str)]) -> Self {
-        let add = |error: Self, (words, command): &(&str, &str)| error.hint(words, *command);
+    /// Adds several hints, each with a description and a command.
+    fn with_hints(self, hints: &[(&str, &str)]) -> Self {
+        let add = |error: Self, (label, command): &(&str, &str)| error.hint(label, *command);
         hints.iter().fold(self, add)
     }
 
-    /// The same with a placeholder such as `RUN` in its commands filled in.
+    /// Replaces a placeholder such as `RUN` with an id in the commands of the hints.
     fn fill_placeholder(mut self, placeholder: &str, id: &str) -> Self {
         for (_, command) in &mut self.hints {
             *command = command.replace(placeholder, id);
@@ -56,8 +56,9 @@ impl CliError {
         self
     }
 
-    /// What one error in a chain means to a person; none: it says all itself.
-    fn explain(error: &(dyn StdError + 'static)) -> Option<Self> {
+    /// Converts one error in a chain of causes, and adds hints. `None` means that the error has no
+    /// hints and is printed as it is.
+    fn from_cause(error: &(dyn StdError + 'static)) -> Option<Self> {
         if let Some(error) = error.downcast_ref::<Self>() {
             return Some(error.clone());
         }
@@ -76,16 +77,18 @@ impl CliError {
                 | AssembleError::InvalidId(_)
                 | AssembleError::Setting(_)
                 | AssembleError::Unsupported(_)
-                | AssembleError::Agent { .. } => Self::usage(error.to_string()).hints(&[setting]),
+                | AssembleError::Agent { .. } => {
+                    Self::usage(error.to_string()).with_hints(&[setting])
+                }
             });
         }
         let error = error.downcast_ref::<EngineError>()?;
         let problem = Problem::new(error.code(), error.to_string());
-        #[expect(clippy::wildcard_enum_match_arm, reason = "most are known by their code")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the code identifies most errors")]
         Some(match error {
             EngineError::Store(error) => from_store_error(error),
-            EngineError::AgentNotFound { suggestion: like, .. } => {
-                from_problem(&Problem { suggestion: like.clone(), ..problem })
+            EngineError::AgentNotFound { suggestion, .. } => {
+                from_problem(&Problem { suggestion: suggestion.clone(), ..problem })
             }
             _ => from_problem(&problem),
         })
@@ -95,9 +98,9 @@ impl CliError {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
-        let width = self.hints.iter().map(|(words, _)| words.len()).max();
-        for (words, command) in &self.hints {
-            let line = format!("  {words:width$}   {command}", width = width.unwrap_or(0));
+        let width = self.hints.iter().map(|(label, _)| label.len()).max();
+        for (label, command) in &self.hints {
+            let line = format!("  {label:width$}   {command}", width = width.unwrap_or(0));
             write!(f, "\n{}", line.trim_end())?;
         }
         Ok(())
@@ -106,29 +109,29 @@ impl fmt::Display for CliError {
 
 impl StdError for CliError {}
 
-/// What went wrong and why, one cause after the other.
-pub(crate) fn full_message(error: &anyhow::Error) -> String {
+/// Formats an error with its causes, up to the first cause that has its own hints.
+pub(crate) fn message_with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
-        let known = CliError::explain(cause);
+        let cli_error = CliError::from_cause(cause);
         let separator = if text.is_empty() { "" } else { ": " };
-        match known {
-            Some(known) => return format!("{text}{separator}{known}"),
+        match cli_error {
+            Some(cli_error) => return format!("{text}{separator}{cli_error}"),
             None => text = format!("{text}{separator}{cause}"),
         }
     }
     text
 }
 
-/// The exit code of a command that failed.
+/// Returns the exit code of a command that fails with this error.
 pub(crate) fn exit_for_error(error: &anyhow::Error) -> Exit {
-    let known = error.chain().find_map(CliError::explain);
-    known.map_or(Exit::Usage, |known| known.exit)
+    let cli_error = error.chain().find_map(CliError::from_cause);
+    cli_error.map_or(Exit::Usage, |cli_error| cli_error.exit)
 }
 
-/// Says what an error is about.
+/// Fills placeholders in the hints of a failed result.
 pub(crate) trait ResultExt<T> {
-    /// Fills a placeholder such as `RUN` in the commands of an error's hints.
+    /// Replaces a placeholder such as `RUN` with an id in the commands of the error's hints.
     fn fill_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T>;
 }
 
@@ -136,112 +139,118 @@ impl<T, E: Into<anyhow::Error>> ResultExt<T> for Result<T, E> {
     fn fill_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T> {
         self.map_err(|error| {
             let error = error.into();
-            match error.chain().find_map(CliError::explain) {
-                Some(known) => known.fill_placeholder(placeholder, &id.to_string()).into(),
+            match error.chain().find_map(CliError::from_cause) {
+                Some(cli_error) => cli_error.fill_placeholder(placeholder, &id.to_string()).into(),
                 None => error,
             }
         })
     }
 }
 
-/// What a failure of the store means to a person.
+/// Converts an error of the store and adds hints.
 pub(crate) fn from_store_error(error: &StoreError) -> CliError {
     let build = ("see which build this is", "longhaul version");
     let setting = ("see where it is set", "longhaul config show --origin");
-    let elsewhere = "or keep runs elsewhere";
+    let elsewhere = "or use another store";
     let other = (elsewhere, "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...");
     let causes = anyhow::Chain::new(error).map(ToString::to_string);
     let failure = CliError::usage(causes.collect::<Vec<_>>().join(": "));
     match error {
         StoreError::DiskFull { .. } => failure.hint(
-            "make room on that disk, or keep runs elsewhere",
+            "free disk space, or use another store",
             "LONGHAUL_STORE=sqlite:/other/disk/longhaul.db longhaul ...",
         ),
         StoreError::ReadOnly { at, .. } => failure
-            .hint("look who may write there", format!("ls -ld {at}"))
+            .hint("check the permissions", format!("ls -ld {at}"))
             .hint(elsewhere, "LONGHAUL_DATA=/some/folder longhaul ..."),
         StoreError::Corrupt { at, .. } => failure
-            .hint("it was not touched; look what it is", format!("file {at}"))
-            .hints(&[other]),
-        StoreError::AlreadyDriven { .. } => failure.with_exit(Exit::Busy).hints(&[
-            ("hand it work while it drives", "longhaul submit AGENT INPUT"),
+            .hint("it was not changed; check the file", format!("file {at}"))
+            .with_hints(&[other]),
+        StoreError::AlreadyDriven { .. } => failure.with_exit(Exit::Busy).with_hints(&[
+            ("submit tasks to it", "longhaul submit AGENT INPUT"),
             ("see what it does", "longhaul ls"),
         ]),
         StoreError::Busy { .. } => failure.with_exit(Exit::Busy),
-        StoreError::InvalidUrl { .. } => failure.hints(&[setting]),
-        StoreError::NewerSchema { .. } | StoreError::InvalidEvent { .. } => failure.hints(&[build]),
-        StoreError::Closed { .. } | StoreError::Database { .. } => failure.hints(&[setting, other]),
+        StoreError::InvalidUrl { .. } => failure.with_hints(&[setting]),
+        StoreError::NewerSchema { .. } | StoreError::InvalidEvent { .. } => {
+            failure.with_hints(&[build])
+        }
+        StoreError::Closed { .. } | StoreError::Database { .. } => {
+            failure.with_hints(&[setting, other])
+        }
         StoreError::NotDriver { .. } => failure,
     }
 }
 
-/// The error of a wall clock before 1970.
-pub(crate) fn clock_before_1970() -> CliError {
-    let what = "nothing can be done: the clock of this machine is before 1970, and no time before \
-                that can be stored";
+/// Returns the error for a system clock before 1970.
+pub(crate) fn clock_before_1970_error() -> CliError {
+    let what = "the system clock is before 1970, and times before 1970 can't \
+                be stored";
     CliError::usage(what).hint("set the clock", "timedatectl set-ntp true")
 }
 
-/// Why the machine's own key can't be used.
-pub(crate) fn from_local_key_error(error: &PrivateFileError, at: &Path) -> CliError {
-    let command = format!("rm {}", at.display());
-    CliError::usage(error.to_string()).hint("make a new one with the next server", command)
+/// Converts an error about the file with this machine's local API key, and adds a hint.
+pub(crate) fn from_local_key_error(error: &PrivateFileError, key_file: &Path) -> CliError {
+    let command = format!("rm {}", key_file.display());
+    CliError::usage(error.to_string()).hint("delete it; the next server creates a new one", command)
 }
 
-/// What a refusal means to a person.
+/// Converts a problem (code, message and hint) that the engine or a server reports.
 fn from_problem(problem: &Problem) -> CliError {
     let code = problem.code.as_str();
     let failure = CliError::usage(&problem.detail).with_exit(exit_for_code(code));
     let failure = match &problem.suggestion {
-        Some(like) if code == "no_agent" => {
-            failure.hint("did you mean", format!("longhaul run {like} ..."))
+        Some(suggestion) if code == "no_agent" => {
+            failure.hint("did you mean", format!("longhaul run {suggestion} ..."))
         }
         Some(_) | None => failure,
     };
     match hints_for_code(code) {
-        Some(hints) => failure.hints(hints),
+        Some(hints) => failure.with_hints(hints),
         None if problem.hint.is_empty() => failure,
         None => failure.hint(&problem.hint, ""),
     }
 }
 
-/// The hints for a refusal's code; none: nothing is known of it here.
+/// Returns the hints for an error code. `None` means that this program does not know the code.
 fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
-    const SHOW_KEY: (&str, &str) = ("and show it", "LONGHAUL_KEY=lh_... longhaul ...");
-    const NEW_KEY: &str = "make a key where the server runs";
-    const NEW_ROLE: &str = "make a key that may, where the server runs";
+    const SHOW_KEY: (&str, &str) = ("and use it", "LONGHAUL_KEY=lh_... longhaul ...");
+    const NEW_KEY: &str = "create a key on the server's machine";
+    const NEW_ROLE: &str = "create a key with that role on the server's machine";
     Some(match code {
         "no_run" => &[("all runs", "longhaul ls --all")],
         "no_gate" => &[("what waits for an answer", "longhaul gates")],
         "no_agent" => &[("all agents", "longhaul agents")],
         "no_key" => &[("all keys", "longhaul keys ls")],
-        "key_taken" => &[("end that one first", "longhaul keys revoke NAME")],
-        "template" => &[("look at the agent", "longhaul agents check AGENT")],
+        "key_taken" => &[("revoke that key first", "longhaul keys revoke NAME")],
+        "template" => &[("check the agent", "longhaul agents check AGENT")],
         "no_model" => &[
             ("see providers and keys", "longhaul models"),
             ("see what is set", "longhaul config show --origin"),
             ("or try the scripted demo", "longhaul demo"),
         ],
-        "idempotency_key_reused" => &[("take another key", "--idempotency-key OTHER")],
-        "run_ended" => &[("see how", "longhaul show RUN")],
+        "idempotency_key_reused" => &[("use another key", "--idempotency-key OTHER")],
+        "run_ended" => &[("see the result", "longhaul show RUN")],
         "already_answered" | "gate_expired" | "already_voted" => {
-            &[("see who and when", "longhaul gates show GATE")]
+            &[("see its answers", "longhaul gates show GATE")]
         }
-        "digest_missing" | "digest_changed" => &[("look again", "longhaul gates show GATE")],
+        "digest_missing" | "digest_changed" => {
+            &[("show the current gate", "longhaul gates show GATE")]
+        }
         "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
-        "already_in_state" | "stopping" => &[("see how it stands", "longhaul why RUN")],
-        "steers_full" => &[("see them", "longhaul steer RUN --status")],
+        "already_in_state" | "stopping" => &[("see its status", "longhaul why RUN")],
+        "steers_full" => &[("see the messages", "longhaul steer RUN --status")],
         "unauthorized" => &[(NEW_KEY, "longhaul keys new NAME --role operator"), SHOW_KEY],
         "forbidden" => &[(NEW_ROLE, "longhaul keys new NAME --role approver"), SHOW_KEY],
         "unreachable" => &[
-            ("start it where the store is", "longhaul serve"),
-            ("or ask the store of this folder", "LONGHAUL_URL= longhaul ..."),
+            ("start the server where the store is", "longhaul serve"),
+            ("or use the store of this folder", "LONGHAUL_URL= longhaul ..."),
         ],
-        "response_lost" => &[("look before it is said again", "longhaul ls")],
+        "response_lost" => &[("check before you retry", "longhaul ls")],
         "unexpected_response" => &[("see what answers there", "curl -i $LONGHAUL_URL/version")],
-        "wrong_host" => &[("name it in the server's longhaul.toml", "[server] hosts = [\"HOST\"]")],
-        // The sentence says it all; a server's hint is for whoever writes requests.
+        "wrong_host" => &[("add it in the server's longhaul.toml", "[server] hosts = [\"HOST\"]")],
+        // The message is enough; a server's hint is for API clients.
         "self_approval"
         | "contention"
         | "lane_full"
@@ -262,7 +271,7 @@ fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]>
     })
 }
 
-/// The exit code of a refusal.
+/// Returns the exit code of a command that fails with this error code.
 fn exit_for_code(code: &str) -> Exit {
     match code {
         "self_approval" | "unauthorized" | "forbidden" | "wrong_host" => Exit::NotAllowed,
@@ -317,24 +326,24 @@ mod tests {
             let refused: Result<(), _> = Err(problem);
             let error = refused.fill_placeholder("RUN", RunId::from_bits(7)).unwrap_err();
             assert_eq!(super::exit_for_error(&error), exit, "{code}");
-            let said = full_message(&error);
-            assert!(said.starts_with("it is wrong"), "{code}: {said}");
-            assert!(said.contains(hint), "{code}: {said}");
-            assert!(said.lines().all(|line| line.trim_end() == line), "{said:?}");
+            let message = message_with_causes(&error);
+            assert!(message.starts_with("it is wrong"), "{code}: {message}");
+            assert!(message.contains(hint), "{code}: {message}");
+            assert!(message.lines().all(|line| line.trim_end() == line), "{message:?}");
         }
     }
 
     #[test]
     fn engine_and_server_errors_print_the_same() {
-        let like = Some("writer".to_owned());
+        let suggestion = Some("writer".to_owned());
         let name = "writr".to_owned();
-        let here = EngineError::AgentNotFound { name, suggestion: like };
+        let process_env = EngineError::AgentNotFound { name, suggestion };
         let detail = "there is no agent named `writr`";
-        let there = Problem {
+        let remote = Problem {
             suggestion: Some("writer".to_owned()),
             hint: "a server's own words".to_owned(),
             ..Problem::new("no_agent", detail)
         };
-        assert_eq!(full_message(&here.into()), full_message(&there.into()));
+        assert_eq!(message_with_causes(&process_env.into()), message_with_causes(&remote.into()));
     }
 }

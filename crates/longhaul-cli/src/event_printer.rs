@@ -1,6 +1,5 @@
-//! Tells a journal to a person, one line for each fact that matters.
-//!
-//! Never: a fact that only machines need. `longhaul show --events` has all.
+//! Formats the events of a journal for people, one line per relevant event. `longhaul show
+//! --events` prints all events.
 
 use std::collections::BTreeMap;
 
@@ -12,100 +11,104 @@ use longhaul_core::event::turn::TurnCompleted;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
-use longhaul_core::policy::gate::{Decision, Scope};
+use longhaul_core::policy::gate::{AnswerScope, Decision};
 use longhaul_core::status::Wait;
 use longhaul_core::time::Timestamp;
 
 use crate::sanitize;
 
-/// So many letters of a text stand in a line.
+/// Maximum number of characters of a text on one line.
 const LINE_CHARS_MAX: usize = 100;
 
-/// So many lines of a text that has more than one, after the first.
+/// Maximum number of lines after the first that are printed of a text with several lines.
 const LINES_MAX: usize = 12;
 
-/// Tells one journal, in order.
+/// Formats the events of one journal as lines. The events must be passed in order.
 #[derive(Debug, Default)]
 pub(crate) struct EventPrinter {
-    /// Which tool a call of the turn under way is of.
+    /// Names of the tools called in the current turn, by call id.
     tool_names: BTreeMap<CallId, String>,
 }
 
 impl EventPrinter {
-    /// A few words on a fact, if a person wants them.
-    pub(crate) fn describe(&mut self, entry: &Entry) -> Option<String> {
-        self.label_and_text(&entry.event).map(|(_, words)| words.trim().to_owned())
+    /// Returns a description of an event. `None` means that the event is not relevant for people.
+    pub(crate) fn describe_event(&mut self, entry: &Entry) -> Option<String> {
+        self.label_and_text(&entry.event).map(|(_, text)| text.trim().to_owned())
     }
 
-    /// The line of a fact, if a person wants it.
-    pub(crate) fn line(&mut self, entry: &Entry) -> Option<String> {
-        let (what, words) = self.label_and_text(&entry.event)?;
-        Some(format!("{}  {what:<9} {words}", time_of_day(entry.at)))
+    /// Returns the line for an event: time, label and text. `None` means that the event is not
+    /// relevant for people.
+    pub(crate) fn format_event_line(&mut self, entry: &Entry) -> Option<String> {
+        let (what, text) = self.label_and_text(&entry.event)?;
+        Some(format!("{}  {what:<9} {text}", format_time_of_day(entry.at)))
     }
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "what is about no turn and no call is told elsewhere"
+        reason = "events about neither turns nor calls are described elsewhere"
     )]
     fn label_and_text(&mut self, event: &Event) -> Option<(String, String)> {
-        let said = |what: &str, words: String| Some((what.to_owned(), words));
+        let labeled = |what: &str, text: String| Some((what.to_owned(), text));
         match event {
             Event::TurnCompleted(done) => Some(self.turn_text(done)),
             Event::TurnFailed(failed) => {
                 let class = failed.failure.class;
-                let words = match class {
+                let text = match class {
                     FailureClass::Lost => {
-                        "its worker died while the model was asked; it is asked again".to_owned()
+                        "the worker died during the model call; retrying".to_owned()
                     }
                     FailureClass::Stopped => return None,
                     _ => {
                         let why =
                             format!("{}: {}", class.as_str(), first_line(&failed.failure.message));
                         match &failed.fallback_model {
-                            Some(other) => format!("{why}; {other} is asked instead"),
+                            Some(other) => format!("{why}; falling back to {other}"),
                             None => why,
                         }
                     }
                 };
-                Some((format!("turn {}", failed.turn), words))
+                Some((format!("turn {}", failed.turn), text))
             }
-            Event::TurnInterrupted(cut) => {
-                Some((format!("turn {}", cut.turn), "cut off by a message".into()))
+            Event::TurnInterrupted(interrupted) => {
+                Some((format!("turn {}", interrupted.turn), "interrupted by a message".into()))
             }
-            Event::ToolCompleted(ended) => {
-                said("", format!("  {}: {}", self.tool_name(ended.call), result_text(ended)))
-            }
-            Event::ToolFailed(ended) => {
-                said("", format!("  {} failed: {}", self.tool_name(ended.call), result_text(ended)))
-            }
+            Event::ToolCompleted(ended) => labeled(
+                "",
+                format!("  {}: {}", self.tool_name(ended.call), tool_result_text(ended)),
+            ),
+            Event::ToolFailed(ended) => labeled(
+                "",
+                format!("  {} failed: {}", self.tool_name(ended.call), tool_result_text(ended)),
+            ),
             Event::ToolInterrupted(ended) => {
-                said("", format!("  {} was stopped", self.tool_name(ended.call)))
+                labeled("", format!("  {} was stopped", self.tool_name(ended.call)))
             }
-            Event::ToolInDoubt(doubt) => said(
+            Event::ToolInDoubt(doubt) => labeled(
                 "in doubt",
                 format!(
-                    "{} had begun and nobody knows whether it happened{}; it is not repeated",
+                    "{} was started and its outcome is unknown{}; it is not repeated",
                     self.tool_name(doubt.call),
                     reason_suffix(doubt.reason.as_deref())
                 ),
             ),
-            Event::ToolSurfaced(surfaced) => {
-                said("", format!("  {}: its result came after all", self.tool_name(surfaced.call)))
-            }
+            Event::ToolSurfaced(surfaced) => labeled(
+                "",
+                format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
+            ),
             _ => run_event_text(event),
         }
     }
 
-    fn turn_text(&mut self, done: &TurnCompleted) -> (String, String) {
+    fn turn_text(&mut self, completed: &TurnCompleted) -> (String, String) {
         self.tool_names = (1_u16..)
-            .zip(&done.calls)
+            .zip(&completed.calls)
             .map(|(index, call)| {
-                let turn = done.turn;
+                let turn = completed.turn;
                 (CallId { turn, index }, call.tool.to_string())
             })
             .collect();
-        let text = first_line(&done.reply.text());
-        let names: Vec<&str> = done.calls.iter().map(|call| call.tool.as_str()).collect();
+        let text = first_line(&completed.reply.text());
+        let names: Vec<&str> = completed.calls.iter().map(|call| call.tool.as_str()).collect();
         let calls = match names.as_slice() {
             [] => String::new(),
             [one] => format!("  [{one}]"),
@@ -114,7 +117,7 @@ impl EventPrinter {
             }
             several => format!("  [{}]", several.join(", ")),
         };
-        (format!("turn {}", done.turn), format!("{text}{calls}"))
+        (format!("turn {}", completed.turn), format!("{text}{calls}"))
     }
 
     fn tool_name(&self, call: CallId) -> String {
@@ -122,125 +125,129 @@ impl EventPrinter {
     }
 }
 
-/// What happens to a run beside its turns and calls.
-#[expect(clippy::wildcard_enum_match_arm, reason = "what has no line here is for machines")]
+/// Returns the label and the text for an event about neither a turn nor a tool call.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other events are not relevant for people")]
 fn run_event_text(event: &Event) -> Option<(String, String)> {
-    let said = |what: &str, words: String| Some((what.to_owned(), words));
+    let labeled = |what: &str, text: String| Some((what.to_owned(), text));
     match event {
-        Event::GateRaised(raised) => said("asks", first_line(&raised.gate.ask)),
-        Event::GateVoted(given) => said("voted", answer_text(given)),
-        Event::GateAnswered(given) => said("answered", answer_text(given)),
-        Event::GateExpired(_) => said("expired", "nobody answered in time".into()),
+        Event::GateRaised(raised) => labeled("asks", first_line(&raised.gate.ask)),
+        Event::GateVoted(given) => labeled("voted", answer_text(given)),
+        Event::GateAnswered(given) => labeled("answered", answer_text(given)),
+        Event::GateExpired(_) => labeled("expired", "nobody answered in time".into()),
         Event::RunWaiting(waiting) => {
-            wait_text(&waiting.wait).map(|words| ("waiting".to_owned(), words))
+            wait_text(&waiting.wait).map(|text| ("waiting".to_owned(), text))
         }
-        Event::RunBlocked(blocked) => said("blocked", first_line(&blocked.reason)),
+        Event::RunBlocked(blocked) => labeled("blocked", first_line(&blocked.reason)),
         Event::RunRecovered(_) => {
-            said("resumed", "its worker had died; it goes on from its last fact".into())
+            labeled("resumed", "recovered from its last event after its worker died".into())
         }
-        Event::RunPaused(by) => said("paused", format!("by {}", by.by)),
-        Event::RunResumed(by) => said("resumed", format!("by {}", by.by)),
-        Event::RunCancelRequested(by) => said("cancel", format!("by {}", by.by)),
-        Event::RunRetryScheduled(retry) => said(
+        Event::RunPaused(by) => labeled("paused", format!("by {}", by.by)),
+        Event::RunResumed(by) => labeled("resumed", format!("by {}", by.by)),
+        Event::RunCancelRequested(by) => labeled("cancel", format!("by {}", by.by)),
+        Event::RunRetryScheduled(retry) => labeled(
             "retry",
-            format!("attempt {} in {} s", retry.attempt, retry.delay.0.div_ceil(1_000)),
+            format!("attempt {} starts in {} s", retry.attempt, retry.delay.0.div_ceil(1_000)),
         ),
         Event::SteerQueued(steer) => {
-            said("message", format!("{}: {}", steer.by, first_line(&steer.text)))
+            labeled("message", format!("{}: {}", steer.by, first_line(&steer.text)))
         }
-        Event::SteerDelivered(_) => said("message", "read by the model".into()),
-        Event::SteerDropped(dropped) => said("message", format!("not read: {}", dropped.reason)),
+        Event::SteerDelivered(_) => labeled("message", "read by the model".into()),
+        Event::SteerDropped(dropped) => labeled("message", format!("not read: {}", dropped.reason)),
         Event::BudgetWarned(_) => {
-            said("budget", "little is left; the agent is told to wrap up".into())
+            labeled("budget", "almost used up; the agent is told to finish".into())
         }
-        Event::BudgetReached(_) => said("budget", "used up".into()),
-        Event::MemoryCompacted(_) => said("memory", "the older part was summed up".into()),
-        Event::ProgressReported(progress) => {
-            said("progress", format!("{} %  {}", progress.percent, first_line(&progress.message)))
+        Event::BudgetReached(_) => labeled("budget", "used up".into()),
+        Event::MemoryCompacted(_) => {
+            labeled("memory", "the older part of the conversation was summarised".into())
         }
-        Event::RunCompleted(done) => said("done", first_line(&done.output.text)),
-        Event::RunFailed(failed) => said("failed", multi_line(&failed.error.message)),
-        Event::RunCancelled(cancelled) => said("cancelled", first_line(&cancelled.reason)),
+        Event::ProgressReported(progress) => labeled(
+            "progress",
+            format!("{} %  {}", progress.percent, first_line(&progress.message)),
+        ),
+        Event::RunCompleted(done) => labeled("done", first_line(&done.output.text)),
+        Event::RunFailed(failed) => labeled("failed", format_multi_line(&failed.error.message)),
+        Event::RunCancelled(cancelled) => labeled("cancelled", first_line(&cancelled.reason)),
         _ => None,
     }
 }
 
 fn wait_text(wait: &Wait) -> Option<String> {
     Some(match wait {
-        Wait::Timer(until) => format!("until {}", time_of_day(*until)),
+        Wait::Timer(until) => format!("until {}", format_time_of_day(*until)),
         Wait::RateLimit(until) => {
-            format!("the provider wants fewer requests, until {}", time_of_day(*until))
+            format!("rate limited by the provider until {}", format_time_of_day(*until))
         }
-        Wait::Retry(until) => format!("tries again at {}", time_of_day(*until)),
+        Wait::Retry(until) => format!("retry at {}", format_time_of_day(*until)),
         Wait::Budget(_) => "for more budget".to_owned(),
         Wait::Message(_) => "open for a message".to_owned(),
         Wait::Signal(_) => "for a signal".to_owned(),
         Wait::Child(child) => format!("for {child}"),
         Wait::SandboxSlot => "for a free sandbox".to_owned(),
-        // What is asked stands in the line before; a worker comes by itself.
+        // The question was printed in the line before, and a wait for a worker needs no line.
         Wait::Approval(_) | Wait::Question(_) | Wait::Blocked(_) | Wait::Worker => return None,
     })
 }
 
-fn answer_text(given: &GateAnswer) -> String {
-    let answer = &given.answer;
+fn answer_text(gate_answer: &GateAnswer) -> String {
+    let answer = &gate_answer.answer;
     let what = match &answer.decision {
-        Decision::Approve if answer.scope == Scope::Run => "approved for this run".to_owned(),
+        Decision::Approve if answer.scope == AnswerScope::Run => "approved for this run".to_owned(),
         Decision::Approve => "approved".to_owned(),
         Decision::Edit(_) => "approved with a change".to_owned(),
         Decision::Reject => "rejected".to_owned(),
-        Decision::Answer(words) => format!("\"{}\"", first_line(words)),
-        Decision::Complete => "it has happened".to_owned(),
+        Decision::Answer(text) => format!("\"{}\"", first_line(text)),
+        Decision::Complete => "it happened".to_owned(),
     };
     let note = answer.note.as_deref().map(|note| format!(": {}", first_line(note)));
     format!("{what}, by {}{}", answer.by, note.unwrap_or_default())
 }
 
-fn result_text(ended: &ToolEnded) -> String {
+fn tool_result_text(ended: &ToolEnded) -> String {
     let text = ended.output.content.iter().find_map(|part| match part {
         Part::Text(text) => Some(&**text),
         Part::Image(_) => None,
     });
-    first_line(text.unwrap_or("(a picture)"))
+    first_line(text.unwrap_or("(image)"))
 }
 
-/// The first line of a text, cut, and safe for a terminal.
+/// Returns the first line of a text, truncated and safe for a terminal.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    sanitize::truncate(&sanitize::line(line), LINE_CHARS_MAX)
+    sanitize::truncate(&sanitize::safe_line(line), LINE_CHARS_MAX)
 }
 
-/// Why nobody knows what came of a call, where the journal says it.
-fn reason_suffix(why: Option<&str>) -> String {
-    let why = why.map(|why| format!(" ({})", first_line(why).trim_end_matches('.')));
-    why.unwrap_or_default()
+/// Returns the reason why the outcome of a call is unknown, in parentheses, or an empty text if the
+/// journal has no reason.
+fn reason_suffix(reason: Option<&str>) -> String {
+    let reason = reason.map(|reason| format!(" ({})", first_line(reason).trim_end_matches('.')));
+    reason.unwrap_or_default()
 }
 
-/// A text of a few lines, such as a difference, below each other.
-fn multi_line(text: &str) -> String {
+/// Formats a text of several lines, such as a diff, with the lines after the first indented.
+fn format_multi_line(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = first_line(lines.next().unwrap_or_default());
     let rest = lines.take(LINES_MAX).map(|line| {
-        let line = sanitize::truncate(&sanitize::line(line), LINE_CHARS_MAX);
+        let line = sanitize::truncate(&sanitize::safe_line(line), LINE_CHARS_MAX);
         format!("\n{:20}{line}", "")
     });
     std::iter::once(first).chain(rest).collect()
 }
 
-/// The time of day where the reader is.
-pub(crate) fn time_of_day(at: Timestamp) -> String {
-    format_local(at, "%H:%M:%S")
+/// Formats the time of day in the local time zone.
+pub(crate) fn format_time_of_day(time: Timestamp) -> String {
+    format_local_time(time, "%H:%M:%S")
 }
 
-/// The day and the time of day where the reader is.
-pub(crate) fn date_time(at: Timestamp) -> String {
-    format_local(at, "%Y-%m-%d %H:%M")
+/// Formats the date and time in the local time zone.
+pub(crate) fn format_date_time(time: Timestamp) -> String {
+    format_local_time(time, "%Y-%m-%d %H:%M")
 }
 
-fn format_local(at: Timestamp, form: &str) -> String {
-    let Ok(time) = jiff::Timestamp::from_microsecond(at.as_micros()) else {
-        return at.to_string();
+fn format_local_time(timestamp: Timestamp, format: &str) -> String {
+    let Ok(time) = jiff::Timestamp::from_microsecond(timestamp.as_micros()) else {
+        return timestamp.to_string();
     };
-    let there = time.to_zoned(jiff::tz::TimeZone::system());
-    there.strftime(form).to_string()
+    let local = time.to_zoned(jiff::tz::TimeZone::system());
+    local.strftime(format).to_string()
 }

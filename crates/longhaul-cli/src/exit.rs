@@ -1,38 +1,38 @@
-//! The exit codes of every command: a contract with scripts.
+//! Exit codes of every command, which scripts depend on.
 //!
-//! Never: 0 for a run that did not complete.
+//! Invariant: a command that follows a run exits with 0 only if the run completed.
 
 use std::process::ExitCode;
 
 use longhaul_api::run::RunView;
 use longhaul_core::status::Status;
 
-/// How a command ended.
+/// Exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what was asked.
+    /// The command succeeded.
     Done,
-    /// The run failed.
+    /// The run failed, or a check found a problem.
     RunFailed,
-    /// Usage or configuration.
+    /// The command line or the configuration is invalid.
     Usage,
-    /// A person is needed.
+    /// A person must act before the run can continue.
     NeedsPerson,
-    /// A limit stopped the run.
+    /// A limit, such as the budget, stopped the run.
     Limit,
-    /// Busy or not reachable: safe to try again.
+    /// The store or the server is busy or unreachable. The command can be repeated safely.
     Busy,
-    /// Not allowed.
+    /// The command is not allowed, such as with an invalid API key.
     NotAllowed,
     /// The run was cancelled.
     Cancelled,
-    /// The time given has passed; the run goes on.
+    /// The timeout of the command has passed. A followed run continues.
     TimedOut,
-    /// Detached; the run goes on or is saved.
+    /// The user interrupted the command. The run continues or is saved.
     Interrupted,
 }
 
-/// A command that returns nothing has done what was asked.
+/// A command that returns nothing has succeeded.
 impl From<()> for Exit {
     fn from((): ()) -> Self {
         Self::Done
@@ -57,9 +57,9 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// What a run that is no longer followed means.
+    /// Returns the exit code for the status of a run when the command stops following it.
     pub(crate) fn from_run(run: &RunView) -> Self {
-        let code = run.error.as_ref().map(|fault| fault.code.as_str());
+        let code = run.error.as_ref().map(|error| error.code.as_str());
         match (run.status, code) {
             (Status::Completed, _) => Self::Done,
             (Status::Cancelled, _) => Self::Cancelled,

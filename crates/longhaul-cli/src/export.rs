@@ -1,6 +1,5 @@
-//! `longhaul export`: a run in a form that others can use: as a cassette.
-//!
-//! Never: a secret in it, or a run that is still under way.
+//! `longhaul export`: exports an ended run as a cassette, a recording that can be replayed, with
+//! secrets redacted.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -8,7 +7,7 @@ use longhaul::assemble::redactor::build_redactor;
 use longhaul::assemble::{cassette_file, cassette_folder};
 use longhaul_core::id::RunId;
 use longhaul_engine::handle::ModelCallOutcome;
-use longhaul_model::cassette::{Header, Recorder};
+use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
 use serde_json::json;
 
 use crate::client::RunClient;
@@ -18,74 +17,80 @@ use crate::{environment, output, resolve, runtime, store_access};
 const EXAMPLES: &str = "Examples:
   longhaul export @last --cassette             to .longhaul/cassettes/RUN.jsonl
   longhaul export @last --cassette tidy        to .longhaul/cassettes/tidy.jsonl
-  longhaul run writer \"...\" --replay tidy     the same conversation again, asking nobody
+  longhaul run writer \"...\" --replay tidy     replay it without calling a model
 
-Values of `[secrets] names` and of providers' keys are left out. What a person wrote to
-the run is not on a cassette: a replay that lacks it says so at that turn.";
+Values of `[secrets] names` and of provider keys are redacted. Messages that people sent to
+the run are not on a cassette: a replay reports the difference at that turn.";
 
-/// Writes a run down for others.
+/// Arguments of `longhaul export`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Export {
-    /// The run: its id, the last six letters of it, or @last
+pub(crate) struct ExportCommand {
+    /// Run to export: its id, the last six characters of the id, or @last
     run: String,
-    /// As a cassette of this name; without a name the run's id is taken
+    /// Name of the cassette; without a name the run's id is used
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", required = true)]
     cassette: Option<String>,
-    /// Print one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Export {
+impl ExportCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let house = store_access::observe_if_exists()?.ok_or_else(store_access::no_runs_error)?;
-        // The secrets that are left out may stand in the project's `.env`.
+        let runtime =
+            store_access::open_existing_as_observer()?.ok_or_else(store_access::no_runs_error)?;
+        // The secrets to redact may be in the project's `.env`.
         let secrets = environment::load_config_quietly(&environment::with_dotenv(
             environment::process_env()?,
         )?)?;
-        let client = RunClient::local(&house.longhaul);
-        runtime::current_thread()?.block_on(async {
+        let client = RunClient::for_local_store(&runtime.longhaul);
+        runtime::build_current_thread()?.block_on(async {
             let run = resolve::resolve_run(&client, &self.run).await?;
-            let view = client.show(run).await?;
+            let view = client.get_run(run).await?;
             if !view.status.is_terminal() {
-                let words = format!("{run} has not ended, so its conversation is not whole");
-                return Err(CliError::usage(words)
-                    .hint("follow it", format!("longhaul watch {run}"))
+                let message = format!("{run} has not ended, so its conversation is incomplete");
+                return Err(CliError::usage(message)
+                    .hint("follow the run", format!("longhaul watch {run}"))
                     .into());
             }
-            let path = self.path(&house.config, run)?;
-            let folder = cassette_folder(&house.config);
-            let recorder = Recorder::new(build_redactor(&secrets));
-            let unwritten = || format!("no cassette can be written to {}", folder.display());
-            recorder.open(&folder).with_context(unwritten)?;
-            let now = house.longhaul.store_time().await?;
-            let header = Header::new(run.to_string(), view.agent, now.to_string());
+            let path = self.cassette_path(&runtime.config, run)?;
+            let folder = cassette_folder(&runtime.config);
+            let recorder = CassetteRecorder::new(build_redactor(&secrets));
+            let unwritten = || format!("cassettes can't be written to {}", folder.display());
+            recorder.create_temp_file(&folder).with_context(unwritten)?;
+            let now = runtime.longhaul.store_time().await?;
+            let header = CassetteHeader::new(run.to_string(), view.agent, now.to_string());
             let unwritten = || format!("{} can't be written", path.display());
-            recorder.begin(run, &header, &path).with_context(unwritten)?;
-            let exchanges = house.longhaul.for_each_model_call(run, |ask, came| match came {
-                ModelCallOutcome::Reply(answered) => recorder.record(ask, &Ok(answered)),
-                ModelCallOutcome::Failure(failure) => recorder.record(ask, &Err(failure)),
-                ModelCallOutcome::Interrupted => recorder.record_interrupted(ask),
-            });
+            recorder.start_recording(run, &header, &path).with_context(unwritten)?;
+            let exchanges =
+                runtime.longhaul.for_each_model_call(run, |request, outcome| match outcome {
+                    ModelCallOutcome::Reply(response) => {
+                        recorder.record_exchange(request, &Ok(response))
+                    }
+                    ModelCallOutcome::Failure(failure) => {
+                        recorder.record_exchange(request, &Err(failure))
+                    }
+                    ModelCallOutcome::Interrupted => recorder.record_interruption(request),
+                });
             exchanges.await?;
-            let written = recorder.finish().with_context(unwritten)?;
+            let written = recorder.finish_recording().with_context(unwritten)?;
             let Some((path, exchanges)) = written else {
-                let words = format!("{run} has asked no model, so there is nothing to export");
-                return Err(CliError::usage(words).into());
+                let message = format!("{run} has called no model, so there is nothing to export");
+                return Err(CliError::usage(message).into());
             };
             if self.json {
-                return output::stdout_json(
+                return output::print_json(
                     &json!({ "run": run, "cassette": path, "exchanges": exchanges }),
                 );
             }
-            output::stdout_line(&path.display().to_string())?;
-            output::stderr_line(&format!("{exchanges} exchanges of {run}"));
+            output::print_line(&path.display().to_string())?;
+            output::eprint_line(&format!("exported {exchanges} exchanges of {run}"));
             Ok(())
         })
     }
 
-    fn path(
+    fn cassette_path(
         &self,
         config: &longhaul::config::settings::Config,
         run: RunId,

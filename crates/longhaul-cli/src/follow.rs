@@ -1,9 +1,9 @@
-//! Follows a run: tells what happens, asks the person at the terminal, and
-//! ends when the run does, or when whoever follows has enough.
+//! Follows a run: prints its events, prompts the person at the terminal, and stops when the run
+//! ends or the person detaches.
 //!
-//! Never: asks without a terminal, and never decides because there is none.
+//! Invariant: without a terminal nobody is prompted and no gate is answered.
 
-use longhaul_api::why::WhyView;
+use longhaul_api::why::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
@@ -17,115 +17,119 @@ use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::status_label::status_label;
 use crate::style::Tone;
 
-/// How somebody follows.
+/// Options for following a run: what to print, and when to stop.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FollowOptions {
-    /// Nothing is told, only the end counts.
+    /// True if nothing but the final output is printed.
     pub(crate) silent: bool,
-    /// Each fact as a line of JSON on stdout.
+    /// True if each event is printed as a line of JSON on stdout.
     pub(crate) as_json: bool,
-    /// A run that waits for a person is not followed further.
+    /// True if following stops when the run waits for a person.
     pub(crate) stop_at_person: bool,
-    /// Nobody but this command can speak to the run, so it waits for nobody else.
+    /// True if no other command can reach the run, so the run can't wait for another person.
     pub(crate) is_only_client: bool,
-    /// What is printed when it is over.
+    /// What to print on stdout when following ends.
     pub(crate) final_output: FinalOutput,
 }
 
-/// What is printed on stdout when following is over.
+/// What to print on stdout when a command stops following a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum FinalOutput {
-    /// The final words of the run, if it completed.
+    /// The output text of the run, if the run completed.
     #[default]
     Text,
-    /// The run as one JSON object.
+    /// The run with all its details, as one JSON object.
     Json,
-    /// Nothing: it was all said on the way.
+    /// Nothing, because the events were printed already.
     Nothing,
 }
 
-/// Why a run is no longer followed.
+/// Why a follower stopped following the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowEnd {
-    /// It has ended.
+    /// The run has ended.
     Ended,
-    /// It waits for a person, and nobody here may be asked, or nobody can help.
+    /// The run waits for a person, but nobody at this terminal can be asked, or no answer can help.
     NeedsPerson,
-    /// Whoever follows has enough; the run goes on.
+    /// The user detached from the run, which continues.
     Detached,
 }
 
-/// Follows a run from after a place on.
-pub(crate) struct Follower<'a> {
+/// Follows the events of one run and prompts the person at the terminal.
+pub(crate) struct RunFollower<'a> {
     client: &'a RunClient,
     run: RunId,
     entries: EventStream,
     options: FollowOptions,
     printer: EventPrinter,
     prompt: TerminalPrompt,
-    /// The last fact that was seen.
+    /// Sequence number of the last event that was read.
     pub(crate) last_seq: Seq,
-    /// Somebody is asked, as the journal says it.
+    /// True if the last events say that the run waits for a person.
     needs_person: bool,
-    /// What was said last about who is needed.
-    last_reason: Option<WhyView>,
+    /// The explanation of the run's status that was printed last.
+    last_reason: Option<RunExplanation>,
 }
 
-impl<'a> Follower<'a> {
+impl<'a> RunFollower<'a> {
     pub(crate) async fn new(
         client: &'a RunClient,
         run: RunId,
         after: Seq,
-        manner: FollowOptions,
+        options: FollowOptions,
     ) -> anyhow::Result<Self> {
-        let following = client.follow(run, after).await?;
-        // Where the journal was read before, only the run itself says who is asked.
-        let view = client.show(run).await?;
-        let asked = after > Seq::START
+        let following = client.follow_events(run, after).await?;
+        // Events up to `after` are not read, so the run's status tells whether it waits for a
+        // person.
+        let view = client.get_run(run).await?;
+        let needs_person = after > Seq::START
             && status_label(view.status, view.reason.as_deref()).tone == Tone::NeedsPerson
-            && is_journal_end(client, run, after).await?;
+            && is_last_event(client, run, after).await?;
         Ok(Self {
             client,
             run,
             entries: following,
-            options: manner,
+            options,
             printer: EventPrinter::default(),
-            prompt: TerminalPrompt::at_terminal(
-                manner.silent || manner.as_json || manner.stop_at_person,
+            prompt: TerminalPrompt::new(
+                options.silent || options.as_json || options.stop_at_person,
             ),
             last_seq: after,
-            needs_person: asked,
+            needs_person,
             last_reason: None,
         })
     }
 
-    /// Follows until it is over.
+    /// Follows the run until it ends, needs a person or the user detaches.
     pub(crate) async fn follow(&mut self) -> anyhow::Result<FollowEnd> {
         loop {
-            // An old wait in the middle of a journal asks nobody any more, in
-            // however many parts the journal comes.
-            if self.needs_person && self.is_still_waiting().await? {
-                if self.options.stop_at_person || self.is_unanswerable().await? {
+            // A wait in the middle of the journal is over. Only a wait at its end counts, however
+            // many pages the journal has.
+            if self.needs_person && self.is_run_still_waiting().await? {
+                if self.options.stop_at_person || self.is_wait_unanswerable().await? {
                     return Ok(FollowEnd::NeedsPerson);
                 }
                 if !self.options.silent && !self.options.as_json {
                     self.prompt.show_gate(self.client, self.run).await?;
                 }
                 if !self.prompt.is_interactive() {
-                    self.print_blocker().await?;
+                    self.print_wait_reason().await?;
                 }
             }
             tokio::select! {
                 biased;
-                seen = self.entries.next() => match seen? {
+                batch = self.entries.next() => match batch? {
                     None => return Ok(FollowEnd::Ended),
                     Some(entries) => self.handle_entries(&entries)?,
                 },
-                said = self.prompt.next_input(), if self.needs_person => match said {
+                input = self.prompt.next_input(), if self.needs_person => match input {
                     PromptInput::Detach => return Ok(FollowEnd::Detached),
                     PromptInput::Empty => {}
-                    said @ (PromptInput::Approve | PromptInput::Reject(_) | PromptInput::Text(_) | PromptInput::Why) => {
-                        self.submit_input(said).await?;
+                    input @ (PromptInput::Approve
+                    | PromptInput::Reject(_)
+                    | PromptInput::Text(_)
+                    | PromptInput::Why) => {
+                        self.submit_input(input).await?;
                     }
                 },
             }
@@ -135,75 +139,81 @@ impl<'a> Follower<'a> {
     fn handle_entries(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
         for entry in entries {
             self.last_seq = entry.seq;
-            self.needs_person = needs_person(&entry.event, self.options.is_only_client)
+            self.needs_person = needs_person_after_event(&entry.event, self.options.is_only_client)
                 .unwrap_or(self.needs_person);
             if self.options.as_json {
-                output::stdout_json(&entry.to_envelope()?)?;
+                output::print_json(&entry.to_envelope()?)?;
             } else if !self.options.silent
-                && let Some(line) = self.printer.line(entry)
+                && let Some(line) = self.printer.format_event_line(entry)
             {
-                output::stderr_line(&line);
+                output::eprint_line(&line);
             }
         }
         Ok(())
     }
 
-    async fn submit_input(&mut self, said: PromptInput) -> anyhow::Result<()> {
-        if let Err(error) = self.prompt.submit(self.client, self.run, said).await {
-            // A mistake at the prompt is told, and the prompt stays.
+    async fn submit_input(&mut self, input: PromptInput) -> anyhow::Result<()> {
+        if let Err(error) = self.prompt.submit_input(self.client, self.run, input).await {
+            // A mistake at the prompt is reported, and the gate is shown again.
             output::print_error(&error);
-            self.prompt.reset_shown();
+            self.prompt.reset_shown_gate();
         }
         Ok(())
     }
 
-    /// Nobody here can be asked: whoever reads the log learns what helps, also
-    /// where nothing else is told.
-    async fn print_blocker(&mut self) -> anyhow::Result<()> {
-        let why = self.client.why(self.run).await?;
+    /// Prints why the run waits and which command helps, once per explanation. The explanation is
+    /// printed even if `silent` is set, because nobody at this terminal can be asked.
+    async fn print_wait_reason(&mut self) -> anyhow::Result<()> {
+        let why = self.client.explain_run(self.run).await?;
         if self.last_reason.as_ref() != Some(&why) {
-            let (run, sentence, command) = (self.run, &why.message, &why.command);
-            output::stderr_line(&format!(
-                "{run}: {sentence}   {command}   (--no-input would end here)"
+            let (run, message, command) = (self.run, &why.message, &why.command);
+            output::eprint_line(&format!(
+                "{run}: {message}   {command}   (--no-input would exit here)"
             ));
             self.last_reason = Some(why);
         }
         Ok(())
     }
 
-    /// Whether nobody here can be asked, and nobody elsewhere can help.
-    async fn is_unanswerable(&self) -> anyhow::Result<bool> {
+    /// Returns whether nobody can end the run's wait: nobody at this terminal can be asked, and no
+    /// other client can reach the run or no answer can help.
+    async fn is_wait_unanswerable(&self) -> anyhow::Result<bool> {
         if self.prompt.is_interactive() {
             return Ok(false);
         }
-        let gates = self.client.open_gates(self.run);
+        let gates = self.client.list_open_gates(self.run);
         let gates = gates.await?;
-        let in_vain = !gates.is_empty() && gates.iter().all(|gate| is_unanswerable(&gate.tags));
-        Ok(self.options.is_only_client || in_vain)
+        let all_unanswerable =
+            !gates.is_empty() && gates.iter().all(|gate| is_unanswerable(&gate.tags));
+        Ok(self.options.is_only_client || all_unanswerable)
     }
 
-    async fn is_still_waiting(&self) -> anyhow::Result<bool> {
-        let view = self.client.show(self.run).await?;
+    async fn is_run_still_waiting(&self) -> anyhow::Result<bool> {
+        let view = self.client.get_run(self.run).await?;
         let rests = matches!(view.status, Status::Waiting | Status::Blocked | Status::Paused);
-        Ok(rests && is_journal_end(self.client, self.run, self.last_seq).await?)
+        Ok(rests && is_last_event(self.client, self.run, self.last_seq).await?)
     }
 }
 
-/// Whether a journal ends here. Asked after a look at the run, it says that what
-/// was seen still holds.
-async fn is_journal_end(client: &RunClient, run: RunId, last: Seq) -> anyhow::Result<bool> {
-    let more = client.events(run, last, 1).await?;
+/// Returns whether the event with this sequence number is the last one in the journal. If this is
+/// checked after the run's status was read, the status was still current.
+async fn is_last_event(client: &RunClient, run: RunId, seq: Seq) -> anyhow::Result<bool> {
+    let more = client.read_events(run, seq, 1).await?;
     Ok(more.is_empty())
 }
 
-/// Whether a person is needed after this fact; none: it says nothing of it.
-#[expect(clippy::wildcard_enum_match_arm, reason = "most facts say nothing about who is asked")]
-fn needs_person(event: &Event, is_alone: bool) -> Option<bool> {
+/// Returns whether the run needs a person after this event. `None` means that the event leaves this
+/// unchanged.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "most events do not change whether a person is needed"
+)]
+fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool> {
     match event {
         Event::RunWaiting(waiting) => Some(match waiting.wait {
             Wait::Approval(_) | Wait::Question(_) | Wait::Blocked(_) | Wait::Budget(_) => true,
-            // It comes from elsewhere, if there is an elsewhere.
-            Wait::Signal(_) | Wait::Message(_) => is_alone,
+            // Another client has to send it. Without other clients the run would wait forever.
+            Wait::Signal(_) | Wait::Message(_) => is_only_client,
             Wait::Timer(_)
             | Wait::Child(_)
             | Wait::RateLimit(_)

@@ -1,14 +1,12 @@
-//! Figures as people read them: spans, money, counts.
-//!
-//! Never: more digits than matter.
+//! Formats durations, amounts of money and counts for people.
 
 use longhaul_core::time::Millis;
 
-/// A span: its two largest units.
-pub(crate) fn format_duration(span: Millis) -> String {
-    let seconds = span.0 / 1_000;
+/// Formats a duration with its two largest units, such as hours and minutes.
+pub(crate) fn format_duration(duration: Millis) -> String {
+    let seconds = duration.0 / 1_000;
     match seconds {
-        0 => format!("{} ms", span.0),
+        0 => format!("{} ms", duration.0),
         1..60 => format!("{seconds} s"),
         60..3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
@@ -16,13 +14,14 @@ pub(crate) fn format_duration(span: Millis) -> String {
     }
 }
 
-/// A span as it is typed.
+/// Parses a duration from the command line, such as `50ms`.
 pub(crate) fn parse_duration(text: &str) -> Result<Millis, String> {
     let examples = longhaul::duration::DURATION_EXAMPLES;
-    longhaul::duration::parse(text).ok_or_else(|| format!("write a span such as 50ms, {examples}"))
+    longhaul::duration::parse(text)
+        .ok_or_else(|| format!("expected a duration such as 50ms, {examples}"))
 }
 
-/// Dollars; none: nobody knows.
+/// Formats an amount in US dollars. `None` means that the amount is unknown.
 pub(crate) fn format_usd(usd: Option<f64>) -> String {
     match usd {
         None => "?".to_owned(),
@@ -31,11 +30,12 @@ pub(crate) fn format_usd(usd: Option<f64>) -> String {
     }
 }
 
-/// The names in the order they came first, with how often.
-pub(crate) fn format_counts(names: &[String]) -> String {
+/// Lists distinct names in order of first appearance, with the count of repeated names such as
+/// `read x2`.
+pub(crate) fn format_name_counts(names: &[String]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for name in names {
-        match counts.iter_mut().find(|(known, _)| known == name) {
+        match counts.iter_mut().find(|(existing, _)| existing == name) {
             Some((_, count)) => *count += 1,
             None => counts.push((name, 1)),
         }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn durations_money_and_counts_are_formatted() {
-        for (millis, said) in [
+        for (millis, expected) in [
             (0, "0 ms"),
             (999, "999 ms"),
             (59_999, "59 s"),
@@ -61,14 +61,14 @@ mod tests {
             (13_320_000, "3h 42m"),
             (187_200_000, "2d 04h"),
         ] {
-            assert_eq!(format_duration(Millis(millis)), said);
+            assert_eq!(format_duration(Millis(millis)), expected);
         }
-        for (usd, said) in
+        for (usd, expected) in
             [(None, "?"), (Some(0.0), "$0.00"), (Some(0.0042), "$0.0042"), (Some(4.184), "$4.18")]
         {
-            assert_eq!(format_usd(usd), said);
+            assert_eq!(format_usd(usd), expected);
         }
         let names = ["look", "put", "look"].map(str::to_owned);
-        assert_eq!(format_counts(&names), "look x2, put");
+        assert_eq!(format_name_counts(&names), "look x2, put");
     }
 }

@@ -1,35 +1,34 @@
-//! A gate as a person sees it before they decide: what will happen, exactly.
-//!
-//! Never: leaves out a part of what is frozen without saying so.
+//! The card of a gate: the text that a person sees before the decision, with exactly what will
+//! happen. The card says if lines are omitted.
 
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::GateKind;
 use serde_json::Value;
 
-use crate::event_printer::date_time;
+use crate::event_printer::format_date_time;
 use crate::sanitize;
 
-/// So many lines of what is frozen are shown.
+/// Maximum number of lines of the call's input on a short card.
 const LINES_MAX: usize = 24;
 
-/// So wide is a line.
+/// Maximum width of an input line, in characters. Longer lines are wrapped.
 const LINE_WIDTH: usize = 76;
 
-/// The lines of a gate's card; of a long input its beginning.
-pub(crate) fn short_card(gate: &GateView) -> Vec<String> {
+/// Returns the lines of a gate's card. A long input of the call is truncated.
+pub(crate) fn short_gate_card(gate: &GateView) -> Vec<String> {
     let input = gate.input.as_ref().map(|input| input_lines(&input.to_value()));
     let mut input = input.unwrap_or_default();
     if input.len() > LINES_MAX {
         let left = input.len() - LINES_MAX;
         input.truncate(LINES_MAX);
         let id = gate.id;
-        input.push(format!("… {left} lines more: longhaul gates show {id}"));
+        input.push(format!("… {left} more lines: longhaul gates show {id}"));
     }
     card_lines(gate, input)
 }
 
-/// The lines of a gate's card with all that is frozen.
-pub(crate) fn full_card(gate: &GateView) -> Vec<String> {
+/// Returns the lines of a gate's card with the full input of the call.
+pub(crate) fn full_gate_card(gate: &GateView) -> Vec<String> {
     let input = gate.input.as_ref().map(|input| input_lines(&input.to_value()));
     card_lines(gate, input.unwrap_or_default())
 }
@@ -37,32 +36,35 @@ pub(crate) fn full_card(gate: &GateView) -> Vec<String> {
 fn card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
     let mut lines = vec![format!("{}", gate.id)];
     let title = match (&gate.kind, &gate.tool) {
-        (GateKind::Approval, Some(tool)) => format!("may it call {tool}?"),
-        (GateKind::InDoubt, Some(tool)) => format!("what came of {tool}?"),
+        (GateKind::Approval, Some(tool)) => format!("may the run call {tool}?"),
+        (GateKind::InDoubt, Some(tool)) => format!("what was the outcome of {tool}?"),
         (GateKind::Result, _) => "is this result good?".to_owned(),
-        (GateKind::Question, _) => "a question".to_owned(),
-        (GateKind::Blocked, _) => "it can't go on".to_owned(),
-        (GateKind::Signal, _) => "a program's word".to_owned(),
-        (GateKind::Approval | GateKind::InDoubt, None) => "may it go on?".to_owned(),
+        (GateKind::Question, _) => "the run asks a question".to_owned(),
+        (GateKind::Blocked, _) => "the run is blocked".to_owned(),
+        (GateKind::Signal, _) => "the run waits for a signal".to_owned(),
+        (GateKind::Approval | GateKind::InDoubt, None) => "may the run continue?".to_owned(),
     };
     lines[0] = format!("{}  {title}", lines[0]);
-    lines.push(format!("  {}", sanitize::line(&gate.ask)));
+    lines.push(format!("  {}", sanitize::safe_line(&gate.ask)));
     lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
-    for told in &gate.injected_subjects {
-        lines.push(format!("  set for it, not by the model: {}", sanitize::line(told)));
+    for subject in &gate.injected_subjects {
+        lines.push(format!(
+            "  set by the runtime, not by the model: {}",
+            sanitize::safe_line(subject)
+        ));
     }
     if let Some(editor) = &gate.edited_by {
-        lines.push(format!("  changed by {}", sanitize::line(editor)));
+        lines.push(format!("  input changed by {}", sanitize::safe_line(editor)));
     }
     for option in &gate.options {
-        lines.push(format!("  - {}", sanitize::line(option)));
+        lines.push(format!("  - {}", sanitize::safe_line(option)));
     }
     let mut foot = Vec::new();
     if gate.approvers > 1 {
         foot.push(format!("{} people must agree", gate.approvers));
     }
     if let Some(deadline) = gate.deadline {
-        foot.push(format!("until {}", date_time(deadline)));
+        foot.push(format!("until {}", format_date_time(deadline)));
     }
     if let Some(digest) = gate.digest {
         foot.push(format!("digest {}", &digest.to_string()[..12]));
@@ -73,7 +75,7 @@ fn card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// What is frozen: the fields of an object one by one, anything else as it is.
+/// Formats the call's input as lines: an object field by field, any other value as JSON or text.
 fn input_lines(value: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     match value {
@@ -89,22 +91,26 @@ fn input_lines(value: &Value) -> Vec<String> {
                 };
                 let mut parts = text.lines();
                 let first = parts.next().unwrap_or_default();
-                lines.push(format!("{}: {}", sanitize::line(name), sanitize::line(first)));
-                lines.extend(parts.map(|part| format!("    {}", sanitize::line(part))));
+                lines.push(format!(
+                    "{}: {}",
+                    sanitize::safe_line(name),
+                    sanitize::safe_line(first)
+                ));
+                lines.extend(parts.map(|part| format!("    {}", sanitize::safe_line(part))));
             }
         }
-        Value::String(text) => lines.extend(text.lines().map(sanitize::line)),
+        Value::String(text) => lines.extend(text.lines().map(sanitize::safe_line)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-            lines.push(sanitize::line(&value.to_string()));
+            lines.push(sanitize::safe_line(&value.to_string()));
         }
     }
     lines.iter().flat_map(|line| wrap_line(line)).collect()
 }
 
 fn wrap_line(line: &str) -> Vec<String> {
-    let letters: Vec<char> = line.chars().collect();
-    if letters.is_empty() {
+    let chars: Vec<char> = line.chars().collect();
+    if chars.is_empty() {
         return vec![String::new()];
     }
-    letters.chunks(LINE_WIDTH).map(|chunk| chunk.iter().collect()).collect()
+    chars.chunks(LINE_WIDTH).map(|chunk| chunk.iter().collect()).collect()
 }

@@ -1,6 +1,5 @@
-//! `longhaul gates`: what waits for a person, and one of them whole.
-//!
-//! Never: answers.
+//! `longhaul gates`: lists gates (approvals and questions that wait for a person) and shows one in
+//! full.
 
 use clap::{Args, Subcommand};
 use longhaul_api::gate::{AnswerView, GateView};
@@ -10,182 +9,182 @@ use longhaul_core::time::Timestamp;
 
 use crate::client::RunClient;
 use crate::client::connect::{connect, try_connect};
-use crate::event_printer::{first_line, time_of_day};
+use crate::event_printer::{first_line, format_time_of_day};
 use crate::format::format_duration;
-use crate::gate_card::full_card;
-use crate::table::{self, Cell};
+use crate::gate_card::full_gate_card;
+use crate::table::{self, TableCell};
 use crate::{output, resolve, runtime, sanitize};
 
-/// So many are listed.
+/// Maximum number of gates that are listed.
 const GATES_MAX: usize = 1_000;
 
-/// So many letters of what is asked stand in a row.
+/// Maximum number of characters of a gate's question in the list.
 const ASK_CHARS: usize = 60;
 
 const EXAMPLES: &str = "Examples:
   longhaul gates                        what waits for you, oldest first
   longhaul gates --run @last --all      all gates of a run, answered ones too
-  longhaul gates show gate_01k3rzc      what will happen, exactly
+  longhaul gates show gate_01k3rzc      the exact call or question
   longhaul gates show gate_01k3rzc --json | jq -r .digest
 
 Decide: longhaul approve GATE, longhaul reject GATE, longhaul answer GATE TEXT";
 
-/// What waits for a person.
+/// Arguments of `longhaul gates`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct Gates {
+pub(crate) struct GatesCommand {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<GatesSubcommand>,
     #[command(flatten)]
-    list: Ls,
+    list: ListGatesCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// Lists what waits for a person
+enum GatesSubcommand {
+    /// Lists gates that wait for a person
     #[command(after_help = EXAMPLES)]
-    Ls(Ls),
-    /// Shows one gate with all that is frozen
+    Ls(ListGatesCommand),
+    /// Shows one gate with the full input of its call
     #[command(after_help = EXAMPLES)]
-    Show(Show),
+    Show(ShowGateCommand),
 }
 
 #[derive(Debug, Args)]
-struct Ls {
-    /// Only this run's
+struct ListGatesCommand {
+    /// List only gates of this run
     #[arg(long)]
     run: Option<String>,
-    /// Also those that are answered, expired or withdrawn
+    /// Also list answered, expired and withdrawn gates
     #[arg(long)]
     all: bool,
-    /// Print one JSON object
+    /// Print the gates as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-struct Show {
-    /// The gate, or a run with only one open
+struct ShowGateCommand {
+    /// The gate to show, or a run with exactly one open gate
     #[arg(value_name = "GATE|RUN")]
     gate: String,
-    /// Print one JSON object
+    /// Print the gate as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Gates {
+impl GatesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             None => self.list.run(),
-            Some(Command::Ls(ls)) => ls.run(),
-            Some(Command::Show(show)) => show.run(),
+            Some(GatesSubcommand::Ls(ls)) => ls.run(),
+            Some(GatesSubcommand::Show(show)) => show.run(),
         }
     }
 }
 
-impl Ls {
+impl ListGatesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let client = match &self.run {
-            // There can't be a run of that name.
+            // Without a store there is no such run, which is an error.
             Some(_) => Some(connect()?),
             None => try_connect()?,
         };
         let Some(client) = client else {
-            return self.print(&[], Timestamp::default());
+            return self.print_gates(&[], Timestamp::default());
         };
-        runtime::current_thread()?.block_on(async {
-            let gates = self.load(&client).await?;
+        runtime::build_current_thread()?.block_on(async {
+            let gates = self.load_gates(&client).await?;
             let now = client.store_time().await?;
-            self.print(&gates, now)
+            self.print_gates(&gates, now)
         })
     }
 
-    async fn load(&self, client: &RunClient) -> anyhow::Result<Vec<GateView>> {
+    async fn load_gates(&self, client: &RunClient) -> anyhow::Result<Vec<GateView>> {
         let run = match &self.run {
-            Some(said) => {
-                let run = resolve::resolve_run(client, said).await?;
-                client.why(run).await?;
+            Some(run_id) => {
+                let run = resolve::resolve_run(client, run_id).await?;
+                client.explain_run(run).await?;
                 Some(run)
             }
             None => None,
         };
-        let ask = GateFilter {
+        let filter = GateFilter {
             run,
             status: (!self.all).then_some(GateStatus::Open),
             limit: GATES_MAX,
             ..GateFilter::default()
         };
-        let mut gates = client.list_gates(ask).await?;
-        // Whoever has waited longest comes first.
+        let mut gates = client.list_gates(filter).await?;
+        // The gate that has waited longest comes first.
         gates.reverse();
         Ok(gates)
     }
 
-    fn print(&self, gates: &[GateView], now: Timestamp) -> anyhow::Result<()> {
+    fn print_gates(&self, gates: &[GateView], now: Timestamp) -> anyhow::Result<()> {
         if self.json {
-            return output::json_list(&gates);
+            return output::print_json_list(&gates);
         }
         if gates.is_empty() {
-            output::stderr_line("Nothing waits for you.   All runs: longhaul ls");
+            output::eprint_line("Nothing waits for you.   All runs: longhaul ls");
             return Ok(());
         }
         let head = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
-        let rows = gates.iter().map(|gate| row(gate, now));
-        table::print(&head, rows)?;
+        let rows = gates.iter().map(|gate| gate_row(gate, now));
+        table::print_table(&head, rows)?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open) {
-            output::stderr_line(
-                "Look: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT",
+            output::eprint_line(
+                "Show: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT",
             );
         }
         Ok(())
     }
 }
 
-fn row(gate: &GateView, now: Timestamp) -> Vec<Cell> {
+fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
     let expires = match (gate.status, gate.deadline) {
         (GateStatus::Open, None) => "never".to_owned(),
         (GateStatus::Open, Some(deadline)) if deadline <= now => "now".to_owned(),
-        (GateStatus::Open, Some(deadline)) => format_duration(deadline.since(now)),
+        (GateStatus::Open, Some(deadline)) => format_duration(deadline.duration_since(now)),
         (GateStatus::Answered, _) => "answered".to_owned(),
         (GateStatus::Expired, _) => "expired".to_owned(),
         (GateStatus::Withdrawn, _) => "withdrawn".to_owned(),
     };
     vec![
-        Cell::new(format_duration(now.since(gate.raised_at))),
-        Cell::new(expires),
-        Cell::new(gate.run.to_string()),
-        Cell::new(gate.id.to_string()),
-        Cell::new(first_line(&gate.ask)).truncated(ASK_CHARS),
+        TableCell::new(format_duration(now.duration_since(gate.raised_at))),
+        TableCell::new(expires),
+        TableCell::new(gate.run.to_string()),
+        TableCell::new(gate.id.to_string()),
+        TableCell::new(first_line(&gate.ask)).with_max_chars(ASK_CHARS),
     ]
 }
 
-impl Show {
+impl ShowGateCommand {
     fn run(&self) -> anyhow::Result<()> {
-        resolve::with_gate(&self.gate, async |_, gate| {
+        resolve::act_on_gate(&self.gate, async |_, gate| {
             if self.json {
-                return output::stdout_json(&gate);
+                return output::print_json(&gate);
             }
-            for line in full_card(&gate) {
-                output::stdout_line(&line)?;
+            for line in full_gate_card(&gate) {
+                output::print_line(&line)?;
             }
             for answer in &gate.answers {
-                output::stdout_line(&format!("  {}", format_answer(answer)))?;
+                output::print_line(&format!("  {}", format_answer(answer)))?;
             }
-            output::stdout_line(&format!("  {}", format_status(&gate)))
+            output::print_line(&format!("  {}", format_status(&gate)))
         })
     }
 }
 
 fn format_answer(answer: &AnswerView) -> String {
     let note = answer.note.as_deref().map(|note| format!(": {}", first_line(note)));
-    let (by, at) = (sanitize::line(&answer.by), time_of_day(answer.at));
+    let (by, at) = (sanitize::safe_line(&answer.by), format_time_of_day(answer.at));
     let note = note.unwrap_or_default();
     format!("{} by {by} at {at}{note}", answer.decision)
 }
 
 fn format_status(gate: &GateView) -> String {
     let (id, run) = (gate.id, gate.run);
-    let ways: Vec<String> = gate
+    let commands: Vec<String> = gate
         .decisions
         .iter()
         .filter_map(|decision| match decision.as_str() {
@@ -197,11 +196,11 @@ fn format_status(gate: &GateView) -> String {
         .collect();
     match gate.status {
         GateStatus::Open if is_unanswerable(&gate.tags) => {
-            format!("open, {run} waits, and no answer helps: longhaul cancel {run}")
+            format!("open; {run} waits, but no answer can help: longhaul cancel {run}")
         }
-        GateStatus::Open => format!("open, {run} waits: {}", ways.join(" | ")),
+        GateStatus::Open => format!("open; {run} waits: {}", commands.join(" | ")),
         GateStatus::Answered => format!("answered: longhaul show {run}"),
-        GateStatus::Expired => format!("expired, nobody answered in time: longhaul why {run}"),
-        GateStatus::Withdrawn => format!("withdrawn, it is no longer asked: longhaul why {run}"),
+        GateStatus::Expired => format!("expired, as nobody answered in time: longhaul why {run}"),
+        GateStatus::Withdrawn => format!("withdrawn, as no answer is needed: longhaul why {run}"),
     }
 }

@@ -1,38 +1,36 @@
-//! Ctrl-C and orders to end, heard from the moment a command has something to
-//! let go of.
-//!
-//! Never: lost in between. What comes while nobody waits for it is kept.
+//! Handles SIGINT, SIGTERM and SIGHUP, from the moment when a command has something to release. A
+//! signal that arrives while nothing waits for it is not lost.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Whoever types, or the machine, wants this command to end.
+/// Listens for the signals that ask this command to stop.
 #[derive(Debug)]
-pub(crate) struct Interrupts {
+pub(crate) struct InterruptListener {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
 }
 
-impl Interrupts {
-    /// Listens from now on: the process is no longer ended by it.
+impl InterruptListener {
+    /// Starts to handle SIGINT, SIGTERM and SIGHUP, which then no longer end the process.
     pub(crate) fn listen() -> anyhow::Result<Self> {
-        let heard = |kind| signal(kind).context("signals can't be listened for");
+        let listener = |kind| signal(kind).context("signal handlers can't be installed");
         Ok(Self {
-            interrupt: heard(SignalKind::interrupt())?,
-            terminate: heard(SignalKind::terminate())?,
-            hangup: heard(SignalKind::hangup())?,
+            interrupt: listener(SignalKind::interrupt())?,
+            terminate: listener(SignalKind::terminate())?,
+            hangup: listener(SignalKind::hangup())?,
         })
     }
 
-    /// Returns when it is wanted once more.
-    pub(crate) async fn next(&mut self) {
-        let heard = tokio::select! {
-            heard = self.interrupt.recv() => heard,
-            heard = self.terminate.recv() => heard,
-            heard = self.hangup.recv() => heard,
+    /// Waits for the next signal that asks the command to stop.
+    pub(crate) async fn next_signal(&mut self) {
+        let received = tokio::select! {
+            received = self.interrupt.recv() => received,
+            received = self.terminate.recv() => received,
+            received = self.hangup.recv() => received,
         };
-        if heard.is_none() {
+        if received.is_none() {
             std::future::pending().await
         }
     }

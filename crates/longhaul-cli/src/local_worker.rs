@@ -1,6 +1,7 @@
-//! A worker in this process, beside whatever else the command does.
+//! A worker inside the process of a command, which drives runs while the command does its other
+//! work.
 //!
-//! Never: left behind. It is told to stop and awaited.
+//! Invariant: the worker is always stopped and awaited.
 
 use std::sync::Arc;
 
@@ -15,72 +16,73 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::interrupts::Interrupts;
+use crate::interrupts::InterruptListener;
 use crate::output;
 
-/// A stop that takes longer is explained.
+/// Time after which a notice is printed if the worker has not stopped.
 const NOTICE_DELAY: Millis = Millis::from_secs(1);
 
-/// A worker under way.
+/// A worker that runs as a task in this process.
 #[derive(Debug)]
 pub(crate) struct LocalWorker {
     shutdown: Shutdown,
     worker: JoinHandle<Result<(), Error>>,
     clock: Arc<dyn Clock>,
     mcp_tools: Arc<McpTools>,
-    /// It has ended by itself, and nobody may wait for it again.
+    /// True if the worker's task has already been joined.
     is_joined: bool,
 }
 
 impl LocalWorker {
-    /// Starts a worker over this store, for this run before all others: it also
-    /// serves the inbox where that one queues.
-    pub(crate) async fn start(house: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
-        let mut options = worker_options(&house.config).map_err(|bad| {
-            CliError::usage(format!("[worker] inboxes: {bad}"))
+    /// Starts a worker on the project's store. The worker also serves the inbox of this run if the
+    /// settings do not list that inbox.
+    pub(crate) async fn start(runtime: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
+        let mut options = worker_options(&runtime.config).map_err(|bad| {
+            CliError::usage(format!("[worker] inboxes is invalid: {bad}"))
                 .hint("see where it is set", "longhaul config show --origin")
         })?;
-        let row = house.longhaul.run_row(run).await?;
+        let row = runtime.longhaul.run_row(run).await?;
         if !options.inboxes.contains(&row.inbox) {
             options.inboxes.insert(0, row.inbox);
         }
         let stop = Shutdown::new();
-        let worker = Worker::new(house.longhaul.services(), options);
-        #[expect(clippy::disallowed_methods, reason = "it is owned here and awaited in `end`")]
+        let worker = Worker::new(runtime.longhaul.services(), options);
+        #[expect(clippy::disallowed_methods, reason = "owned here and awaited in `stop`")]
         let worker = tokio::spawn(worker.run(stop.clone()));
-        let clock = Arc::clone(&house.longhaul.services().clock);
+        let clock = Arc::clone(&runtime.longhaul.services().clock);
         Ok(Self {
             shutdown: stop,
             worker,
             clock,
-            mcp_tools: Arc::clone(&house.mcp_tools),
+            mcp_tools: Arc::clone(&runtime.mcp_tools),
             is_joined: false,
         })
     }
 
-    /// Returns when the worker has ended by itself, which is a fault.
+    /// Waits until the worker stops by itself, which it should not, and returns the reason as an
+    /// error.
     pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
         let ended = (&mut self.worker).await;
         self.is_joined = true;
         match ended {
             Ok(Err(error)) => error.into(),
-            Ok(Ok(())) => CliError::usage("the worker ended without a word").into(),
-            Err(panic) => panic_error(&panic),
+            Ok(Ok(())) => CliError::usage("the worker stopped unexpectedly").into(),
+            Err(panic) => worker_panic_error(&panic),
         }
     }
 
-    /// Lets every run go at its next fact, and ends. A call that runs is waited
-    /// for, since one that is cut off may have to be paid or answered for twice;
-    /// whoever can't wait says so.
-    pub(crate) async fn stop(self, interrupts: &mut Interrupts) -> anyhow::Result<()> {
+    /// Lets the worker release every run at the run's next event, and stops the worker. A running
+    /// call is awaited, because an aborted call may have to be paid for twice or its outcome may be
+    /// unknown. An interrupt aborts the call.
+    pub(crate) async fn stop(self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
         let served = Arc::clone(&self.mcp_tools);
         let ended = self.stop_worker(interrupts).await;
         served.close().await;
         ended
     }
 
-    async fn stop_worker(self, interrupts: &mut Interrupts) -> anyhow::Result<()> {
-        self.shutdown.drain();
+    async fn stop_worker(self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
+        self.shutdown.request_drain();
         if self.is_joined {
             return Ok(());
         }
@@ -89,14 +91,14 @@ impl LocalWorker {
             biased;
             done = &mut worker => return join_result(done),
             () = self.clock.sleep(NOTICE_DELAY) => {
-                output::stderr_line("stopping: a call still runs and is waited for; Ctrl-C cuts it off");
+                output::eprint_line("stopping: waiting for a running call; Ctrl-C aborts it");
             }
         }
         tokio::select! {
             biased;
             done = &mut worker => join_result(done),
-            () = interrupts.next() => {
-                self.shutdown.abort();
+            () = interrupts.next_signal() => {
+                self.shutdown.request_abort();
                 join_result(worker.await)
             }
         }
@@ -104,9 +106,9 @@ impl LocalWorker {
 }
 
 impl LocalWorker {
-    /// Cuts off whatever runs: nobody will go on with it.
+    /// Aborts all running calls and stops the worker. Used for runs that nobody will continue.
     pub(crate) async fn abort(self) -> anyhow::Result<()> {
-        self.shutdown.abort();
+        self.shutdown.request_abort();
         match self.is_joined {
             true => Ok(()),
             false => join_result(self.worker.await),
@@ -114,15 +116,15 @@ impl LocalWorker {
     }
 }
 
-fn join_result(done: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
-    match done {
+fn join_result(joined: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
+    match joined {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(error.into()),
-        Err(panic) => Err(panic_error(&panic)),
+        Err(panic) => Err(worker_panic_error(&panic)),
     }
 }
 
-/// Runs go on with the next driver, whatever became of this one.
-fn panic_error(panic: &JoinError) -> anyhow::Error {
-    CliError::usage(format!("the worker broke: {panic}")).with_exit(Exit::Busy).into()
+/// Returns the error for a worker that panicked. The worker's runs continue with the next driver.
+fn worker_panic_error(panic: &JoinError) -> anyhow::Error {
+    CliError::usage(format!("the worker failed: {panic}")).with_exit(Exit::Busy).into()
 }

@@ -1,7 +1,6 @@
-//! The log: one line for each thing that happens, for people on a terminal and
-//! as JSON elsewhere.
+//! The log of a server: one line per log event, for people on a terminal and as JSON elsewhere.
 //!
-//! Never: a secret. What is known to be one is taken out of every line.
+//! Invariant: known secrets are redacted in every line.
 
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
@@ -24,24 +23,24 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::event_printer::time_of_day;
+use crate::event_printer::format_time_of_day;
 use crate::{error, output, sanitize};
 
-/// Fewer letters after the prefix of our keys are no key.
+/// Minimum number of characters after the prefix of API keys for a word to count as an API key.
 const KEY_CHARS_MIN: usize = 8;
 
-/// How lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogStyle {
-    /// For people
+    /// Lines for people
     Human,
-    /// For programs: one object a line
+    /// Lines for programs: one JSON object per line
     Json,
 }
 
 impl LogStyle {
-    /// What fits where stderr leads.
-    pub(crate) fn from_terminal() -> Self {
+    /// Returns the log format for stderr: for people if stderr is a terminal, else JSON.
+    pub(crate) fn for_stderr() -> Self {
         match std::io::stderr().is_terminal() {
             true => Self::Human,
             false => Self::Json,
@@ -49,39 +48,39 @@ impl LogStyle {
     }
 }
 
-/// Words of the commands that only say when something is wrong.
-pub(crate) fn init_warnings() {
+/// Sets up the log for commands that log only warnings and errors.
+pub(crate) fn init_warning_log() {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(Level::WARN)
         .with_target(false)
         .finish()
-        .with(own_targets(LevelFilter::WARN))
+        .with(longhaul_log_targets(LevelFilter::WARN))
         .init();
 }
 
-/// Our own lines from this level on, and nobody else's: what goes wrong in a library
-/// is told by whoever called it, in words for people.
-fn own_targets(level: LevelFilter) -> Targets {
-    // The names of all our crates begin so.
+/// Returns a filter that enables log lines of Longhaul's own crates at this level and above. Errors
+/// of libraries are reported by the code that calls them, in words for people.
+fn longhaul_log_targets(level: LevelFilter) -> Targets {
+    // The names of all our crates start with this prefix.
     Targets::new().with_target("longhaul", level)
 }
 
-/// Whether stderr is a log for programs, where a line for people is out of place.
+/// True if stderr is a JSON log, in which a line of plain text would be invalid.
 static IS_JSON_LOG: AtomicBool = AtomicBool::new(false);
 
-/// What went wrong, as whoever reads stderr expects it.
+/// Reports an error on stderr, as a log line or as plain text.
 pub(crate) fn report_error(error: &anyhow::Error) {
     match IS_JSON_LOG.load(Ordering::Relaxed) {
-        true => tracing::error!("{}", error::full_message(error)),
+        true => tracing::error!("{}", error::message_with_causes(error)),
         false => output::print_error(error),
     }
 }
 
-/// Lines about everything that happens, without these secrets.
-pub(crate) fn init_full(style: LogStyle, secrets: Vec<(String, String)>) {
+/// Sets up the full log of a server, with these secrets redacted.
+pub(crate) fn init_full_log(style: LogStyle, secrets: Vec<(String, String)>) {
     IS_JSON_LOG.store(style == LogStyle::Json, Ordering::Relaxed);
-    let lines = LineFormat { style, filter: SecretFilter::new(&secrets) };
+    let lines = LogLineFormatter { style, filter: SecretFilter::new(&secrets) };
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(Level::INFO)
@@ -91,21 +90,21 @@ pub(crate) fn init_full(style: LogStyle, secrets: Vec<(String, String)>) {
         .init();
 }
 
-/// Who is heard from which level on. A log that is kept has what libraries warn of
-/// as well, below that they tell the ids of sessions and who the other side is.
+/// Returns the enabled log targets and levels. A JSON log also has the warnings of libraries; at
+/// lower levels libraries would log session ids and addresses of peers.
 fn log_targets(style: LogStyle) -> Targets {
-    let ours = own_targets(LevelFilter::INFO);
+    let own = longhaul_log_targets(LevelFilter::INFO);
     match style {
-        LogStyle::Human => ours,
-        // Why a way to a server ended is told by whoever needed it, in our words.
-        LogStyle::Json => ours
+        LogStyle::Human => own,
+        // The code that uses a connection logs why it was closed, in our own words.
+        LogStyle::Json => own
             .with_default(LevelFilter::WARN)
             .with_target("rmcp::transport::worker", LevelFilter::OFF),
     }
 }
 
-/// Takes the same secrets out of lines as out of what is kept, and the tokens of
-/// logins, however they are spelled.
+/// Redacts secrets in log lines: those that are redacted in stored data too, and login tokens, in
+/// all their encodings.
 #[derive(Debug)]
 struct SecretFilter(ProjectRedactor);
 
@@ -116,12 +115,12 @@ impl SecretFilter {
         Self(ProjectRedactor(Redactor::new(secrets)))
     }
 
-    fn redact_fields(&self, fields: &mut EventFields) {
+    fn redact_fields(&self, fields: &mut LogEventFields) {
         fields.message = self.redact(&fields.message);
         for (_, value) in fields.others.iter_mut() {
             match value {
                 Value::String(text) => *text = self.redact(text),
-                // It may be one of digits alone.
+                // A secret may consist of digits only.
                 Value::Number(number) => {
                     let digits = number.to_string();
                     let clean = self.redact(&digits);
@@ -135,37 +134,36 @@ impl SecretFilter {
     }
 
     fn redact(&self, line: &str) -> String {
-        redact_keys(&self.0.redact(line))
+        redact_api_keys(&self.0.redact(line))
     }
 }
 
-/// A line without the letters of our own keys, whoever wrote them into it.
-fn redact_keys(line: &str) -> String {
+/// Redacts Longhaul's own API keys in a line.
+fn redact_api_keys(line: &str) -> String {
     let mut rest = line;
     let mut clean = String::with_capacity(line.len());
     while let Some(at) = rest.find(KEY_PREFIX) {
         let after = &rest[at + KEY_PREFIX.len()..];
-        let letters =
-            after.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(after.len());
+        let key_len = after.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(after.len());
         clean.push_str(&rest[..at + KEY_PREFIX.len()]);
-        match letters >= KEY_CHARS_MIN {
+        match key_len >= KEY_CHARS_MIN {
             true => clean.push('…'),
-            false => clean.push_str(&after[..letters]),
+            false => clean.push_str(&after[..key_len]),
         }
-        rest = &after[letters..];
+        rest = &after[key_len..];
     }
     clean.push_str(rest);
     clean
 }
 
-/// Makes lines of events.
+/// Formats log events as lines, with secrets redacted.
 #[derive(Debug)]
-struct LineFormat {
+struct LogLineFormatter {
     style: LogStyle,
     filter: SecretFilter,
 }
 
-impl<S, N> FormatEvent<S, N> for LineFormat
+impl<S, N> FormatEvent<S, N> for LogLineFormatter
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -176,27 +174,29 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut fields = EventFields::default();
+        let mut fields = LogEventFields::default();
         event.record(&mut fields);
-        // Before it is written: in JSON a secret may look different.
+        // Redacted before formatting, because JSON may escape parts of a secret.
         self.filter.redact_fields(&mut fields);
         let line = match self.style {
-            LogStyle::Human => format_human(SystemClock.now(), event.metadata().level(), &fields),
-            LogStyle::Json => format_json(SystemClock.now(), event.metadata().level(), fields),
+            LogStyle::Human => {
+                format_human_line(SystemClock.now(), event.metadata().level(), &fields)
+            }
+            LogStyle::Json => format_json_line(SystemClock.now(), event.metadata().level(), fields),
         };
         writeln!(writer, "{line}")
     }
 }
 
-/// What an event says.
+/// Message and fields of a log event.
 #[derive(Debug, Default)]
-struct EventFields {
+struct LogEventFields {
     message: String,
     others: Map<String, Value>,
 }
 
-impl EventFields {
-    fn insert(&mut self, field: &Field, value: Value) {
+impl LogEventFields {
+    fn insert_field(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
             (name, value) => {
@@ -206,31 +206,31 @@ impl EventFields {
     }
 }
 
-impl Visit for EventFields {
+impl Visit for LogEventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.insert(field, Value::String(format!("{value:?}")));
+        self.insert_field(field, Value::String(format!("{value:?}")));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.insert(field, Value::String(value.to_owned()));
+        self.insert_field(field, Value::String(value.to_owned()));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.insert(field, Value::from(value));
+        self.insert_field(field, Value::from(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.insert(field, Value::from(value));
+        self.insert_field(field, Value::from(value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.insert(field, Value::from(value));
+        self.insert_field(field, Value::from(value));
     }
 }
 
-/// A line for people: when, which run, what.
-fn format_human(at: Timestamp, level: &Level, fields: &EventFields) -> String {
-    let mut line = time_of_day(at);
+/// Formats a log line for people: time, run, message and fields.
+fn format_human_line(time: Timestamp, level: &Level, fields: &LogEventFields) -> String {
+    let mut line = format_time_of_day(time);
     if let Some(Value::String(run)) = fields.others.get("run") {
         _ = write!(line, "  {run}");
     }
@@ -242,7 +242,7 @@ fn format_human(at: Timestamp, level: &Level, fields: &EventFields) -> String {
     _ = write!(line, " {}", fields.message);
     for (name, value) in fields.others.iter().filter(|(name, _)| *name != "run") {
         match value {
-            Value::String(text) => _ = write!(line, "  {name}={}", sanitize::line(text)),
+            Value::String(text) => _ = write!(line, "  {name}={}", sanitize::safe_line(text)),
             Value::Null
             | Value::Bool(_)
             | Value::Number(_)
@@ -250,13 +250,13 @@ fn format_human(at: Timestamp, level: &Level, fields: &EventFields) -> String {
             | Value::Object(_) => _ = write!(line, "  {name}={value}"),
         }
     }
-    sanitize::line(&line)
+    sanitize::safe_line(&line)
 }
 
-/// A line for programs.
-fn format_json(at: Timestamp, level: &Level, fields: EventFields) -> String {
+/// Formats a log line for programs, as one JSON object.
+fn format_json_line(time: Timestamp, level: &Level, fields: LogEventFields) -> String {
     let mut line = Map::new();
-    line.insert("at".to_owned(), Value::String(at.to_string()));
+    line.insert("at".to_owned(), Value::String(time.to_string()));
     let level = level.as_str().to_ascii_lowercase();
     line.insert("level".to_owned(), Value::String(level));
     line.insert("message".to_owned(), Value::String(fields.message));
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_numeric_field_is_redacted_too() {
         let secrets = [("DIGITS".to_owned(), "4815162342".to_owned())];
-        let mut fields = EventFields::default();
+        let mut fields = LogEventFields::default();
         fields.others.insert("pin".into(), 4_815_162_342_u64.into());
         fields.others.insert("turns".into(), 3.into());
         SecretFilter::new(&secrets).redact_fields(&mut fields);
@@ -328,13 +328,15 @@ mod tests {
             ("rmcp::service", Level::ERROR, false, true),
             ("hyper::proto", Level::INFO, false, false),
         ] {
-            let heard = |style| log_targets(style).would_enable(target, &level);
-            assert_eq!(heard(LogStyle::Human), people, "{target}");
-            assert_eq!(heard(LogStyle::Json), programs, "{target}");
-            let warned = own_targets(LevelFilter::WARN).would_enable(target, &level);
+            let is_logged = |style| log_targets(style).would_enable(target, &level);
+            assert_eq!(is_logged(LogStyle::Human), people, "{target}");
+            assert_eq!(is_logged(LogStyle::Json), programs, "{target}");
+            let warned = longhaul_log_targets(LevelFilter::WARN).would_enable(target, &level);
             assert!(!warned, "{target}");
         }
-        assert!(own_targets(LevelFilter::WARN).would_enable("longhaul_tool", &Level::WARN));
+        assert!(
+            longhaul_log_targets(LevelFilter::WARN).would_enable("longhaul_tool", &Level::WARN)
+        );
     }
 
     #[test]
@@ -343,12 +345,13 @@ mod tests {
             let mut others = Map::new();
             others.insert("run".into(), "run_1".into());
             others.insert("turns".into(), 3.into());
-            EventFields { message: "completed".into(), others }
+            LogEventFields { message: "completed".into(), others }
         };
         let at = Timestamp::default();
-        let line = format_human(at, &Level::INFO, &fields());
+        let line = format_human_line(at, &Level::INFO, &fields());
         assert!(line.ends_with("  run_1  completed  turns=3"), "{line}");
-        let line: Value = serde_json::from_str(&format_json(at, &Level::WARN, fields())).unwrap();
+        let line: Value =
+            serde_json::from_str(&format_json_line(at, &Level::WARN, fields())).unwrap();
         assert_eq!((&line["level"], &line["run"]), (&"warn".into(), &"run_1".into()));
     }
 }

@@ -1,6 +1,4 @@
-//! `longhaul ls`: the runs, newest first.
-//!
-//! Never: makes a store only to say that it is empty.
+//! `longhaul ls`: lists runs, newest first. A store is never created only to be listed.
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -16,54 +14,54 @@ use crate::client::connect::try_connect;
 use crate::driver_status::needs_driver;
 use crate::format::{format_duration, format_usd};
 use crate::status_label::{StatusLabel, status_label, undriven_label};
-use crate::table::{self, Cell};
+use crate::table::{self, TableCell};
 use crate::{output, resolve, runtime};
 
-/// So many rows are shown unless it is said otherwise.
+/// Default number of runs that are listed.
 const ROWS_DEFAULT: usize = 20;
 
-/// Up to here it is counted what else there is.
+/// Maximum number of runs that are counted for the line below the list.
 const COUNT_MAX: usize = 1_000;
 
-/// More runs than any store has.
+/// Limit for listing all runs. No store holds that many.
 const UNLIMITED: usize = u32::MAX as usize;
 
-const NO_RUNS: &str = "There are no runs here yet.   Make one: longhaul run AGENT \"...\"";
+const NO_RUNS: &str = "There are no runs here yet.   Start one: longhaul run AGENT \"...\"";
 
-/// So many letters of what goes on stand in a row.
+/// Maximum number of characters of a run's current activity in the list.
 const NOW_CHARS: usize = 44;
 
 const EXAMPLES: &str = "Examples:
   longhaul ls                              the newest 20
   longhaul ls --status waiting --all       all that wait
   longhaul ls --agent writer --json        {\"data\": [run, ...], \"next\": null}
-  longhaul ls --limit 100 --after RUN      the hundred before RUN
+  longhaul ls --limit 100 --after RUN      the 100 runs before RUN
 
-Signs: ▲ waits for a person  ● running  ○ waits for something else, or for somebody who drives  ‖ paused  ✓ completed  ✗ failed  – cancelled";
+Signs: ▲ waits for a person  ● running  ○ waits for something else, or for a worker  ‖ paused  ✓ completed  ✗ failed  – cancelled";
 
-/// Lists runs.
+/// Arguments of `longhaul ls`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Ls {
-    /// All of them, not only the newest
+pub(crate) struct ListRunsCommand {
+    /// List all runs, not only the newest
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Only runs that stand so; may be repeated
+    /// List only runs with this status; may be repeated
     #[arg(long, value_parser = status_parser())]
     status: Vec<String>,
-    /// Only this agent's
+    /// List only runs of this agent
     #[arg(long)]
     agent: Option<AgentName>,
-    /// Only this lane's
+    /// List only runs of this lane
     #[arg(long)]
     lane: Option<LaneKey>,
-    /// So many at most
+    /// Maximum number of runs to list
     #[arg(long, value_name = "N", default_value_t = ROWS_DEFAULT)]
     limit: usize,
-    /// Only runs older than this one
+    /// List only runs older than this run
     #[arg(long, value_name = "RUN")]
     after: Option<String>,
-    /// Print one JSON object
+    /// Print the runs as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -72,38 +70,39 @@ fn status_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(Status::ALL.map(Status::as_str))
 }
 
-impl Ls {
+impl ListRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let Some(client) = try_connect()? else {
             if self.json {
-                output::stdout_json(&json!({ "data": [], "next": null }))?;
+                output::print_json(&json!({ "data": [], "next": null }))?;
             }
-            output::stderr_line(NO_RUNS);
+            output::eprint_line(NO_RUNS);
             return Ok(());
         };
-        runtime::current_thread()?.block_on(async {
+        runtime::build_current_thread()?.block_on(async {
             match self.json {
                 true => self.print_json(&client).await,
-                false => self.print(&client).await,
+                false => self.print_run_table(&client).await,
             }
         })
     }
 
-    /// Maximum number of runs that are printed.
-    fn effective_limit(&self) -> usize {
+    /// Returns the maximum number of runs to print, from `--limit` or `--all`.
+    fn run_limit(&self) -> usize {
         if self.all { UNLIMITED } else { self.limit.min(UNLIMITED) }
     }
 
-    /// The runs that are asked for.
+    /// Builds the filter for the runs to list.
     async fn build_filter(&self, client: &RunClient, limit: usize) -> anyhow::Result<RunFilter> {
-        let wanted = |status: &&Status| self.status.iter().any(|said| said == status.as_str());
+        let is_selected =
+            |status: &&Status| self.status.iter().any(|value| value == status.as_str());
         Ok(RunFilter {
-            statuses: Status::ALL.iter().filter(wanted).copied().collect(),
+            statuses: Status::ALL.iter().filter(is_selected).copied().collect(),
             agent: self.agent.clone(),
             lane: self.lane.clone(),
             root: None,
             after: match &self.after {
-                Some(said) => Some(resolve::resolve_run(client, said).await?),
+                Some(value) => Some(resolve::resolve_run(client, value).await?),
                 None => None,
             },
             limit,
@@ -111,22 +110,22 @@ impl Ls {
     }
 
     async fn print_json(&self, client: &RunClient) -> anyhow::Result<()> {
-        let limit = self.effective_limit();
+        let limit = self.run_limit();
         let mut data = client.list_full_runs(self.build_filter(client, limit + 1).await?).await?;
         let more = data.len() > limit;
         data.truncate(limit);
         let next = data.last().filter(|_| more).map(|last| last.id);
-        output::stdout_json(&json!({ "data": data, "next": next }))
+        output::print_json(&json!({ "data": data, "next": next }))
     }
 
-    async fn print(&self, client: &RunClient) -> anyhow::Result<()> {
-        let counted = self.effective_limit().max(COUNT_MAX);
+    async fn print_run_table(&self, client: &RunClient) -> anyhow::Result<()> {
+        let counted = self.run_limit().max(COUNT_MAX);
         let mut runs = client.list_runs(self.build_filter(client, counted + 1).await?).await?;
         let count = runs.len();
-        runs.truncate(self.effective_limit());
+        runs.truncate(self.run_limit());
         if runs.is_empty() {
-            output::stderr_line(match self.is_filtered() {
-                true => "No run is like that.   All runs: longhaul ls --all",
+            output::eprint_line(match self.is_filtered() {
+                true => "No run matches.   All runs: longhaul ls --all",
                 false => NO_RUNS,
             });
             return Ok(());
@@ -137,27 +136,27 @@ impl Ls {
         let is_left = runs.iter().any(idle) && !client.has_driver().await?;
         let rows = runs.iter().map(|run| match is_left && idle(run) {
             true => undriven_row(run, now),
-            false => row(run, &status_label(run.status, run.reason.as_deref()), now),
+            false => run_row(run, &status_label(run.status, run.reason.as_deref()), now),
         });
-        table::print(&head, rows)?;
+        table::print_table(&head, rows)?;
         let mut foot = match (runs.len(), count) {
-            (shown, count) if shown == count => format!("{shown} in all."),
+            (shown, count) if shown == count => format!("Runs: {shown} in all."),
             (shown, count) if count > counted => {
-                format!("{shown} of {} and more.  More: longhaul ls --all", count - 1)
+                format!("Runs: {shown} of more than {}.  More: longhaul ls --all", count - 1)
             }
-            (shown, count) => format!("{shown} of {count}.  More: longhaul ls --all"),
+            (shown, count) => format!("Runs: {shown} of {count}.  More: longhaul ls --all"),
         };
         if runs.iter().any(needs_person) {
-            foot.push_str("   Only yours to decide: longhaul gates");
+            foot.push_str("   Waiting for you: longhaul gates");
         }
         if is_left {
-            foot.push_str("   Nobody drives now: longhaul worker");
+            foot.push_str("   No worker is running: longhaul worker");
         }
-        output::stderr_line(&foot);
+        output::eprint_line(&foot);
         Ok(())
     }
 
-    /// Whether only some kinds of runs are asked for.
+    /// Returns whether an option restricts which runs are listed.
     const fn is_filtered(&self) -> bool {
         !self.status.is_empty()
             || self.agent.is_some()
@@ -179,32 +178,31 @@ fn needs_person(run: &RunBriefView) -> bool {
     }
 }
 
-/// A run that nobody drives does nothing now, whatever it did last.
-fn undriven_row(run: &RunBriefView, now: Timestamp) -> Vec<Cell> {
+/// Returns the table row of a run that no worker drives: the run does nothing now, whatever its
+/// journal says.
+fn undriven_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
     let last = format!("last known: {}", run.now);
     let run = RunBriefView { now: last, ..run.clone() };
-    row(&run, &undriven_label(run.status), now)
+    run_row(&run, &undriven_label(run.status), now)
 }
 
-fn row(row: &RunBriefView, stands: &StatusLabel, now: Timestamp) -> Vec<Cell> {
-    let lived = row.finished_at.unwrap_or(now).since(row.created_at);
-    let elapsed = match (row.status.is_terminal(), row.active_ms) {
-        (_, 0) => format_duration(lived),
-        // A run that did nothing but work has one figure.
-        (_, active) if active.saturating_mul(10) >= lived.0.saturating_mul(9) => {
-            format_duration(lived)
-        }
+fn run_row(run: &RunBriefView, label: &StatusLabel, now: Timestamp) -> Vec<TableCell> {
+    let age = run.finished_at.unwrap_or(now).duration_since(run.created_at);
+    let elapsed = match (run.status.is_terminal(), run.active_ms) {
+        (_, 0) => format_duration(age),
+        // If the run was active for almost the whole time, one figure is enough.
+        (_, active) if active.saturating_mul(10) >= age.0.saturating_mul(9) => format_duration(age),
         (true | false, _) => {
-            format!("{} ({})", format_duration(lived), format_duration(Millis(row.active_ms)))
+            format!("{} ({})", format_duration(age), format_duration(Millis(run.active_ms)))
         }
     };
     vec![
-        Cell::new(&stands.text).tone(stands.tone),
-        Cell::new(row.id.to_string()),
-        Cell::new(&row.agent),
-        Cell::new(&row.now).truncated(NOW_CHARS),
-        Cell::new(row.turns.to_string()),
-        Cell::new(format_usd(row.cost_usd)),
-        Cell::new(elapsed),
+        TableCell::new(&label.text).with_tone(label.tone),
+        TableCell::new(run.id.to_string()),
+        TableCell::new(&run.agent),
+        TableCell::new(&run.now).with_max_chars(NOW_CHARS),
+        TableCell::new(run.turns.to_string()),
+        TableCell::new(format_usd(run.cost_usd)),
+        TableCell::new(elapsed),
     ]
 }

@@ -1,6 +1,5 @@
-//! The `longhaul` binary: reads the command line and hands over to one command.
-//!
-//! Never: does work of its own; every command lives in a file of its own.
+//! The `longhaul` binary: parses the command line and runs one command. Each command has its own
+//! module.
 
 mod agents;
 mod answer;

@@ -1,7 +1,5 @@
-//! `longhaul memory`: what threads and notes hold, and how people remove it.
-//!
-//! Never: a server's. Memory is looked at where the store is, beside whoever
-//! drives it.
+//! `longhaul memory`: shows and deletes what agents remember: threads (conversations) and notes.
+//! The command works on the local store only, not through a server.
 
 use clap::{Args, Subcommand};
 use longhaul::assemble::ProjectRuntime;
@@ -13,228 +11,228 @@ use serde_json::{Value, json};
 
 use crate::environment::process_env;
 use crate::error::CliError;
-use crate::event_printer::{date_time, first_line};
-use crate::table::{self, Cell};
+use crate::event_printer::{first_line, format_date_time};
+use crate::table::{self, TableCell};
 use crate::transcript::render_messages;
 use crate::{output, runtime, store_access};
 
-/// So many letters of a note stand in a row.
+/// Maximum number of characters of a note in the list.
 const NOTE_CHARS: usize = 80;
 
-/// The longest list.
+/// Maximum number of messages or notes that are listed.
 const LIMIT_MAX: usize = 10_000;
 
 const EXAMPLES: &str = "Examples:
   longhaul run writer 'Go on.' --thread letters --resource ada
-  longhaul memory show letters             what runs of this thread remember, oldest first
+  longhaul memory show letters             the messages of this thread, oldest first
   longhaul memory notes ada                what agents wrote down about ada, newest first
   longhaul memory notes ada tea sugar      only notes with any of these words, best match first
   longhaul memory notes ada --json | jq -r .data[].text
-  longhaul memory forget note_01k3rzc...   removes one note
-  longhaul memory forget --all ada         removes all notes about ada
-  longhaul memory clear letters            forgets a thread; journals keep what was said";
+  longhaul memory forget note_01k3rzc...   deletes one note
+  longhaul memory forget --all ada         deletes all notes about ada
+  longhaul memory clear letters            deletes a thread; journals keep the messages";
 
-/// What agents remember.
+/// Arguments of `longhaul memory`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryCommand {
     #[command(subcommand)]
-    command: Command,
+    command: MemorySubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum MemorySubcommand {
     /// Shows the messages of a thread, oldest first
     #[command(after_help = EXAMPLES)]
-    Show(Show),
-    /// Forgets a thread
+    Show(ShowThreadCommand),
+    /// Deletes the messages of a thread
     #[command(after_help = EXAMPLES)]
-    Clear(Clear),
-    /// Lists notes about a person or thing, or looks for some
+    Clear(ClearThreadCommand),
+    /// Lists or searches notes about a person or thing
     #[command(after_help = EXAMPLES)]
-    Notes(Notes),
-    /// Removes a note, or all about a person or thing
+    Notes(ListNotesCommand),
+    /// Deletes a note, or all notes about a person or thing
     #[command(after_help = EXAMPLES)]
-    Forget(Forget),
+    Forget(ForgetNotesCommand),
 }
 
 #[derive(Debug, Args)]
-struct Show {
-    /// The thread, as `--thread` names it
+struct ShowThreadCommand {
+    /// Key of the thread, as in `--thread`
     thread: ThreadKey,
-    /// So many of the newest messages
+    /// Maximum number of messages to show; the newest are shown
     #[arg(long, default_value_t = 50)]
     limit: usize,
-    /// Print one JSON object
+    /// Print the messages as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-struct Clear {
-    /// The thread, as `--thread` names it
+struct ClearThreadCommand {
+    /// Key of the thread, as in `--thread`
     thread: ThreadKey,
-    /// Print one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-struct Notes {
-    /// Whom or what they are about, as `--resource` names it
+struct ListNotesCommand {
+    /// Person or thing that the notes are about, as in `--resource`
     resource: ResourceKey,
-    /// Words to look for; any of them is enough
+    /// Words to search for; a note with any of them is found
     query: Vec<String>,
-    /// So many at most
+    /// Maximum number of notes to list
     #[arg(long, default_value_t = 50)]
     limit: usize,
-    /// Print one JSON object
+    /// Print the notes as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-struct Forget {
-    /// The note
+struct ForgetNotesCommand {
+    /// Id of the note to delete
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     note: Option<NoteId>,
-    /// All notes about this person or thing
+    /// Delete all notes about this person or thing
     #[arg(long, value_name = "RESOURCE")]
     all: Option<ResourceKey>,
-    /// Print one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Memory {
+impl MemoryCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            Command::Show(show) => show.run(),
-            Command::Clear(clear) => clear.run(),
-            Command::Notes(notes) => notes.run(),
-            Command::Forget(forget) => forget.run(),
+            MemorySubcommand::Show(show) => show.run(),
+            MemorySubcommand::Clear(clear) => clear.run(),
+            MemorySubcommand::Notes(notes) => notes.run(),
+            MemorySubcommand::Forget(forget) => forget.run(),
         }
     }
 }
 
-/// The store of this folder; none: nothing was ever kept.
+/// Opens the store of this folder. `None` means that there is no store.
 fn open_store() -> anyhow::Result<Option<ProjectRuntime>> {
     if process_env()?.var("LONGHAUL_URL").is_some() {
-        let words = "a server is named, and memory is looked at where its store is";
-        return Err(CliError::usage(words)
-            .hint("look at the store here", "LONGHAUL_URL= longhaul memory ...")
+        let message = "LONGHAUL_URL names a server, and memory can only be read where its store is";
+        return Err(CliError::usage(message)
+            .hint("use the store here", "LONGHAUL_URL= longhaul memory ...")
             .into());
     }
-    store_access::observe_if_exists()
+    store_access::open_existing_as_observer()
 }
 
 fn clamp_limit(limit: usize) -> usize {
     limit.clamp(1, LIMIT_MAX)
 }
 
-impl Show {
+impl ShowThreadCommand {
     fn run(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let house = open_store()?;
-        let (messages, count) = match &house {
+        let runtime = open_store()?;
+        let (messages, count) = match &runtime {
             None => (Vec::new(), 0),
-            Some(house) => {
-                runtime::current_thread()?.block_on(self.load(&house.longhaul, thread))?
-            }
+            Some(runtime) => runtime::build_current_thread()?
+                .block_on(self.load_messages(&runtime.longhaul, thread))?,
         };
         if self.json {
             let messages = json!({ "thread": thread, "count": count, "data": messages });
-            return output::stdout_json(&messages);
+            return output::print_json(&messages);
         }
         if messages.is_empty() {
-            output::stderr_line(&format!(
-                "Nothing is remembered of `{thread}`.   Say something: longhaul run AGENT TEXT --thread {thread}"
+            output::eprint_line(&format!(
+                "The thread `{thread}` has no messages.   Add some: longhaul run AGENT TEXT --thread {thread}"
             ));
             return Ok(());
         }
         for part in render_messages(messages.iter()) {
-            output::print_result(&part)?;
+            output::print_untrusted_text(&part)?;
         }
         let shown = messages.len() as u64;
         if shown < count {
-            output::stderr_line(&format!(
+            output::eprint_line(&format!(
                 "The newest {shown} of {count} messages.   All of them: --limit {count}"
             ));
         }
         Ok(())
     }
 
-    async fn load(
+    async fn load_messages(
         &self,
         longhaul: &Longhaul,
         thread: &ThreadKey,
     ) -> anyhow::Result<(Vec<Message>, u64)> {
         let messages = longhaul.thread_messages(thread, clamp_limit(self.limit)).await;
-        let count = longhaul.thread_len(thread).await;
+        let count = longhaul.thread_message_count(thread).await;
         Ok((messages?, count?))
     }
 }
 
-impl Clear {
+impl ClearThreadCommand {
     fn run(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
         let count = match open_store()? {
             None => 0,
-            Some(house) => runtime::current_thread()?.block_on(async {
-                let longhaul = &house.longhaul;
-                let count = longhaul.thread_len(thread).await?;
+            Some(runtime) => runtime::build_current_thread()?.block_on(async {
+                let longhaul = &runtime.longhaul;
+                let count = longhaul.thread_message_count(thread).await?;
                 longhaul.clear_thread(thread).await?;
                 anyhow::Ok(count)
             })?,
         };
         if self.json {
-            return output::stdout_json(&json!({ "thread": thread, "deleted": count }));
+            return output::print_json(&json!({ "thread": thread, "deleted": count }));
         }
-        output::stdout_text(&format!("{} of `{thread}` forgotten.", count_text(count, "message")))
+        output::print_text(&format!("Deleted {} of `{thread}`.", count_text(count, "message")))
     }
 }
 
-impl Notes {
+impl ListNotesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let resource = &self.resource;
         let query = self.query.join(" ");
         let notes = match open_store()? {
             None => Vec::new(),
-            Some(house) => {
-                let looked = house.longhaul.search_notes(resource, &query, clamp_limit(self.limit));
-                let notes: Result<Vec<Note>, _> = runtime::current_thread()?.block_on(looked);
+            Some(runtime) => {
+                let search =
+                    runtime.longhaul.search_notes(resource, &query, clamp_limit(self.limit));
+                let notes: Result<Vec<Note>, _> = runtime::build_current_thread()?.block_on(search);
                 notes?
             }
         };
         if self.json {
             let rows: Vec<Value> = notes.iter().map(note_json).collect();
-            return output::json_list(&rows);
+            return output::print_json_list(&rows);
         }
         if notes.is_empty() && query.trim().is_empty() {
-            output::stderr_line(&format!("There are no notes about `{resource}`."));
+            output::eprint_line(&format!("There are no notes about `{resource}`."));
         } else if notes.is_empty() {
-            output::stderr_line(&format!(
+            output::eprint_line(&format!(
                 "No note about `{resource}` has any of these words.   All notes: longhaul memory notes {resource}"
             ));
         } else {
             let head = ["NOTE", "WRITTEN", "TAGS", "TEXT"];
-            let rows = notes.iter().map(row);
-            table::print(&head, rows)?;
+            let rows = notes.iter().map(note_row);
+            table::print_table(&head, rows)?;
         }
         Ok(())
     }
 }
 
-fn row(note: &Note) -> Vec<Cell> {
+fn note_row(note: &Note) -> Vec<TableCell> {
     vec![
-        Cell::new(note.id.to_string()),
-        Cell::new(date_time(note.at)),
-        Cell::new(note.tags.join(", ")).truncated(NOTE_CHARS / 2),
-        Cell::new(first_line(&note.text)).truncated(NOTE_CHARS),
+        TableCell::new(note.id.to_string()),
+        TableCell::new(format_date_time(note.at)),
+        TableCell::new(note.tags.join(", ")).with_max_chars(NOTE_CHARS / 2),
+        TableCell::new(first_line(&note.text)).with_max_chars(NOTE_CHARS),
     ]
 }
 
-/// A note as programs read it.
+/// Returns a note as JSON.
 fn note_json(note: &Note) -> Value {
     json!({
         "id": note.id,
@@ -245,24 +243,26 @@ fn note_json(note: &Note) -> Value {
     })
 }
 
-impl Forget {
+impl ForgetNotesCommand {
     fn run(&self) -> anyhow::Result<()> {
         let count = match open_store()? {
             None => 0,
-            Some(house) => runtime::current_thread()?.block_on(self.forget(&house.longhaul))?,
+            Some(runtime) => {
+                runtime::build_current_thread()?.block_on(self.delete_notes(&runtime.longhaul))?
+            }
         };
         if let (0, Some(note)) = (count, self.note) {
             return Err(CliError::usage(format!("there is no note {note}"))
-                .hint("see which there are", "longhaul memory notes RESOURCE")
+                .hint("list the notes", "longhaul memory notes RESOURCE")
                 .into());
         }
         if self.json {
-            return output::stdout_json(&json!({ "deleted": count }));
+            return output::print_json(&json!({ "deleted": count }));
         }
-        output::stdout_text(&format!("{} forgotten.", count_text(count, "note")))
+        output::print_text(&format!("Deleted {}.", count_text(count, "note")))
     }
 
-    async fn forget(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {
+    async fn delete_notes(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {
         Ok(match (&self.all, self.note) {
             (Some(resource), _) => longhaul.clear_notes(resource).await?,
             (None, Some(note)) => longhaul.delete_note(note).await?.into(),
@@ -271,7 +271,7 @@ impl Forget {
     }
 }
 
-fn count_text(count: u64, what: &str) -> String {
+fn count_text(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+    format!("{count} {noun}{plural}")
 }

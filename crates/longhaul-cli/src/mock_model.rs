@@ -1,7 +1,5 @@
-//! `longhaul mock-model`: the scripts of a project over the wires of Anthropic
-//! and OpenAI, for adapters and SDKs that have no key.
-//!
-//! Never: asks anybody, or looks at a key. What it says stands in a file.
+//! `longhaul mock-model`: serves scripted replies over the Anthropic and OpenAI APIs, for testing
+//! adapters and SDKs without an API key. The mock contacts no other server and ignores API keys.
 
 mod counts;
 mod response;
@@ -16,61 +14,61 @@ use std::sync::Arc;
 
 use clap::Args;
 use longhaul_core::time::Millis;
-use longhaul_model::mock::{Faults, MockProvider, RecurringFailure, ScriptSource as _};
+use longhaul_model::mock::{FaultSettings, MockProvider, RecurringFailure, ScriptSource as _};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::format::parse_duration;
-use crate::interrupts::Interrupts;
+use crate::interrupts::InterruptListener;
 use crate::mock_model::script_folder::ScriptFolder;
 use crate::mock_model::server::MockServer;
-use crate::parent_watch::parent_gone;
+use crate::parent_watch::wait_for_parent_exit;
 use crate::server::{local_url, raise_file_limit};
 use crate::{environment, output, runtime};
 
 const EXAMPLES: &str = "Examples:
-  longhaul mock-model                              plays scripts/*.yaml at http://127.0.0.1:4190
+  longhaul mock-model                              serves scripts/*.yaml at http://127.0.0.1:4190
   longhaul mock-model --scripts tests/replies      another folder of scripts
-  longhaul mock-model --listen 127.0.0.1:0 --json  any free port; its address as JSON on stdout
+  longhaul mock-model --listen 127.0.0.1:0 --json  any free port; its URL as JSON on stdout
   longhaul mock-model --latency 200ms --token-delay 20ms
   longhaul mock-model --fail-status 529 --fail-every 5 --cut-every 7
 
   curl http://127.0.0.1:4190/v1/chat/completions -d \\
     '{\"model\": \"tidy\", \"messages\": [{\"role\": \"user\", \"content\": \"the garden\"}]}'
 
-The model of a request names the script: `tidy` and `scripted/tidy` are scripts/tidy.yaml, which
-is read again when it changes. How many messages of the assistant's are in the request says which
-reply is next; the header `x-longhaul-turn: N` says it outright. An `error:` of the script fails
-the same request so many times, and then it is answered.
+The model of a request names the script: `tidy` and `scripted/tidy` mean scripts/tidy.yaml, which
+is reloaded when it changes. The number of assistant messages in the request decides which
+reply is next; the header `x-longhaul-turn: N` overrides it. An `error:` of the script fails
+the same request the given number of times; then it is answered.
 
   POST /v1/messages            Anthropic Messages
   POST /v1/responses           OpenAI Responses
   POST /v1/chat/completions    OpenAI Chat Completions
   GET  /v1/models              the scripts
   GET  /livez
-  GET  /stats                  how many questions and bytes of them came, and the CPU time they took
+  GET  /stats                  number of requests, bytes of their bodies, and CPU time
 
-The header `x-longhaul-fault` spoils one request: status=503, cut, stall, garbage or error.
-Any key is accepted, and none as well. SIGTERM and Ctrl-C end it with 0.";
+The header `x-longhaul-fault` makes one request fail: status=503, cut, stall, garbage or error.
+Any key is accepted, and none is needed. SIGTERM and Ctrl-C stop it with exit code 0.";
 
-/// Plays scripts as Anthropic and OpenAI would speak them.
+/// Arguments of `longhaul mock-model`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct MockModel {
-    /// Where to listen; port 0 takes any that is free
+pub(crate) struct MockModelCommand {
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4190")]
     listen: String,
-    /// The folder of scripts; unless it is said, the project's `scripts`
+    /// Folder of scripts; by default `scripts` in the project
     #[arg(long, value_name = "DIR")]
     scripts: Option<PathBuf>,
-    /// Wait so long before the first byte of a reply, such as 50ms
-    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = parse_duration)]
+    /// Delay before the first byte of a reply, such as 50ms
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     latency: Millis,
-    /// Wait so long between the events of a stream, such as 5ms
-    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = parse_duration)]
+    /// Delay between the events of a stream, such as 5ms
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     token_delay: Millis,
-    /// What requests fail with
+    /// HTTP status code of failing requests
     #[arg(
         long,
         value_name = "STATUS",
@@ -79,49 +77,49 @@ pub(crate) struct MockModel {
         requires = "fail_every"
     )]
     fail_status: u16,
-    /// Every N-th request fails, and says when to try again
+    /// Fail every N-th request, with a Retry-After header
     #[arg(long, value_name = "N")]
     fail_every: Option<NonZeroU64>,
-    /// Every N-th stream is cut off in the middle, and the connection with it
+    /// Break off every N-th stream in the middle, and close its connection
     #[arg(long, value_name = "N")]
     cut_every: Option<NonZeroU64>,
-    /// Say where it is as one JSON object on stdout, and nothing to people
+    /// Print the URL as one JSON object on stdout, and nothing else
     #[arg(long)]
     json: bool,
-    /// Stop when stdin is closed: for programs that start it and may die
+    /// Stop when stdin is closed: for programs that start the mock and may crash
     #[arg(long, hide = true)]
     until_eof: bool,
 }
 
-impl MockModel {
+impl MockModelCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let folder = self.script_folder()?;
         if folder.leaves_project() {
-            let shown = folder.path().display();
-            let words = format!("`{shown}` is a link that leads out of the project");
-            return Err(CliError::usage(words)
+            let path = folder.path().display();
+            let message = format!("`{path}` is a symlink that leads out of the project");
+            return Err(CliError::usage(message)
                 .hint("name a folder", "longhaul mock-model --scripts DIR")
                 .into());
         }
         if !folder.path().is_dir() {
-            let shown = folder.path().display();
-            let words = format!("there is no folder of scripts at `{shown}`");
-            return Err(CliError::usage(words)
-                .hint("name another", "longhaul mock-model --scripts DIR")
+            let path = folder.path().display();
+            let message = format!("there is no script folder `{path}`");
+            return Err(CliError::usage(message)
+                .hint("name another one", "longhaul mock-model --scripts DIR")
                 .into());
         }
         raise_file_limit();
-        let (listener, address) = self.bind()?;
+        let (listener, address) = self.bind_listener()?;
         let folder = Arc::new(folder);
-        let mock = MockProvider::new(Arc::clone(&folder) as _, self.faults());
-        runtime::multi_thread()?.block_on(async {
-            let mut interrupts = Interrupts::listen()?;
-            let door = MockServer::new(listener, mock)?;
-            self.print_ready(&folder, address)?;
+        let mock = MockProvider::new(Arc::clone(&folder) as _, self.fault_settings());
+        runtime::build_multi_thread()?.block_on(async {
+            let mut interrupts = InterruptListener::listen()?;
+            let server = MockServer::new(listener, mock)?;
+            self.print_url_and_usage(&folder, address)?;
             tokio::select! {
-                () = door.serve() => {}
-                () = interrupts.next() => {}
-                () = parent_gone(self.until_eof) => {}
+                () = server.serve() => {}
+                () = interrupts.next_signal() => {}
+                () = wait_for_parent_exit(self.until_eof) => {}
             }
             Ok(Exit::Done)
         })
@@ -131,15 +129,15 @@ impl MockModel {
         match &self.scripts {
             Some(folder) => Ok(ScriptFolder::new(folder.clone())),
             None => {
-                let here = environment::process_env()?;
-                Ok(ScriptFolder::for_project(environment::load_config_quietly(&here)?.root))
+                let process_env = environment::process_env()?;
+                Ok(ScriptFolder::for_project(environment::load_config_quietly(&process_env)?.root))
             }
         }
     }
 
-    fn faults(&self) -> Faults {
+    fn fault_settings(&self) -> FaultSettings {
         let status = self.fail_status;
-        Faults {
+        FaultSettings {
             latency: self.latency,
             token_delay: self.token_delay,
             failure: self.fail_every.map(|every| RecurringFailure { status, every }),
@@ -147,7 +145,7 @@ impl MockModel {
         }
     }
 
-    fn bind(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    fn bind_listener(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
         let at = &self.listen;
         let bound = TcpListener::bind(at).and_then(|listener| {
             let address = listener.local_addr()?;
@@ -158,32 +156,34 @@ impl MockModel {
                 true => Exit::Busy,
                 false => Exit::Usage,
             };
-            let words = format!("nothing can listen at {at}: {error}");
+            let message = format!("can't listen on {at}: {error}");
             let command = "longhaul mock-model --listen 127.0.0.1:0";
-            let failure = CliError::usage(words).hint("take any free port", command);
+            let failure = CliError::usage(message).hint("use any free port", command);
             failure.with_exit(exit).into()
         })
     }
 
-    /// Says where it is, and how to get there.
-    fn print_ready(&self, folder: &ScriptFolder, address: SocketAddr) -> anyhow::Result<()> {
-        let (url, names) = (local_url(address), folder.names());
+    /// Prints the mock's URL and how to use it with SDKs.
+    fn print_url_and_usage(
+        &self,
+        folder: &ScriptFolder,
+        address: SocketAddr,
+    ) -> anyhow::Result<()> {
+        let (url, names) = (local_url(address), folder.script_names());
         if !address.ip().is_loopback() {
-            output::stderr_line(
-                "warning: other machines can reach this mock, and it asks nobody for a key",
-            );
+            output::eprint_line("warning: other machines can reach this mock, and it needs no key");
         }
         if self.json {
             let pid = std::process::id();
             let ready = json!({ "message": "ready", "url": url, "pid": pid, "models": names });
-            return output::stdout_json(&ready);
+            return output::print_json(&ready);
         }
-        let (count, shown) = (names.len(), folder.path().display());
+        let (count, path) = (names.len(), folder.path().display());
         let scripts = if count == 1 { "script" } else { "scripts" };
-        output::stderr_line(&format!(
-            "mock-model is ready at {url} with {count} {scripts} of {shown}; no AI is asked"
+        output::eprint_line(&format!(
+            "mock-model is ready at {url} with {count} {scripts} of {path}; no AI is called"
         ));
-        for (who, how) in [
+        for (who, hint) in [
             ("Anthropic SDK", format!("ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any")),
             ("OpenAI SDK", format!("OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any")),
             (
@@ -193,7 +193,7 @@ impl MockModel {
                 ),
             ),
         ] {
-            output::stderr_line(&format!("  {who:<14} {how}"));
+            output::eprint_line(&format!("  {who:<14} {hint}"));
         }
         Ok(())
     }

@@ -1,16 +1,15 @@
-//! Hears when whoever started this process is gone.
-//!
-//! Never: reads what is written there.
+//! Detects the end of the parent process, at which stdin reaches EOF.
 
-/// Returns when stdin is closed, if that is to be heeded.
-pub(crate) async fn parent_gone(heeded: bool) {
-    if !heeded {
+/// Returns when stdin reaches EOF, because the parent process is gone. Never returns if
+/// watching is disabled.
+pub(crate) async fn wait_for_parent_exit(enabled: bool) {
+    if !enabled {
         return std::future::pending().await;
     }
-    let (gone, heard) = tokio::sync::oneshot::channel::<()>();
+    let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
     std::thread::spawn(move || {
         _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        drop(gone);
+        drop(sender);
     });
-    _ = heard.await;
+    _ = receiver.await;
 }

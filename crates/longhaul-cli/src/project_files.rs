@@ -1,11 +1,12 @@
-//! Writes the files of a project that a command brings itself.
+//! Writes the files of a built-in project.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Writes files by their paths in this folder, and the folders that they lie in.
+/// Writes these files, given as path and content, below this folder, and creates their parent
+/// folders.
 pub(crate) fn write_files(root: &Path, files: &[(&str, &str)]) -> anyhow::Result<()> {
     for (name, text) in files {
         let path = root.join(name);

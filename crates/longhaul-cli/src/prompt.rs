@@ -1,21 +1,20 @@
-//! The person at the terminal: shows what is asked and takes the answer.
-//!
-//! Never: there when stdin or stderr is no terminal.
+//! The prompt at the terminal: shows gates (approvals and questions) and reads a person's answers.
+//! The prompt is inactive if stdin or stderr is not a terminal.
 
 use std::io::BufRead as _;
 
 use longhaul_api::gate::GateView;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, Scope, is_unanswerable};
+use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, is_unanswerable};
 use tokio::sync::mpsc;
 
 use crate::caller_name::caller_name;
 use crate::client::RunClient;
-use crate::gate_card::short_card;
+use crate::gate_card::short_gate_card;
 use crate::output;
 
-/// What the person wants.
+/// What the person typed at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PromptInput {
     Approve,
@@ -27,30 +26,30 @@ pub(crate) enum PromptInput {
     Empty,
 }
 
-/// Who sits at the terminal.
+/// The prompt at the terminal of a followed run.
 #[derive(Debug)]
 pub(crate) struct TerminalPrompt {
-    /// None: nobody.
+    /// Lines that the person types on stdin. `None` if nobody can be asked.
     lines: Option<mpsc::Receiver<String>>,
-    /// The gate that was shown last.
+    /// Id of the gate that was printed last.
     shown_gate: Option<GateId>,
-    /// A question is open: bare words are its answer.
+    /// True if the shown gate is a question, so that plain text is the answer to it.
     is_question: bool,
 }
 
 impl TerminalPrompt {
-    /// Whoever sits at the terminal, unless nobody is to be asked.
-    pub(crate) fn at_terminal(nobody: bool) -> Self {
-        let there = !nobody && output::is_interactive();
-        Self { lines: there.then(read_lines), shown_gate: None, is_question: false }
+    /// Creates a prompt. The prompt is inactive if there is no terminal or `unattended` is set.
+    pub(crate) fn new(unattended: bool) -> Self {
+        let is_attended = !unattended && output::is_interactive();
+        Self { lines: is_attended.then(read_lines), shown_gate: None, is_question: false }
     }
 
-    /// Whether somebody can be asked.
+    /// Returns whether a person can be asked at the terminal.
     pub(crate) const fn is_interactive(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// Shows what is asked, once.
+    /// Prints the run's oldest open gate, unless that gate was the last one printed.
     pub(crate) async fn show_gate(&mut self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
         let Some(gate) = oldest_open_gate(client, run).await? else {
             return Ok(());
@@ -60,44 +59,46 @@ impl TerminalPrompt {
         }
         self.shown_gate = Some(gate.id);
         self.is_question = matches!(gate.kind, GateKind::Question | GateKind::Blocked);
-        for line in short_card(&gate) {
-            output::stderr_line(&format!("          {line}"));
+        for line in short_gate_card(&gate) {
+            output::eprint_line(&format!("          {line}"));
         }
         let (id, run) = (gate.id, gate.run);
         if is_unanswerable(&gate.tags) {
-            output::stderr_line(&format!("          no answer helps:  longhaul cancel {run}"));
+            output::eprint_line(&format!("          no answer can help:  longhaul cancel {run}"));
             if self.is_interactive() {
-                output::stderr_line("          w why · d detach");
+                output::eprint_line("          w why · d detach");
             }
         } else if self.is_interactive() {
-            output::stderr_line(if self.is_question {
+            output::eprint_line(if self.is_question {
                 "          type the answer, or: r reject · w why · d detach"
             } else {
                 "          a approve · r [note] reject · s TEXT steer · w why · d detach"
             });
         } else if self.is_question {
-            output::stderr_line(&format!("          answer it:  longhaul answer {id} TEXT"));
+            output::eprint_line(&format!(
+                "          answer the question:  longhaul answer {id} TEXT"
+            ));
         } else {
-            output::stderr_line(&format!(
+            output::eprint_line(&format!(
                 "          decide:  longhaul approve {id}    or  longhaul reject {id}"
             ));
         }
         Ok(())
     }
 
-    /// Shows what is asked once more.
-    pub(crate) const fn reset_shown(&mut self) {
+    /// Forgets which gate was printed last, so that the gate is printed again.
+    pub(crate) const fn reset_shown_gate(&mut self) {
         self.shown_gate = None;
     }
 
-    /// What the person says next; never when nobody is there.
+    /// Returns what the person types next. Never returns if the prompt is inactive.
     pub(crate) async fn next_input(&mut self) -> PromptInput {
         let Some(lines) = &mut self.lines else {
             return std::future::pending().await;
         };
         match lines.recv().await {
             Some(line) => parse_input(line.trim(), self.is_question),
-            // The terminal is gone; the run is not.
+            // The terminal is closed, but the run continues.
             None => {
                 self.lines = None;
                 PromptInput::Detach
@@ -105,29 +106,29 @@ impl TerminalPrompt {
         }
     }
 
-    /// Passes on what the person said.
-    pub(crate) async fn submit(
+    /// Sends what the person typed to the run: an answer to the oldest open gate, or a message.
+    pub(crate) async fn submit_input(
         &mut self,
         client: &RunClient,
         run: RunId,
-        said: PromptInput,
+        input: PromptInput,
     ) -> anyhow::Result<()> {
         let gate = oldest_open_gate(client, run).await?;
-        let (decision, note) = match (said, &gate) {
+        let (decision, note) = match (input, &gate) {
             (PromptInput::Approve, Some(_)) => (Decision::Approve, None),
             (PromptInput::Reject(note), Some(_)) => (Decision::Reject, note),
-            (PromptInput::Text(words), Some(_)) if self.is_question => {
-                (Decision::Answer(words), None)
+            (PromptInput::Text(text), Some(_)) if self.is_question => {
+                (Decision::Answer(text), None)
             }
-            (PromptInput::Text(words), _) => {
-                let steered = client.steer(run, words, Delivery::AfterBatch);
+            (PromptInput::Text(text), _) => {
+                let steered = client.steer_run(run, text, SteerDelivery::AfterBatch);
                 steered.await?;
-                output::stderr_line("          queued: it is read as soon as the run goes on");
+                output::eprint_line("          message queued; delivered when the run continues");
                 return Ok(());
             }
             (PromptInput::Why, _) => {
-                let why = client.why(run).await?;
-                output::stderr_line(&format!("          {}", why.message));
+                let why = client.explain_run(run).await?;
+                output::eprint_line(&format!("          {}", why.message));
                 return Ok(());
             }
             (
@@ -142,29 +143,29 @@ impl TerminalPrompt {
         let answer = Answer {
             decision,
             by: caller_name(),
-            scope: Scope::Once,
+            scope: AnswerScope::Once,
             note,
             payload: None,
             digest: gate.digest,
         };
-        client.answer(&gate, answer).await?;
+        client.answer_gate(&gate, answer).await?;
         Ok(())
     }
 }
 
-/// The gate that a run has waited for longest.
+/// Returns the run's oldest gate that is still open.
 pub(crate) async fn oldest_open_gate(
     client: &RunClient,
     run: RunId,
 ) -> anyhow::Result<Option<GateView>> {
-    Ok(client.open_gates(run).await?.pop())
+    Ok(client.list_open_gates(run).await?.pop())
 }
 
-fn parse_input(line: &str, question: bool) -> PromptInput {
-    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+fn parse_input(line: &str, is_question: bool) -> PromptInput {
+    let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();
     let note = (!rest.is_empty()).then(|| rest.to_owned());
-    match (word, question) {
+    match (command, is_question) {
         ("", _) => PromptInput::Empty,
         ("a" | "approve" | "y" | "yes", false) => PromptInput::Approve,
         ("r" | "reject", _) => PromptInput::Reject(note),
@@ -177,7 +178,7 @@ fn parse_input(line: &str, question: bool) -> PromptInput {
     }
 }
 
-/// Reads lines in a thread of its own: a terminal can't be waited for otherwise.
+/// Reads lines from stdin in a separate thread, because reading a terminal blocks.
 fn read_lines() -> mpsc::Receiver<String> {
     let (send, lines) = mpsc::channel(16);
     std::thread::spawn(move || {
@@ -197,18 +198,18 @@ mod tests {
 
     #[test]
     fn prompt_lines_are_parsed() {
-        let words = |text: &str| PromptInput::Text(text.to_owned());
-        for (line, question, said) in [
+        let text_input = |text: &str| PromptInput::Text(text.to_owned());
+        for (line, question, expected) in [
             ("a", false, PromptInput::Approve),
             ("r not now", false, PromptInput::Reject(Some("not now".into()))),
-            ("s keep the old name", false, words("keep the old name")),
-            ("go left", true, words("go left")),
-            ("a", true, words("a")),
+            ("s keep the old name", false, text_input("keep the old name")),
+            ("go left", true, text_input("go left")),
+            ("a", true, text_input("a")),
             ("w", true, PromptInput::Why),
             ("what?", false, PromptInput::Empty),
             ("", true, PromptInput::Empty),
         ] {
-            assert_eq!(parse_input(line, question), said, "{line} {question}");
+            assert_eq!(parse_input(line, question), expected, "{line} {question}");
         }
     }
 }

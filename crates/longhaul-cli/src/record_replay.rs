@@ -1,6 +1,5 @@
-//! `--record` and `--replay`: a run on a cassette.
-//!
-//! Never: records what another process drives, for it is not heard here.
+//! `--record` and `--replay`: records the model calls of a run to a file called cassette, and
+//! replays them. Only runs that this process drives can be recorded.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,103 +10,107 @@ use longhaul::assemble::redactor::build_redactor;
 use longhaul::assemble::{ProjectRuntime, cassette_file, cassette_folder, replay_model_name};
 use longhaul::config::process_env::ProcessEnv;
 use longhaul_core::id::RunId;
-use longhaul_model::cassette::{Header, Recorder};
+use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
 
 use crate::error::CliError;
 use crate::{environment, output, store_access};
 
-/// What is done with a cassette.
+/// Command-line options for recording and replaying model calls.
 #[derive(Debug, Args)]
 pub(crate) struct CassetteArgs {
-    /// Write every exchange with the model to .longhaul/cassettes/NAME.jsonl, without secrets, as
-    /// long as this command drives; without a name the run's id is taken
+    /// Record every model call to .longhaul/cassettes/NAME.jsonl, with secrets redacted, while this
+    /// command drives the run; without a name the run's id is used
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with = "replay")]
     record: Option<String>,
-    /// Ask no model: answer from this cassette, a name or a file. Another question than was
-    /// recorded ends the run with the first difference
+    /// Call no model, but replay the replies of this cassette, given as a name or a file. A request
+    /// that differs from the recorded one fails the run and shows the first difference
     #[arg(long, value_name = "CASSETTE", conflicts_with = "model")]
     replay: Option<String>,
-    /// Replay whatever is asked: the turn alone says what is answered
+    /// Replay replies by turn number only, even if the requests differ
     #[arg(long, requires = "replay")]
     loose: bool,
 }
 
 impl CassetteArgs {
-    /// The model that a replay asks, if there is to be one.
-    pub(crate) fn replay_model(&self, here: &ProcessEnv) -> anyhow::Result<Option<String>> {
-        let Some(said) = &self.replay else {
+    /// Returns the name of the model that replays the cassette in `--replay`, if the option is
+    /// given.
+    pub(crate) fn find_replay_model(
+        &self,
+        process_env: &ProcessEnv,
+    ) -> anyhow::Result<Option<String>> {
+        let Some(cassette) = &self.replay else {
             return Ok(None);
         };
-        let config = environment::load_config_quietly(here)?;
-        let model = replay_model_name(&config, said, self.loose);
+        let config = environment::load_config_quietly(process_env)?;
+        let model = replay_model_name(&config, cassette, self.loose);
         model.map(Some).map_err(|why| CliError::usage(why).into())
     }
 
-    /// Whether the run is to be recorded.
+    /// Returns whether the run's model calls are recorded.
     pub(crate) const fn is_recording(&self) -> bool {
         self.record.is_some()
     }
 
-    /// Opens the store, listening; nobody else may drive it.
-    pub(crate) fn start_recording(&self, here: &ProcessEnv) -> anyhow::Result<RecordingSession> {
-        let config = environment::load_config_quietly(here)?;
-        // A name that is none is told before anything is made.
+    /// Opens the store to drive the run and record its model calls. Fails if another process drives
+    /// the store.
+    pub(crate) fn start_recording(
+        &self,
+        process_env: &ProcessEnv,
+    ) -> anyhow::Result<RecordingSession> {
+        let config = environment::load_config_quietly(process_env)?;
+        // An invalid name is reported before anything is created.
         if let Some(name) = self.record.as_deref().filter(|name| !name.is_empty()) {
             cassette_file(&config, name).map_err(CliError::usage)?;
         }
-        let recorder = Arc::new(Recorder::new(build_redactor(&config)));
+        let recorder = Arc::new(CassetteRecorder::new(build_redactor(&config)));
         let folder = cassette_folder(&config);
-        let opened = recorder.open(&folder);
-        opened.with_context(|| format!("no cassette can be written to {}", folder.display()))?;
-        let house = store_access::open_recording(here, Arc::clone(&recorder))?;
-        Ok(RecordingSession {
-            runtime: house,
-            recorder,
-            name: self.record.clone().unwrap_or_default(),
-        })
+        let result = recorder.create_temp_file(&folder);
+        result.with_context(|| format!("cassettes can't be written to {}", folder.display()))?;
+        let runtime = store_access::open_as_recording_driver(process_env, Arc::clone(&recorder))?;
+        Ok(RecordingSession { runtime, recorder, name: self.record.clone().unwrap_or_default() })
     }
 }
 
-/// That somebody else drives, so that nothing is heard here.
+/// Returns the error for recording a run that another process drives.
 pub(crate) fn not_driving_error() -> CliError {
-    CliError::usage("--record needs to drive the run itself, and another process does")
-        .hint("record it when it has ended", "longhaul export RUN --cassette")
+    CliError::usage("--record works only if this process drives the run, but another one does")
+        .hint("export it when it has ended", "longhaul export RUN --cassette")
 }
 
-/// A store that is driven here, and listened to.
+/// A store that this process drives, and the recorder of its model calls.
 #[derive(Debug)]
 pub(crate) struct RecordingSession {
     pub(crate) runtime: ProjectRuntime,
-    recorder: Arc<Recorder>,
+    recorder: Arc<CassetteRecorder>,
     name: String,
 }
 
 impl RecordingSession {
-    /// Begins the tape of a run, before anybody is asked anything.
-    pub(crate) async fn begin_run(&self, run: RunId, agent: &str) -> anyhow::Result<()> {
+    /// Starts the cassette for a run, before the first model call of the run.
+    pub(crate) async fn begin_cassette(&self, run: RunId, agent: &str) -> anyhow::Result<()> {
         let now = self.runtime.longhaul.store_time().await?;
-        let header = Header::new(run.to_string(), agent.to_owned(), now.to_string());
-        let path = self.path(run)?;
-        let begun = self.recorder.begin(run, &header, &path);
-        begun.with_context(|| format!("{} can't be written", path.display()))
+        let header = CassetteHeader::new(run.to_string(), agent.to_owned(), now.to_string());
+        let path = self.cassette_path(run)?;
+        let result = self.recorder.start_recording(run, &header, &path);
+        result.with_context(|| format!("{} can't be written", path.display()))
     }
 
-    /// Says where the tape lies.
-    pub(crate) fn finish(&self, silent: bool) -> anyhow::Result<()> {
-        let written = self.recorder.finish().context("the cassette is not whole")?;
+    /// Finishes the cassette and prints its path, unless `silent`.
+    pub(crate) fn finish_cassette(&self, silent: bool) -> anyhow::Result<()> {
+        let written = self.recorder.finish_recording().context("the cassette is incomplete")?;
         if silent {
             return Ok(());
         }
-        output::stderr_line(&match written {
+        output::eprint_line(&match written {
             Some((path, exchanges)) => {
-                format!("recorded {exchanges} exchanges: {}", path.display())
+                format!("recorded {exchanges} exchanges in {}", path.display())
             }
-            None => "nothing was asked, so nothing is recorded".to_owned(),
+            None => "no model was called, so nothing was recorded".to_owned(),
         });
         Ok(())
     }
 
-    fn path(&self, run: RunId) -> anyhow::Result<PathBuf> {
+    fn cassette_path(&self, run: RunId) -> anyhow::Result<PathBuf> {
         let name = match self.name.as_str() {
             "" => run.to_string(),
             name => name.to_owned(),

@@ -1,7 +1,5 @@
-//! Finds the run or gate that a person means: a whole id, its last six
-//! letters, or `@last`.
-//!
-//! Never: guesses between two. A clash lists the candidates.
+//! Finds the run or gate that the command line names: by its whole id, at least the last six
+//! characters of the id, or `@last`. If several ids match, the error lists them.
 
 use longhaul_api::gate::GateView;
 use longhaul_core::id::{GateId, RunId};
@@ -13,100 +11,107 @@ use crate::error::CliError;
 use crate::event_printer::first_line;
 use crate::runtime;
 
-/// So many of the newest are looked through for the end of an id.
+/// Maximum number of the newest runs or gates that are searched for an id suffix.
 const SEARCHED_MAX: usize = 10_000;
 
-/// The shortest end of an id.
+/// Minimum number of characters of an id suffix.
 const SUFFIX_CHARS_MIN: usize = 6;
 
-/// Looks up the run that is meant, and does this with it.
-pub(crate) fn with_run<T>(
-    said: &str,
+/// Connects to the store, finds the run that the command line names, and calls `act` with the
+/// client and the run.
+pub(crate) fn act_on_run<T>(
+    id: &str,
     act: impl AsyncFnOnce(&RunClient, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let client = connect()?;
-    runtime::current_thread()?.block_on(async {
-        let run = resolve_run(&client, said).await?;
+    runtime::build_current_thread()?.block_on(async {
+        let run = resolve_run(&client, id).await?;
         act(&client, run).await
     })
 }
 
-/// Looks up the gate that is meant, and does this with it.
-pub(crate) fn with_gate<T>(
-    said: &str,
+/// Connects to the store, finds the gate that the command line names, and calls `act` with the
+/// client and the gate.
+pub(crate) fn act_on_gate<T>(
+    id: &str,
     act: impl AsyncFnOnce(&RunClient, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let client = connect()?;
-    runtime::current_thread()?.block_on(async {
-        let gate = resolve_gate(&client, said).await?;
+    runtime::build_current_thread()?.block_on(async {
+        let gate = resolve_gate(&client, id).await?;
         act(&client, gate).await
     })
 }
 
-/// The run that is meant.
-pub(crate) async fn resolve_run(client: &RunClient, said: &str) -> anyhow::Result<RunId> {
-    if let Ok(run) = said.parse::<RunId>() {
+/// Finds the run with this id, id suffix or `@last`.
+pub(crate) async fn resolve_run(client: &RunClient, id: &str) -> anyhow::Result<RunId> {
+    if let Ok(run) = id.parse::<RunId>() {
         return Ok(run);
     }
-    if said == "@last" {
-        let ask = RunFilter { limit: 1, ..RunFilter::default() };
-        let rows = client.list_runs(ask).await?;
+    if id == "@last" {
+        let filter = RunFilter { limit: 1, ..RunFilter::default() };
+        let rows = client.list_runs(filter).await?;
         return match rows.first() {
             Some(last) => Ok(last.id),
             None => Err(CliError::usage("there is no run yet")
-                .hint("see it at work", "longhaul demo")
+                .hint("try the demo", "longhaul demo")
                 .into()),
         };
     }
-    let end = id_suffix(said, RunId::PREFIX)?;
-    exactly_one(said, "run", &runs_ending_with(client, end).await?)
+    let end = parse_id_suffix(id, RunId::PREFIX)?;
+    expect_one_match(id, "run", &runs_with_id_suffix(client, end).await?)
 }
 
-/// The runs whose ids end so.
-async fn runs_ending_with(client: &RunClient, end: &str) -> anyhow::Result<Vec<RunId>> {
-    let ask = RunFilter { limit: SEARCHED_MAX, ..RunFilter::default() };
-    let rows = client.list_runs(ask).await?;
+/// Returns the runs whose ids end with this suffix.
+async fn runs_with_id_suffix(client: &RunClient, suffix: &str) -> anyhow::Result<Vec<RunId>> {
+    let filter = RunFilter { limit: SEARCHED_MAX, ..RunFilter::default() };
+    let rows = client.list_runs(filter).await?;
     let ids = rows.iter().map(|listed| listed.id);
-    Ok(ids.filter(|id| id.to_string().ends_with(end)).collect())
+    Ok(ids.filter(|id| id.to_string().ends_with(suffix)).collect())
 }
 
-/// The gate that is meant; a run stands for its only open one.
-pub(crate) async fn resolve_gate(client: &RunClient, said: &str) -> anyhow::Result<GateView> {
-    if let Ok(gate) = said.parse::<GateId>() {
-        return client.gate(gate).await;
+/// Finds the gate with this id or id suffix. The name of a run stands for its only open gate.
+pub(crate) async fn resolve_gate(
+    client: &RunClient,
+    gate_or_run: &str,
+) -> anyhow::Result<GateView> {
+    if let Ok(gate) = gate_or_run.parse::<GateId>() {
+        return client.get_gate(gate).await;
     }
-    let is_run = said == "@last" || said.starts_with(RunId::PREFIX);
+    let is_run = gate_or_run == "@last" || gate_or_run.starts_with(RunId::PREFIX);
     if is_run {
-        return only_open_gate(client, resolve_run(client, said).await?).await;
+        return only_open_gate(client, resolve_run(client, gate_or_run).await?).await;
     }
-    let end = id_suffix(said, GateId::PREFIX)?;
-    let ask = GateFilter { limit: SEARCHED_MAX, ..GateFilter::default() };
-    let gates = client.list_gates(ask).await?;
+    let end = parse_id_suffix(gate_or_run, GateId::PREFIX)?;
+    let filter = GateFilter { limit: SEARCHED_MAX, ..GateFilter::default() };
+    let gates = client.list_gates(filter).await?;
     let fits: Vec<GateId> =
         gates.iter().map(|gate| gate.id).filter(|id| id.to_string().ends_with(end)).collect();
-    if fits.is_empty() && end == said {
-        let run = exactly_one(said, "gate or run", &runs_ending_with(client, end).await?)?;
+    if fits.is_empty() && end == gate_or_run {
+        let run =
+            expect_one_match(gate_or_run, "gate or run", &runs_with_id_suffix(client, end).await?)?;
         return only_open_gate(client, run).await;
     }
-    let id = exactly_one(said, "gate", &fits)?;
-    client.gate(id).await
+    let id = expect_one_match(gate_or_run, "gate", &fits)?;
+    client.get_gate(id).await
 }
 
 async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateView> {
-    let mut open = client.open_gates(run).await?;
+    let mut open = client.list_open_gates(run).await?;
     match (open.pop(), open.len()) {
         (Some(gate), 0) => Ok(gate),
         (None, _) => {
-            // Says so if there is no such run at all.
-            let view = client.show(run).await?;
-            let stands = view.status.as_str();
-            Err(CliError::usage(format!("{run} is {stands} and waits for no answer"))
-                .hint("see what it does", format!("longhaul why {run}"))
+            // Fails if there is no such run at all.
+            let view = client.get_run(run).await?;
+            let status = view.status.as_str();
+            Err(CliError::usage(format!("{run} is {status} and waits for no answer"))
+                .hint("see what the run does", format!("longhaul why {run}"))
                 .into())
         }
         (Some(gate), more) => {
             let count = more + 1;
-            let mut failure = CliError::usage(format!("{run} waits for {count} answers; name one"));
+            let mut failure =
+                CliError::usage(format!("{run} waits for {count} answers; name a gate"));
             for gate in open.iter().rev().chain([&gate]) {
                 let id = gate.id;
                 failure = failure.hint(&first_line(&gate.ask), format!("longhaul gates show {id}"));
@@ -116,7 +121,7 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
     }
 }
 
-/// What lists those that could be meant.
+/// Returns a hint, as description and command, for listing all runs or all open gates.
 const fn list_hint(of_gates: bool) -> (&'static str, &'static str) {
     match of_gates {
         true => ("what waits for an answer", "longhaul gates"),
@@ -124,34 +129,34 @@ const fn list_hint(of_gates: bool) -> (&'static str, &'static str) {
     }
 }
 
-fn id_suffix<'a>(said: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
-    let end = said.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')).unwrap_or(said);
-    if end.len() < SUFFIX_CHARS_MIN || !end.chars().all(|letter| letter.is_ascii_alphanumeric()) {
-        let words = format!(
-            "`{said}` is no id: give the whole id, its last {SUFFIX_CHARS_MIN} letters or more, or @last"
+fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
+    let end = id.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_')).unwrap_or(id);
+    if end.len() < SUFFIX_CHARS_MIN || !end.chars().all(|c| c.is_ascii_alphanumeric()) {
+        let message = format!(
+            "`{id}` is not an id: give the whole id, its last {SUFFIX_CHARS_MIN} characters or more, or @last"
         );
         let (what, command) = list_hint(prefix == GateId::PREFIX);
-        return Err(CliError::usage(words).hint(what, command).into());
+        return Err(CliError::usage(message).hint(what, command).into());
     }
     Ok(end)
 }
 
-fn exactly_one<Id: Copy + std::fmt::Display>(
-    said: &str,
-    what: &str,
-    fits: &[Id],
+fn expect_one_match<Id: Copy + std::fmt::Display>(
+    suffix: &str,
+    kind: &str,
+    matches: &[Id],
 ) -> anyhow::Result<Id> {
-    let (listed, command) = list_hint(what != "run");
-    match fits {
+    let (listed, command) = list_hint(kind != "run");
+    match matches {
         [only] => Ok(*only),
-        [] => Err(CliError::usage(format!("there is no {what} that ends in `{said}`"))
+        [] => Err(CliError::usage(format!("there is no {kind} that ends in `{suffix}`"))
             .hint(listed, command)
             .into()),
         several => {
             let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
-            let words = format!("several end in `{said}`: {}", names.join(", "));
-            Err(CliError::usage(words)
-                .hint(&format!("give more letters; {listed}"), command)
+            let message = format!("several ids end in `{suffix}`: {}", names.join(", "));
+            Err(CliError::usage(message)
+                .hint(&format!("give more characters; {listed}"), command)
                 .into())
         }
     }
@@ -163,30 +168,31 @@ mod tests {
 
     #[test]
     fn an_ambiguous_suffix_lists_the_candidates() {
-        let said =
-            |fits: &[RunId]| exactly_one("7k3qv9", "run", fits).map_err(|error| error.to_string());
+        let resolve = |fits: &[RunId]| {
+            expect_one_match("7k3qv9", "run", fits).map_err(|error| error.to_string())
+        };
         let ids = [RunId::from_bits(1), RunId::from_bits(2)];
-        let clash = said(&ids).unwrap_err();
+        let clash = resolve(&ids).unwrap_err();
         assert!(ids.iter().all(|id| clash.contains(&id.to_string())), "{clash}");
         assert!(clash.contains("longhaul ls --all"), "{clash}");
-        assert_eq!(said(&ids[..1]), Ok(ids[0]));
-        assert!(said(&[]).unwrap_err().contains("no run that ends in `7k3qv9`"));
-        let no = exactly_one::<GateId>("7k3qv9", "gate or run", &[]).unwrap_err();
-        assert!(no.to_string().contains("longhaul gates"), "{no}");
-        let no = id_suffix("nope", GateId::PREFIX).unwrap_err();
-        assert!(no.to_string().contains("longhaul gates"), "{no}");
+        assert_eq!(resolve(&ids[..1]), Ok(ids[0]));
+        assert!(resolve(&[]).unwrap_err().contains("no run that ends in `7k3qv9`"));
+        let unmatched = expect_one_match::<GateId>("7k3qv9", "gate or run", &[]).unwrap_err();
+        assert!(unmatched.to_string().contains("longhaul gates"), "{unmatched}");
+        let unmatched = parse_id_suffix("nope", GateId::PREFIX).unwrap_err();
+        assert!(unmatched.to_string().contains("longhaul gates"), "{unmatched}");
     }
 
     #[test]
     fn an_id_suffix_has_six_characters_or_more() {
-        for (said, end) in [
+        for (id, end) in [
             ("7k3qv9", Some("7k3qv9")),
             ("run_7k3qv9", Some("7k3qv9")),
             ("7k3qv", None),
             ("7k3 qv9", None),
             ("", None),
         ] {
-            assert_eq!(id_suffix(said, RunId::PREFIX).ok(), end, "{said}");
+            assert_eq!(parse_id_suffix(id, RunId::PREFIX).ok(), end, "{id}");
         }
     }
 }

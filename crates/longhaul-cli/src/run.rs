@@ -1,26 +1,29 @@
-//! `longhaul run`: submits a task and follows it to its end, driving if nobody does.
+//! `longhaul run`: submits a task and follows its run to the end; drives the run if no worker is
+//! running.
 //!
-//! Never: exit code 0 for a run that did not complete.
+//! Invariant: the exit code is 0 only if the run completed.
 
 use clap::Args;
+use longhaul::agents::loaded_agents::LoadedAgents;
 use longhaul::assemble::ProjectRuntime;
+use longhaul::config::process_env::ProcessEnv;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 
 use crate::client::RunClient;
-use crate::client::connect::{connect_or_create, find_server};
+use crate::client::connect::{connect_or_create_store, find_server};
 use crate::ephemeral::{self, EphemeralArgs};
-use crate::event_printer::time_of_day;
+use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
-use crate::follow::{FinalOutput, FollowEnd, FollowOptions, Follower};
+use crate::follow::{FinalOutput, FollowEnd, FollowOptions, RunFollower};
 use crate::format::parse_duration;
-use crate::interrupts::Interrupts;
+use crate::interrupts::InterruptListener;
 use crate::local_worker::LocalWorker;
 use crate::record_replay::{CassetteArgs, not_driving_error};
-use crate::store_access::drive_or_observe;
-use crate::submit::prepare;
-use crate::takeover::Takeover;
+use crate::store_access::open_as_driver_or_observer;
+use crate::submit::prepare_task;
+use crate::takeover::TakeoverCandidate;
 use crate::task_args::TaskArgs;
 use crate::trust::confirm;
 use crate::{environment, output, runtime};
@@ -28,18 +31,18 @@ use crate::{environment, output, runtime};
 const EXAMPLES: &str = "Examples:
   longhaul run writer \"Summarise README.md in five lines\"
   longhaul run writer - < task.txt              the task from stdin
-  longhaul run writer \"...\" --record=first      keep what the model said: .longhaul/cassettes/first.jsonl
-  longhaul run writer \"...\" --replay first      the same conversation again, asking nobody
+  longhaul run writer \"...\" --record=first      record model calls to .longhaul/cassettes/first.jsonl
+  longhaul run writer \"...\" --replay first      replay it without calling a model
   longhaul run writer \"...\" --ephemeral         keep nothing: no store, no journal, no lock
   longhaul run writer \"...\" --no-input --json   for scripts: one JSON object, exit 3 if a person is needed
 
 Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person, 4 stopped by a limit,
 5 busy, 6 not allowed, 7 cancelled, 124 --timeout passed, 130 detached";
 
-/// Submits a task and follows it.
+/// Arguments of `longhaul run`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Run {
+pub(crate) struct RunTaskCommand {
     #[command(flatten)]
     task: TaskArgs,
     #[command(flatten)]
@@ -50,26 +53,26 @@ pub(crate) struct Run {
     ephemeral: EphemeralArgs,
 }
 
-/// How a run is followed.
+/// Command-line options for following a run.
 #[derive(Debug, Args)]
 pub(crate) struct FollowArgs {
-    /// Print JSON: the run as one object at the end, or where facts are followed a line for each
+    /// Print JSON: `run` prints the run as one object at the end, `watch` prints one line per event
     #[arg(long)]
     json: bool,
-    /// Ask nobody: a run that waits for a person ends this command with 3
+    /// Never prompt at the terminal: exit with 3 if the run waits for a person
     #[arg(long)]
     no_input: bool,
-    /// Follow no longer than this, such as 10m; the run goes on. A call under way is waited for, up
-    /// to half a minute more
-    #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
+    /// Stop following the run after this time, such as 10m; the run continues. A running call is
+    /// awaited, for up to 30 s more
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Millis>,
-    /// Tell nothing on the way
+    /// Print no progress, only the result
     #[arg(long, short)]
     quiet: bool,
 }
 
 impl FollowArgs {
-    pub(crate) fn options(&self) -> FollowOptions {
+    pub(crate) fn follow_options(&self) -> FollowOptions {
         FollowOptions {
             silent: self.quiet || self.json,
             as_json: false,
@@ -82,150 +85,164 @@ impl FollowArgs {
         }
     }
 
-    /// The same for a stream: with `--json` each fact is a line.
+    /// Returns the options for following a run. With `--json`, each event is printed as a line of
+    /// JSON.
     pub(crate) fn stream_options(&self) -> FollowOptions {
-        let manner = self.options();
+        let options = self.follow_options();
         match self.json {
-            true => FollowOptions { as_json: true, final_output: FinalOutput::Nothing, ..manner },
-            false => manner,
+            true => FollowOptions { as_json: true, final_output: FinalOutput::Nothing, ..options },
+            false => options,
         }
     }
 }
 
-impl Run {
+impl RunTaskCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
         if self.ephemeral.is_enabled() {
             return self.run_ephemeral(timeout);
         }
-        // What can't be done is said before anything is made on disk.
+        // Errors are reported before anything is created on disk.
         let server = find_server()?;
-        let here = environment::process_env()?;
-        let here = match server {
-            Some(_) => environment::with_dotenv_if_valid(here),
-            None => environment::with_dotenv(here)?,
+        let process_env = environment::process_env()?;
+        let process_env = match server {
+            Some(_) => environment::with_dotenv_if_valid(process_env),
+            None => environment::with_dotenv(process_env)?,
         };
         if self.record_replay.is_recording() && server.is_some() {
             return Err(not_driving_error().into());
         }
-        let mut asked = self.task.clone();
-        if let Some(model) = self.record_replay.replay_model(&here)? {
-            asked.set_model(model);
+        let mut task_args = self.task.clone();
+        if let Some(model) = self.record_replay.find_replay_model(&process_env)? {
+            task_args.set_model(model);
         }
-        let mut prepared = prepare(&asked, server.as_ref(), &here)?;
+        let mut prepared = prepare_task(&task_args, server.as_ref(), &process_env)?;
         let agents = prepared.agents.take();
-        let task = prepared.into_task(self.follow.quiet);
-        let manner = self.follow.options();
+        let task = prepared.print_notes_into_task(self.follow.quiet);
+        let options = self.follow.follow_options();
         if let (None, Some(agents)) = (&server, &agents) {
-            // Whoever says no is told by the run, which waits for it.
-            let config = environment::load_config_quietly(&here)?;
-            let nobody = manner.silent || manner.stop_at_person;
-            _ = confirm::ask_before_run((&config, agents), Some(self.task.agent()), nobody)?;
+            let unattended = options.silent || options.stop_at_person;
+            self.ask_for_trust(agents, &process_env, unattended)?;
         }
         let listening = match self.record_replay.is_recording() {
-            true => Some(self.record_replay.start_recording(&here)?),
+            true => Some(self.record_replay.start_recording(&process_env)?),
             false => None,
         };
         let opened = match (&server, &listening) {
             (Some(_), _) | (None, Some(_)) => None,
-            (None, None) => Some(drive_or_observe(&here)?),
+            (None, None) => Some(open_as_driver_or_observer(&process_env)?),
         };
-        let looked = match &listening {
+        let local = match &listening {
             Some(listening) => Some((&listening.runtime, true)),
-            None => opened.as_ref().map(|opened| opened.runtime(manner.silent)),
+            None => opened.as_ref().map(|opened| opened.runtime_and_is_driving(options.silent)),
         };
-        let client: RunClient = match (server, looked) {
-            (_, Some((house, _))) => RunClient::local(&house.longhaul),
-            (server, None) => connect_or_create(server)?,
+        let client: RunClient = match (server, local) {
+            (_, Some((runtime, _))) => RunClient::for_local_store(&runtime.longhaul),
+            (server, None) => connect_or_create_store(server)?,
         };
-        runtime::multi_thread()?.block_on(async {
-            let interrupts = Interrupts::listen()?;
+        runtime::build_multi_thread()?.block_on(async {
+            let interrupts = InterruptListener::listen()?;
             let run = client.submit(task).await?;
-            if !manner.silent {
-                output::stderr_line(&format!("{run}  {}", self.task.agent()));
+            if !options.silent {
+                output::eprint_line(&format!("{run}  {}", self.task.agent_name()));
             }
             if let Some(listening) = &listening {
-                listening.begin_run(run, self.task.agent()).await?;
+                listening.begin_cassette(run, self.task.agent_name()).await?;
             }
             let followed = FollowedRun {
                 client: &client,
                 run,
                 after: Seq::START,
-                driven_runtime: looked.and_then(|(house, drives)| drives.then_some(house)),
-                takeover: Takeover::new(looked, &here),
+                driven_runtime: local.and_then(|(runtime, drives)| drives.then_some(runtime)),
+                takeover: TakeoverCandidate::new(local, &process_env),
                 timeout,
             };
-            let exit = followed.run_to_end(manner, interrupts).await?;
+            let exit = followed.run_to_end(options, interrupts).await?;
             if let Some(listening) = &listening {
-                listening.finish(manner.silent)?;
+                listening.finish_cassette(options.silent)?;
             }
             Ok(exit)
         })
     }
+
+    /// Asks on a terminal whether the project's code is trusted. A refusal is not an error here: the
+    /// run itself waits for trust and says so.
+    fn ask_for_trust(
+        &self,
+        agents: &LoadedAgents,
+        process_env: &ProcessEnv,
+        unattended: bool,
+    ) -> anyhow::Result<()> {
+        let config = environment::load_config_quietly(process_env)?;
+        let agent = Some(self.task.agent_name());
+        _ = confirm::ask_for_trust_before_run((&config, agents), agent, unattended)?;
+        Ok(())
+    }
 }
 
-impl Run {
-    /// The same over a store that is forgotten when this command ends.
+impl RunTaskCommand {
+    /// Runs the task on an in-memory store, which is lost when this command ends.
     fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
-        let manner = FollowOptions { is_only_client: true, ..self.follow.options() };
+        let options = FollowOptions { is_only_client: true, ..self.follow.follow_options() };
         let quiet = self.follow.quiet;
-        let opened = self.ephemeral.open(&self.task, &self.record_replay, quiet);
-        let (house, task) = opened?;
-        let client = RunClient::local(&house.longhaul);
-        runtime::multi_thread()?.block_on(async {
-            let interrupts = Interrupts::listen()?;
+        let opened = self.ephemeral.prepare_run(&self.task, &self.record_replay, quiet);
+        let (runtime, task) = opened?;
+        let client = RunClient::for_local_store(&runtime.longhaul);
+        runtime::build_multi_thread()?.block_on(async {
+            let interrupts = InterruptListener::listen()?;
             let run = client.submit(task).await?;
-            if !manner.silent {
-                let agent = self.task.agent();
-                output::stderr_line(&format!("{run}  {agent}  (nothing of it is kept)"));
+            if !options.silent {
+                let agent = self.task.agent_name();
+                output::eprint_line(&format!("{run}  {agent}  (ephemeral, nothing is stored)"));
             }
             let followed = FollowedRun {
                 client: &client,
                 run,
                 after: Seq::START,
-                driven_runtime: Some(&house),
+                driven_runtime: Some(&runtime),
                 takeover: None,
                 timeout,
             };
-            followed.run_to_end(manner, interrupts).await
+            followed.run_to_end(options, interrupts).await
         })
     }
 }
 
-/// A run to be followed by this command.
+/// A run that this command follows, and how the run is driven.
 pub(crate) struct FollowedRun<'a> {
     pub(crate) client: &'a RunClient,
     pub(crate) run: RunId,
     pub(crate) after: Seq,
-    /// The store that this process is to drive, when nobody else does.
+    /// The project, if this process drives its runs. `None` means that another process drives them.
     pub(crate) driven_runtime: Option<&'a ProjectRuntime>,
-    /// Whoever takes over when the driver is gone, if this command may.
-    pub(crate) takeover: Option<Takeover<'a>>,
+    /// Lets this command drive the run when its driver is gone. `None` if this command drives
+    /// already or must not drive.
+    pub(crate) takeover: Option<TakeoverCandidate<'a>>,
     pub(crate) timeout: Option<Millis>,
 }
 
-/// Whoever follows is told which server of tools keeps the run waiting.
-fn report_slow_servers(house: &ProjectRuntime, manner: FollowOptions) {
-    if manner.silent || manner.as_json {
+/// Prints the name of an MCP server whenever the run waits long for that server.
+fn report_slow_servers(runtime: &ProjectRuntime, options: FollowOptions) {
+    if options.silent || options.as_json {
         return;
     }
-    house.mcp_tools.on_slow(|server| {
-        let now = time_of_day(SystemClock.now());
-        output::stderr_line(&format!("{now}  waiting   for the MCP server `{server}` to answer"));
+    runtime.mcp_tools.set_slow_server_callback(|server| {
+        let now = format_time_of_day(SystemClock.now());
+        output::eprint_line(&format!("{now}  waiting   for the MCP server `{server}` to answer"));
     });
 }
 
-/// Why following came to an end.
-enum EndReason {
+/// Why this command stopped following the run.
+enum FollowEndReason {
     Followed(FollowEnd),
-    /// Nobody drives it any more.
+    /// No process drives the run any more.
     DriverGone,
     TimedOut,
     Interrupted,
 }
 
-impl EndReason {
-    /// How the command ends for whoever leaves a run that goes on.
+impl FollowEndReason {
+    /// Returns the exit code if this command stopped following a run that continues.
     const fn detached_exit(&self) -> Option<Exit> {
         match self {
             Self::TimedOut => Some(Exit::TimedOut),
@@ -236,176 +253,178 @@ impl EndReason {
 }
 
 impl FollowedRun<'_> {
-    /// Follows, drives if need be, and says how it ended.
+    /// Follows the run, drives it if necessary, and returns the exit code.
     pub(crate) async fn run_to_end(
         &self,
-        manner: FollowOptions,
-        mut interrupts: Interrupts,
+        options: FollowOptions,
+        mut interrupts: InterruptListener,
     ) -> anyhow::Result<Exit> {
-        let mut driving = None;
-        if let Some(house) = self.driven_runtime {
-            driving = Some(LocalWorker::start(house, self.run).await?);
-            report_slow_servers(house, manner);
+        let mut worker = None;
+        if let Some(runtime) = self.driven_runtime {
+            worker = Some(LocalWorker::start(runtime, self.run).await?);
+            report_slow_servers(runtime, options);
         }
-        let mut follower = Follower::new(self.client, self.run, self.after, manner).await?;
+        let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
         let mut inherited = None;
         let end = loop {
             let end = tokio::select! {
                 biased;
-                end = self.wait(&mut follower, &mut driving) => end,
-                () = interrupts.next() => Ok(EndReason::Interrupted),
+                end = self.wait_for_end(&mut follower, &mut worker) => end,
+                () = interrupts.next_signal() => Ok(FollowEndReason::Interrupted),
             };
-            let (Ok(EndReason::DriverGone), Some(heir)) = (&end, self.takeover) else {
+            let (Ok(FollowEndReason::DriverGone), Some(takeover)) = (&end, self.takeover) else {
                 break end;
             };
-            if let Some(house) = heir.take_over(manner.silent)? {
-                report_slow_servers(&house, manner);
-                driving = Some(LocalWorker::start(&house, self.run).await?);
-                inherited = Some(house);
+            if let Some(runtime) = takeover.take_over(options.silent)? {
+                report_slow_servers(&runtime, options);
+                worker = Some(LocalWorker::start(&runtime, self.run).await?);
+                inherited = Some(runtime);
             }
         };
         let drives = inherited.as_ref().or(self.driven_runtime);
-        // What is there is handed over before other runs are let go of.
-        let is_over = matches!(end, Ok(EndReason::Followed(FollowEnd::Ended)));
+        // The result is printed before the worker stops, because stopping may wait for other runs.
+        let is_over = matches!(end, Ok(FollowEndReason::Followed(FollowEnd::Ended)));
         if is_over {
-            self.print_final_output(manner.final_output).await?;
+            self.print_final_output(options.final_output).await?;
         }
-        match driving {
-            Some(driving) if manner.is_only_client => driving.abort().await?,
-            Some(driving) => driving.stop(&mut interrupts).await?,
+        match worker {
+            Some(worker) if options.is_only_client => worker.abort().await?,
+            Some(worker) => worker.stop(&mut interrupts).await?,
             None => {}
         }
         let end = end?;
         if !is_over {
-            let said = self.print_final_output(manner.final_output).await;
-            // A server that is away is no reason to keep whoever leaves.
-            match (said, end.detached_exit()) {
+            let printed = self.print_final_output(options.final_output).await;
+            // When detaching, an unreachable server is only reported.
+            match (printed, end.detached_exit()) {
                 (Err(error), Some(exit)) => {
                     output::print_error(&error);
                     return Ok(exit);
                 }
-                (said, _) => said?,
+                (printed, _) => printed?,
             }
         }
-        self.exit_code(end, manner, drives).await
+        self.report_end(end, options, drives).await
     }
 
-    /// What is printed on stdout.
-    async fn print_final_output(&self, word: FinalOutput) -> anyhow::Result<()> {
-        let view = self.client.show(self.run).await?;
-        match (word, &view.output) {
-            (FinalOutput::Json, _) => output::stdout_json(&view),
-            (FinalOutput::Text, Some(output)) => output::print_result(&output.text),
+    /// Prints the run's final output to stdout, in the given format.
+    async fn print_final_output(&self, format: FinalOutput) -> anyhow::Result<()> {
+        let view = self.client.get_run(self.run).await?;
+        match (format, &view.output) {
+            (FinalOutput::Json, _) => output::print_json(&view),
+            (FinalOutput::Text, Some(output)) => output::print_untrusted_text(&output.text),
             (FinalOutput::Text, None) | (FinalOutput::Nothing, _) => Ok(()),
         }
     }
 
-    /// How the command ends, and what is said about it.
-    async fn exit_code(
+    /// Prints why following the run ended, and returns the exit code.
+    async fn report_end(
         &self,
-        end: EndReason,
-        manner: FollowOptions,
-        drives: Option<&ProjectRuntime>,
+        end: FollowEndReason,
+        options: FollowOptions,
+        driven_runtime: Option<&ProjectRuntime>,
     ) -> anyhow::Result<Exit> {
-        let view = self.client.show(self.run).await?;
+        let view = self.client.get_run(self.run).await?;
         let run = self.run;
-        let talk = |words: String| {
-            if !manner.silent {
-                output::stderr_line(&words);
+        let notify = |message: String| {
+            if !options.silent {
+                output::eprint_line(&message);
             }
         };
         Ok(match end {
-            EndReason::Followed(FollowEnd::Ended) | EndReason::DriverGone => Exit::from_run(&view),
-            EndReason::Followed(FollowEnd::NeedsPerson) if manner.is_only_client => {
-                let why = self.client.why(run).await?;
-                output::stderr_line(&ephemeral::cannot_wait_message(&why.message));
+            FollowEndReason::Followed(FollowEnd::Ended) | FollowEndReason::DriverGone => {
                 Exit::from_run(&view)
             }
-            EndReason::Followed(FollowEnd::NeedsPerson) => {
-                let why = self.client.why(run).await?;
-                let words = format!("{run}: {}   {}", why.message, why.command);
-                match manner.stop_at_person {
-                    true => talk(words),
-                    // Nobody asked for it to end here.
-                    false => output::stderr_line(&words),
+            FollowEndReason::Followed(FollowEnd::NeedsPerson) if options.is_only_client => {
+                let why = self.client.explain_run(run).await?;
+                output::eprint_line(&ephemeral::cannot_wait_message(&why.message));
+                Exit::from_run(&view)
+            }
+            FollowEndReason::Followed(FollowEnd::NeedsPerson) => {
+                let why = self.client.explain_run(run).await?;
+                let message = format!("{run}: {}   {}", why.message, why.command);
+                match options.stop_at_person {
+                    true => notify(message),
+                    // Printed even if silent: the user did not ask to stop here.
+                    false => output::eprint_line(&message),
                 }
                 Exit::from_run(&view)
             }
-            // It ended while it was let go of.
-            EndReason::TimedOut
-            | EndReason::Interrupted
-            | EndReason::Followed(FollowEnd::Detached)
+            // The run ended while the worker stopped.
+            FollowEndReason::TimedOut
+            | FollowEndReason::Interrupted
+            | FollowEndReason::Followed(FollowEnd::Detached)
                 if view.status.is_terminal() =>
             {
                 Exit::from_run(&view)
             }
-            EndReason::TimedOut
-            | EndReason::Followed(FollowEnd::Detached)
-            | EndReason::Interrupted
-                if manner.is_only_client =>
+            FollowEndReason::TimedOut
+            | FollowEndReason::Followed(FollowEnd::Detached)
+            | FollowEndReason::Interrupted
+                if options.is_only_client =>
             {
-                talk(ephemeral::STOPPED_MESSAGE.to_owned());
+                notify(ephemeral::STOPPED_MESSAGE.to_owned());
                 end.detached_exit().unwrap_or(Exit::Interrupted)
             }
-            EndReason::TimedOut => {
-                talk(self.detached_message(view.status.as_str(), drives).await?);
+            FollowEndReason::TimedOut => {
+                notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
                 Exit::TimedOut
             }
-            EndReason::Followed(FollowEnd::Detached) | EndReason::Interrupted => {
-                talk(self.detached_message(view.status.as_str(), drives).await?);
+            FollowEndReason::Followed(FollowEnd::Detached) | FollowEndReason::Interrupted => {
+                notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
                 Exit::Interrupted
             }
         })
     }
 
-    async fn wait(
+    async fn wait_for_end(
         &self,
-        follower: &mut Follower<'_>,
-        driving: &mut Option<LocalWorker>,
-    ) -> anyhow::Result<EndReason> {
+        follower: &mut RunFollower<'_>,
+        worker: &mut Option<LocalWorker>,
+    ) -> anyhow::Result<FollowEndReason> {
         let over = async {
             match self.timeout {
-                Some(span) => SystemClock.sleep(span).await,
+                Some(timeout) => SystemClock.sleep(timeout).await,
                 None => std::future::pending().await,
             }
         };
-        // Who drives has nobody to take over from.
-        let heir = self.takeover.filter(|_| driving.is_none());
+        // A driver has no other driver to take over from.
+        let takeover = self.takeover.filter(|_| worker.is_none());
         let orphaned = async {
-            match heir {
-                Some(heir) => heir.driver_gone().await,
+            match takeover {
+                Some(takeover) => takeover.wait_until_undriven().await,
                 None => std::future::pending().await,
             }
         };
-        let broke = async {
-            match driving {
-                Some(driving) => driving.wait_for_failure().await,
+        let worker_error = async {
+            match worker {
+                Some(worker) => worker.wait_for_failure().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            followed = follower.follow() => followed.map(EndReason::Followed),
-            error = broke => Err(error),
-            left = orphaned => left.map(|()| EndReason::DriverGone),
-            () = over => Ok(EndReason::TimedOut),
+            followed = follower.follow() => followed.map(FollowEndReason::Followed),
+            error = worker_error => Err(error),
+            left = orphaned => left.map(|()| FollowEndReason::DriverGone),
+            () = over => Ok(FollowEndReason::TimedOut),
         }
     }
 
-    /// What becomes of a run that is no longer followed.
+    /// Describes what happens to a run after this command has stopped following it.
     async fn detached_message(
         &self,
         status: &str,
-        drives: Option<&ProjectRuntime>,
+        driven_runtime: Option<&ProjectRuntime>,
     ) -> anyhow::Result<String> {
         let run = self.run;
-        let Some(house) = drives else {
+        let Some(runtime) = driven_runtime else {
             return Ok(format!(
-                "Detached. The run goes on ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
+                "Detached. The run continues ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
             ));
         };
-        let row = house.longhaul.run_row(run).await?;
+        let row = runtime.longhaul.run_row(run).await?;
         let last = row.last_seq;
-        Ok(format!("saved at event {last}, nothing runs now: longhaul watch {run} goes on"))
+        Ok(format!("The run is saved at event {last}. Continue it: longhaul watch {run}"))
     }
 }

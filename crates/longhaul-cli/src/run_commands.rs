@@ -1,5 +1,5 @@
-//! `longhaul cancel`, `pause` and `resume`: commands to several runs at once. No run is told
-//! anything before it is known that all of them exist.
+//! `longhaul cancel`, `pause` and `resume`: commands that act on one or more runs. All runs are
+//! looked up before the first one is changed.
 
 use clap::Args;
 use longhaul_api::run::RunView;
@@ -10,103 +10,104 @@ use longhaul_core::status::Status;
 use crate::client::RunClient;
 use crate::client::connect::connect;
 use crate::exit::Exit;
-use crate::task_args::parse_caps;
+use crate::task_args::parse_budget_caps;
 use crate::{error, output, resolve, runtime};
 
 const CANCEL_EXAMPLES: &str = "Examples:
   longhaul cancel @last
   longhaul cancel run_01k3qv9 run_01k41xm --reason \"wrong repository\"
 
-A run that nobody drives ends at once, one that is driven as soon as its driver hears.";
+A run without a driver ends at once. A driven run ends when its driver sees the request.";
 
 const PAUSE_EXAMPLES: &str = "Examples:
   longhaul pause @last
-  longhaul pause run_01k3qv9 run_01k41xm     let them go on: longhaul resume RUN";
+  longhaul pause run_01k3qv9 run_01k41xm     continue them: longhaul resume RUN";
 
 const RESUME_EXAMPLES: &str = "Examples:
   longhaul resume @last
   longhaul resume run_01k3qv9 --budget 10              up to ten dollars in all
   longhaul resume run_01k3qv9 --budget turns=50,tokens=1000000";
 
-/// The runs that a command is for.
+/// The runs that a command acts on, and its output format.
 #[derive(Debug, Args)]
 struct RunsArgs {
-    /// The runs: ids, the last six letters of them, or @last
+    /// Runs to act on: ids, the last six characters of ids, or @last
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
-    /// Print one JSON object
+    /// Print the runs as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Ends runs.
+/// Arguments of `longhaul cancel`.
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_EXAMPLES)]
-pub(crate) struct Cancel {
+pub(crate) struct CancelCommand {
     #[command(flatten)]
     args: RunsArgs,
-    /// Why, for the journal
+    /// Reason for the cancellation, recorded in the journal
     #[arg(long, default_value = "cancelled from the command line")]
     reason: String,
 }
 
-/// Stills runs.
+/// Arguments of `longhaul pause`.
 #[derive(Debug, Args)]
 #[command(after_help = PAUSE_EXAMPLES)]
-pub(crate) struct Pause {
+pub(crate) struct PauseCommand {
     #[command(flatten)]
     args: RunsArgs,
 }
 
-/// Lets runs go on.
+/// Arguments of `longhaul resume`.
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_EXAMPLES)]
-pub(crate) struct Resume {
+pub(crate) struct ResumeCommand {
     #[command(flatten)]
     args: RunsArgs,
-    /// New caps: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
-    #[arg(long, value_parser = parse_caps)]
+    /// New caps of the budget: dollars, or a list such as
+    /// usd=2,turns=20,tokens=100000,active_time=10m
+    #[arg(long, value_parser = parse_budget_caps)]
     budget: Option<BudgetRaise>,
 }
 
-impl Cancel {
+impl CancelCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Cancel(&self.reason).send(&self.args)
+        RunAction::Cancel(&self.reason).connect_and_send(&self.args)
     }
 }
 
-impl Pause {
+impl PauseCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Pause.send(&self.args)
+        RunAction::Pause.connect_and_send(&self.args)
     }
 }
 
-impl Resume {
+impl ResumeCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Resume(self.budget).send(&self.args)
+        RunAction::Resume(self.budget).connect_and_send(&self.args)
     }
 }
 
-/// What a run is told.
+/// Action of a command on its runs: cancel, pause or resume.
 enum RunAction<'a> {
-    /// To end, and why.
+    /// Cancels the run for this reason.
     Cancel(&'a str),
     Pause,
-    /// To go on, maybe with a larger budget.
+    /// Resumes the run, optionally with a larger budget.
     Resume(Option<BudgetRaise>),
 }
 
 impl RunAction<'_> {
-    fn send(&self, args: &RunsArgs) -> anyhow::Result<Exit> {
+    fn connect_and_send(&self, args: &RunsArgs) -> anyhow::Result<Exit> {
         let client = connect()?;
-        runtime::current_thread()?.block_on(self.send_all(&client, args))
+        runtime::build_current_thread()?.block_on(self.send_to_all_runs(&client, args))
     }
 
-    async fn send_all(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
+    async fn send_to_all_runs(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
         let mut runs = Vec::new();
         for name in &args.runs {
             let run = resolve::resolve_run(client, name).await?;
-            client.why(run).await?;
+            client.explain_run(run).await?;
             if !runs.contains(&run) {
                 runs.push(run);
             }
@@ -115,11 +116,11 @@ impl RunAction<'_> {
         let mut exit = Exit::Done;
         let mut data = Vec::new();
         for run in runs {
-            let was = client.show(run).await?.status;
-            match self.send_one(client, run).await {
+            let was = client.get_run(run).await?.status;
+            match self.send_to_run(client, run).await {
                 Ok(view) => {
                     if !args.json {
-                        output::stdout_text(&self.outcome_text(&view, was, driven))?;
+                        output::print_text(&self.outcome_text(&view, was, driven))?;
                     }
                     data.push(view);
                 }
@@ -130,43 +131,45 @@ impl RunAction<'_> {
             }
         }
         if args.json {
-            output::json_list(&data)?;
+            output::print_json_list(&data)?;
         }
         Ok(exit)
     }
 
-    async fn send_one(&self, client: &RunClient, run: RunId) -> anyhow::Result<RunView> {
+    async fn send_to_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<RunView> {
         match self {
-            Self::Cancel(reason) => client.cancel(run, reason).await,
-            Self::Pause => client.pause(run).await,
-            Self::Resume(raise) => client.resume(run, *raise).await,
+            Self::Cancel(reason) => client.cancel_run(run, reason).await,
+            Self::Pause => client.pause_run(run).await,
+            Self::Resume(raise) => client.resume_run(run, *raise).await,
         }
     }
 
-    /// What came of it, and what comes next.
-    fn outcome_text(&self, run: &RunView, was: Status, driven: bool) -> String {
+    /// Describes the outcome of the command for one run, and what happens next.
+    fn outcome_text(&self, run: &RunView, old_status: Status, has_driver: bool) -> String {
         let id = run.id;
-        let nobody = format!("Nobody drives it now: longhaul watch {id}");
+        let no_worker = format!("No worker drives the run now: longhaul watch {id}");
         match (self, run.status) {
             (Self::Cancel(_), Status::Cancelled) => format!("{id} is cancelled."),
-            (Self::Cancel(_), _) if driven => {
-                format!("{id} is told to end; it ends when its driver hears, within 10 s.")
+            (Self::Cancel(_), _) if has_driver => {
+                format!("{id}: cancel requested; it takes effect within 10 s.")
             }
             (Self::Cancel(_), _) => {
-                format!("{id} is told to end; it ends as soon as somebody drives. {nobody}")
+                format!(
+                    "{id}: cancel requested; it takes effect when a worker drives the run. {no_worker}"
+                )
             }
             (Self::Pause, Status::Paused) => {
-                format!("{id} is paused.   Let it go on: longhaul resume {id}")
+                format!("{id} is paused.   Resume it: longhaul resume {id}")
             }
-            (Self::Pause, _) if driven => {
-                format!("{id} is told to pause; it stands still when what runs now is done.")
+            (Self::Pause, _) if has_driver => {
+                format!("{id}: pause requested; the run pauses when its calls are done.")
             }
-            (Self::Pause, _) => format!("{id} is told to pause. {nobody}"),
-            (Self::Resume(_), _) if was == Status::Blocked => {
-                format!("{id} is blocked; what it needs: longhaul why {id}")
+            (Self::Pause, _) => format!("{id}: pause requested. {no_worker}"),
+            (Self::Resume(_), _) if old_status == Status::Blocked => {
+                format!("{id} is blocked; see what it needs: longhaul why {id}")
             }
-            (Self::Resume(_), _) if driven => format!("{id} goes on."),
-            (Self::Resume(_), _) => format!("{id} may go on. {nobody}"),
+            (Self::Resume(_), _) if has_driver => format!("{id} is resumed."),
+            (Self::Resume(_), _) => format!("{id} is resumed. {no_worker}"),
         }
     }
 }

@@ -1,40 +1,39 @@
-//! Words that may be a stranger's, made safe for a terminal.
-//!
-//! Never: lets through what moves the cursor, changes colours, or turns the
-//! reading direction so that a line reads as another one than it is.
+//! Makes untrusted text safe for a terminal: replaces characters that move the cursor, change
+//! colours or reverse the reading direction.
 
-/// A text of one line.
-pub(crate) fn line(text: &str) -> String {
-    text.chars().map(|letter| if is_unsafe(letter) { '·' } else { letter }).collect()
+/// Makes text safe for one line of a terminal. Line breaks and tabs are replaced too.
+pub(crate) fn safe_line(text: &str) -> String {
+    text.chars().map(|c| if is_terminal_unsafe(c) { '·' } else { c }).collect()
 }
 
-/// A text of many lines.
-pub(crate) fn text(text: &str) -> String {
-    let safe = |letter| match letter {
-        '\n' | '\t' => letter,
-        _ if is_unsafe(letter) => '·',
-        _ => letter,
+/// Makes text of several lines safe for a terminal. Line breaks and tabs are kept.
+pub(crate) fn safe_text(text: &str) -> String {
+    let safe = |c| match c {
+        '\n' | '\t' => c,
+        _ if is_terminal_unsafe(c) => '·',
+        _ => c,
     };
     text.chars().map(safe).collect()
 }
 
-/// At most so many letters, and a sign that there were more.
-pub(crate) fn truncate(text: &str, max: usize) -> String {
-    if text.chars().count() <= max {
+/// Truncates a text to this many characters. A truncated text ends in `…`.
+pub(crate) fn truncate(text: &str, max_chars: usize) -> String {
+    if text.chars().count() <= max_chars {
         return text.to_owned();
     }
-    let kept: String = text.chars().take(max.saturating_sub(1)).collect();
-    format!("{kept}…")
+    let prefix: String = text.chars().take(max_chars.saturating_sub(1)).collect();
+    format!("{prefix}…")
 }
 
-/// Whether a letter does something to a terminal, or hides what stands there.
-fn is_unsafe(letter: char) -> bool {
+/// Returns whether a character controls the terminal, is invisible or changes the reading
+/// direction.
+fn is_terminal_unsafe(c: char) -> bool {
     let turns_or_hides = matches!(
-        letter,
+        c,
         '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
     );
-    letter.is_control() || turns_or_hides
+    c.is_control() || turns_or_hides
 }
 
 #[cfg(test)]
@@ -43,16 +42,16 @@ mod tests {
 
     #[test]
     fn terminal_control_characters_are_replaced() {
-        for (said, safe) in [
+        for (input, safe) in [
             ("plain words, naïve 日本", "plain words, naïve 日本"),
             ("\u{1b}[2Jgone", "·[2Jgone"),
             ("over\rwritten", "over·written"),
             ("rm \u{202e}txt.exe", "rm ·txt.exe"),
             ("two\nlines", "two·lines"),
         ] {
-            assert_eq!(line(said), safe);
+            assert_eq!(safe_line(input), safe);
         }
-        assert_eq!(text("two\n\tlines\u{7}"), "two\n\tlines·");
+        assert_eq!(safe_text("two\n\tlines\u{7}"), "two\n\tlines·");
         assert_eq!(truncate("abcdef", 4), "abc…");
         assert_eq!(truncate("abcd", 4), "abcd");
     }

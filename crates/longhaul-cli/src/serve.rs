@@ -1,5 +1,5 @@
-//! `longhaul serve` and `longhaul dev`: the server and the driver of a project. They differ only in
-//! what is read, and when: `serve` reads neither `.env` nor a definition that changed after the start.
+//! `longhaul serve` and `longhaul dev`: run the server and a worker for a project. Only `dev` reads
+//! `.env` and reloads agents, skills and rules that change.
 
 use clap::Args;
 
@@ -13,43 +13,43 @@ const SERVE_EXAMPLES: &str = "Examples:
   longhaul keys new ci --role operator        a key for a program
   curl -H \"Authorization: Bearer $LONGHAUL_KEY\" http://127.0.0.1:4180/v1/runs
 
-SIGTERM or Ctrl-C lets every run go at its next fact; a second one cuts off what still runs.
-Whatever happens, runs go on from their last fact when it starts again.
-Agents, skills and rules are read once, at the start: start it again after a change.";
+SIGTERM or Ctrl-C releases every run at its next event; a second one aborts what still runs.
+In any case runs continue from their last event when it starts again.
+Agents, skills and rules are read once at the start: restart it after a change.";
 
 const DEV_EXAMPLES: &str = "Examples:
-  longhaul dev                       http://127.0.0.1:4180; agents are read again when saved
+  longhaul dev                       http://127.0.0.1:4180; agents are reloaded when saved
   longhaul dev --listen 127.0.0.1:0  any free port
   longhaul run AGENT \"...\"           in another terminal: it finds this server by itself
 
-Read again: agents/, .claude/agents/, skills/, .claude/skills/, AGENTS.md and the schemas that
-agents name. A run under way keeps the agent it began with.
+Reloaded: agents/, .claude/agents/, skills/, .claude/skills/, AGENTS.md and the schemas that
+agents name. A run keeps the agent that it started with.
 
-Variables in .env count as if they were set, where nothing else sets them.";
+Variables in .env apply unless they are set otherwise.";
 
-/// Serves and drives.
+/// Arguments of `longhaul serve`, which runs the server and a worker for production.
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
-pub(crate) struct Serve {
+pub(crate) struct ServeCommand {
     #[command(flatten)]
     args: ServeArgs,
 }
 
-/// Serves and drives, and reads agents again.
+/// Arguments of `longhaul dev`, which runs the server and a worker for development.
 #[derive(Debug, Args)]
 #[command(after_help = DEV_EXAMPLES)]
-pub(crate) struct Dev {
+pub(crate) struct DevCommand {
     #[command(flatten)]
     args: ServeArgs,
 }
 
-impl Serve {
+impl ServeCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         ServeSession::open(&self.args, environment::process_env()?, ServeMode::Serve)?.run()
     }
 }
 
-impl Dev {
+impl DevCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         ServeSession::open(&self.args, environment::process_env()?, ServeMode::Dev)?.run()
     }

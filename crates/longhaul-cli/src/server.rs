@@ -1,6 +1,4 @@
-//! A server and a driver in one process, from the first line to the last.
-//!
-//! Never: a server without its driver, or one that goes on when the other broke.
+//! A server and a worker in one process. If one of them stops, the other is stopped too.
 
 mod banner;
 mod lifecycle;
@@ -11,15 +9,15 @@ use std::sync::Arc;
 
 use clap::Args;
 use longhaul::assemble::{
-    OpenOptions, ProjectRuntime, open, server_options, store_file, worker_options,
+    ProjectOpenOptions, ProjectRuntime, open, server_options, store_file, worker_options,
 };
 use longhaul::config::built_in_providers::BUILT_IN_PROVIDERS;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::secrets;
 use longhaul::config::settings::Config;
-use longhaul::config::value::{Origin, Setting, Value};
-use longhaul::server_marker::{MarkerGuard, ServerMarker};
-use longhaul::trust::decisions::Decisions;
+use longhaul::config::value::{Setting, SettingOrigin, SettingValue};
+use longhaul::server_marker::{ServerMarker, ServerMarkerGuard};
+use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul::{local_key, server_marker};
 use longhaul_core::port::auth::KeyRef;
@@ -33,37 +31,37 @@ use tokio::sync::oneshot;
 
 use crate::error::{self, CliError};
 use crate::exit::Exit;
-use crate::interrupts::Interrupts;
+use crate::interrupts::InterruptListener;
 use crate::log::{self, LogStyle};
-use crate::parent_watch::parent_gone;
+use crate::parent_watch::wait_for_parent_exit;
 use crate::server::banner::print_banner;
-use crate::server::lifecycle::LifecycleLog;
-use crate::server::reload::{FileSnapshot, Reloader};
-use crate::store_access::open_options;
+use crate::server::lifecycle::RunLifecycleLogger;
+use crate::server::reload::{FileSnapshot, ProjectReloader};
+use crate::store_access::store_open_options;
 use crate::trust::confirm;
 use crate::{environment, runtime};
 
-/// How a server is started.
+/// Command-line options of `longhaul serve` and `longhaul dev`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Where to listen, in the place of what is set; port 0 takes any that is free
+    /// Address to listen on instead of the configured one; port 0 picks a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// How the log looks; unless it is said, for people on a terminal and JSON elsewhere
+    /// Log format; by default for people on a terminal and JSON elsewhere
     #[arg(long, value_enum)]
     log: Option<LogStyle>,
-    /// Stop when stdin is closed: for programs that start a server and may die
+    /// Stop when stdin is closed: for programs that start a server and may crash
     #[arg(long, hide = true)]
     until_eof: bool,
 }
 
-/// How a project is served.
+/// Whether a project is served for production or for development.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServeMode {
-    /// For production.
+    /// Serves the project for production.
     Serve,
-    /// For writing agents: definitions are read again when they change, the person at the terminal
-    /// is asked what is to be trusted, and variables of the project's `.env` count as well.
+    /// Serves the project for development: agents, skills and rules are reloaded when they change,
+    /// the person at the terminal is asked for trust, and variables of the project's `.env` apply.
     Dev,
 }
 
@@ -76,60 +74,64 @@ impl ServeMode {
     }
 }
 
-/// A server about to run.
+/// A server with an open store and a bound address, ready to run.
 #[derive(Debug)]
 pub(crate) struct ServeSession {
-    // It goes before the store is let go of: whoever takes that leaves another.
-    _marker: MarkerGuard,
+    // Dropped before the store is released, because the next driver writes its own marker.
+    _marker: ServerMarkerGuard,
     runtime: ProjectRuntime,
     listener: TcpListener,
     address: SocketAddr,
     local_key: Secret,
-    /// How the agents' files stood before they were read.
+    /// State of the agent files on disk before they were read, to detect later changes.
     agent_files: FileSnapshot,
     mode: ServeMode,
     until_eof: bool,
-    /// Somebody at a terminal reads along.
+    /// True if stderr is a terminal that a person reads.
     is_interactive: bool,
 }
 
 impl ServeSession {
-    /// Takes the address, the store and the key, in this order: whoever can't
-    /// have one has changed nothing.
+    /// Binds the address, opens the store and reads the local API key, in this order, so that a
+    /// failure leaves nothing changed.
     pub(crate) fn open(
         args: &ServeArgs,
-        here: ProcessEnv,
+        process_env: ProcessEnv,
         mode: ServeMode,
     ) -> anyhow::Result<Self> {
-        let config = load_settings(args, here, mode)?;
-        let is_seen =
-            LogStyle::from_terminal() == LogStyle::Human && args.log != Some(LogStyle::Json);
-        let nobody = mode == ServeMode::Serve || !is_seen;
-        let shut =
-            confirm::ask_before_run((&config, &environment::load_agents(&config)?), None, nobody)?;
+        let config = load_settings(args, process_env, mode)?;
+        let is_seen = LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
+        let unattended = mode == ServeMode::Serve || !is_seen;
+        let untrusted = confirm::ask_for_trust_before_run(
+            (&config, &environment::load_agents(&config)?),
+            None,
+            unattended,
+        )?;
         check_trust(&config)?;
-        for shut in shut {
-            tracing::warn!("{shut}");
+        for untrusted in untrusted {
+            tracing::warn!("{untrusted}");
         }
         raise_file_limit();
-        let (listener, address) = bind(&config, mode)?;
+        let (listener, address) = bind_listener(&config, mode)?;
         let url = local_url(address);
-        let opening = OpenOptions {
+        let options = ProjectOpenOptions {
             holder: format!("longhaul {} at {url}", mode.command()),
-            ..open_options(OpenMode::Driver)
+            ..store_open_options(OpenMode::Driver)
         };
         let agents = FileSnapshot::take(&config, &[]);
-        let house = open(config, opening)?;
-        let fresh = house.longhaul.generate_secret(KEY_PREFIX)?;
-        let at = local_key::path(&house.config);
-        let local_key = local_key::load_or_create(&at, &fresh)
+        let runtime = open(config, options)?;
+        let fresh = runtime.longhaul.generate_secret(KEY_PREFIX)?;
+        let at = local_key::local_key_path(&runtime.config);
+        let local_key = local_key::load_or_create_local_key(&at, &fresh)
             .map_err(|error| error::from_local_key_error(&error, &at))?;
-        let store = store_file(&house.config)?;
+        let store = store_file(&runtime.config)?;
         let pid = std::process::id();
-        let marker = MarkerGuard::create(ServerMarker { url, pid, store })
-            .map_err(|error| CliError::usage(format!("no marker can be left: {error}")))?;
+        let marker =
+            ServerMarkerGuard::create(ServerMarker { url, pid, store }).map_err(|error| {
+                CliError::usage(format!("the server marker can't be written: {error}"))
+            })?;
         Ok(Self {
-            runtime: house,
+            runtime,
             listener,
             address,
             local_key,
@@ -141,13 +143,13 @@ impl ServeSession {
         })
     }
 
-    /// Serves and drives until it is told to stop.
+    /// Serves requests and drives runs until the process is asked to stop.
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        runtime::multi_thread()?.block_on(self.serve())
+        runtime::build_multi_thread()?.block_on(self.serve())
     }
 
     async fn serve(self) -> anyhow::Result<Exit> {
-        let mut interrupts = Interrupts::listen()?;
+        let mut interrupts = InterruptListener::listen()?;
         let worker = self.build_worker()?;
         let options = server_options(&self.runtime.config, self.local_key.clone());
         let app = App::new(self.runtime.longhaul.clone(), options, self.address);
@@ -159,35 +161,35 @@ impl ServeSession {
             _ = closed.await;
         }));
         let mut worked = std::pin::pin!(worker.run(stop.clone()));
-        let mut reload = std::pin::pin!(self.reload());
-        let mut parent = std::pin::pin!(parent_gone(self.until_eof));
-        self.announce().await?;
+        let mut reload = std::pin::pin!(self.reload_changed_files());
+        let mut parent = std::pin::pin!(wait_for_parent_exit(self.until_eof));
+        self.announce_address().await?;
         loop {
             tokio::select! {
                 biased;
                 done = worked.as_mut() => {
                     if !stop.is_draining() {
-                        tracing::error!("the driver ended by itself");
+                        tracing::error!("the worker stopped unexpectedly");
                     }
-                    // The last answers leave, then the doors close.
+                    // Pending responses are sent before the server closes.
                     drop(close);
                     let served = server.as_mut().await;
                     self.runtime.mcp_tools.close().await;
                     done?;
                     served?;
-                    tracing::info!("stopped");
+                    tracing::info!("server stopped");
                     return Ok(if stop.is_draining() { Exit::Done } else { Exit::Busy });
                 }
-                broke = server.as_mut() => {
-                    stop.drain();
+                result = server.as_mut() => {
+                    stop.request_drain();
                     let done = worked.as_mut().await;
                     self.runtime.mcp_tools.close().await;
                     done?;
-                    broke?;
+                    result?;
                     return Ok(Exit::Busy);
                 }
                 () = reload.as_mut() => {}
-                () = interrupts.next() => request_stop(&stop, &app),
+                () = interrupts.next_signal() => request_stop(&stop, &app),
                 () = parent.as_mut(), if !stop.is_draining() => request_stop(&stop, &app),
             }
         }
@@ -195,24 +197,27 @@ impl ServeSession {
 
     fn build_worker(&self) -> anyhow::Result<Worker> {
         let options = worker_options(&self.runtime.config).map_err(|bad| {
-            CliError::usage(format!("[worker] inboxes: {bad}"))
+            CliError::usage(format!("[worker] inboxes is invalid: {bad}"))
                 .hint("see where it is set", "longhaul config show --origin")
         })?;
         let worker = Worker::new(self.runtime.longhaul.services(), options);
-        Ok(worker.with_hooks(Arc::new(LifecycleLog)))
+        Ok(worker.with_hooks(Arc::new(RunLifecycleLogger)))
     }
 
-    async fn reload(&self) {
+    async fn reload_changed_files(&self) {
         match self.mode {
-            ServeMode::Dev => Reloader::new(&self.runtime, self.agent_files.clone()).run().await,
+            ServeMode::Dev => {
+                ProjectReloader::new(&self.runtime, self.agent_files.clone()).run().await
+            }
             ServeMode::Serve => std::future::pending().await,
         }
     }
 
-    /// Says where it is, and what to know about that.
-    async fn announce(&self) -> anyhow::Result<()> {
+    /// Prints or logs the server's address, and logs warnings about problems and about insecure
+    /// access.
+    async fn announce_address(&self) -> anyhow::Result<()> {
         let url = local_url(self.address);
-        // The link in it opens the pages, so it is for eyes and not for a file.
+        // The banner contains a login link, so it must not go to a log file.
         if self.is_interactive {
             let ticket =
                 self.runtime.longhaul.create_ticket(KeyRef::Local, self.local_key.hash()).await?;
@@ -237,33 +242,37 @@ impl ServeSession {
     }
 }
 
-/// Where it is reached from this machine.
+/// Returns the URL at which this machine reaches a server that listens on this address.
 pub(crate) fn local_url(address: SocketAddr) -> String {
-    let mut near = address;
-    match near {
-        SocketAddr::V4(_) if near.ip().is_unspecified() => near.set_ip(Ipv4Addr::LOCALHOST.into()),
-        SocketAddr::V6(_) if near.ip().is_unspecified() => near.set_ip(Ipv6Addr::LOCALHOST.into()),
+    let mut local = address;
+    match local {
+        SocketAddr::V4(_) if local.ip().is_unspecified() => {
+            local.set_ip(Ipv4Addr::LOCALHOST.into())
+        }
+        SocketAddr::V6(_) if local.ip().is_unspecified() => {
+            local.set_ip(Ipv6Addr::LOCALHOST.into())
+        }
         SocketAddr::V4(_) | SocketAddr::V6(_) => {}
     }
-    format!("http://{near}")
+    format!("http://{local}")
 }
 
 fn request_stop(stop: &Shutdown, app: &App) {
     match stop.is_draining() {
         false => {
-            tracing::info!("stopping: runs are let go of at their next fact");
+            tracing::info!("shutting down: runs are released at their next event");
             app.stop();
-            stop.drain();
+            stop.request_drain();
         }
-        true => stop.abort(),
+        true => stop.request_abort(),
     }
 }
 
-/// The secrets that are known by their variables' names, and are not to be logged.
+/// Returns the secrets to redact in the log, each with the name of its variable.
 fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
     let mut names = config.secret_names();
-    let known = BUILT_IN_PROVIDERS.iter().flat_map(|known| known.key_env);
-    names.extend(known.map(|name| (*name).to_owned()));
+    let key_names = BUILT_IN_PROVIDERS.iter().flat_map(|key_names| key_names.key_env);
+    names.extend(key_names.map(|name| (*name).to_owned()));
     for (path, setting) in config.settings_below("providers") {
         if path.ends_with("key_env") {
             names.extend(setting.value.texts());
@@ -275,7 +284,7 @@ fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
     });
     // A header may hold a key too.
     let headers = config.settings_below("providers").filter_map(|(path, setting)| {
-        let Value::Secret(value) = &setting.value else {
+        let SettingValue::Secret(value) = &setting.value else {
             return None;
         };
         Some((path.to_owned(), value.reveal().to_owned()))
@@ -283,19 +292,23 @@ fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
     found.chain(headers).collect()
 }
 
-/// What is set, and a log from here on.
-fn load_settings(args: &ServeArgs, here: ProcessEnv, mode: ServeMode) -> anyhow::Result<Config> {
-    let style = args.log.unwrap_or_else(LogStyle::from_terminal);
+/// Loads the configuration and sets up the log.
+fn load_settings(
+    args: &ServeArgs,
+    process_env: ProcessEnv,
+    mode: ServeMode,
+) -> anyhow::Result<Config> {
+    let style = args.log.unwrap_or_else(LogStyle::for_stderr);
     let read = || {
-        let here = match mode {
-            ServeMode::Dev => environment::with_dotenv(here)?,
-            ServeMode::Serve => here,
+        let process_env = match mode {
+            ServeMode::Dev => environment::with_dotenv(process_env)?,
+            ServeMode::Serve => process_env,
         };
-        let mut config = environment::load_config_quietly(&here)?;
+        let mut config = environment::load_config_quietly(&process_env)?;
         if let Some(listen) = &args.listen {
             let setting = Setting {
-                value: Value::Text(listen.clone()),
-                origin: Origin::Flag("--listen".to_owned()),
+                value: SettingValue::Text(listen.clone()),
+                origin: SettingOrigin::Flag("--listen".to_owned()),
             };
             config.settings.insert("server.listen".to_owned(), setting);
         }
@@ -304,33 +317,34 @@ fn load_settings(args: &ServeArgs, here: ProcessEnv, mode: ServeMode) -> anyhow:
     };
     match read() {
         Ok((config, hidden)) => {
-            log::init_full(style, hidden);
-            for note in config.notes.iter().chain(&secrets::notes(&config)) {
+            log::init_full_log(style, hidden);
+            for note in config.notes.iter().chain(&secrets::secret_warnings(&config)) {
                 tracing::warn!("{note}");
             }
             Ok(config)
         }
         Err(error) => {
-            log::init_full(style, Vec::new());
+            log::init_full_log(style, Vec::new());
             Err(error)
         }
     }
 }
 
-/// Fails if the project's own file opens the server wider than usual and nobody trusts that.
+/// Fails if the project's own settings expose the server more than the defaults do and are not
+/// trusted.
 fn check_trust(config: &Config) -> anyhow::Result<()> {
     let Some(item) = egress::server_item(config) else {
         return Ok(());
     };
-    Decisions::new(config).check(&item).map_err(|why| {
-        CliError::usage(format!("{why} It {}.", item.lines.join("; ")))
+    TrustDecisions::new(config).check_trusted(&item).map_err(|why| {
+        CliError::usage(format!("{why} With these settings the server {}.", item.lines.join("; ")))
             .with_exit(Exit::NotAllowed)
-            .hint("look at it and decide", "longhaul trust")
+            .hint("review it and decide", "longhaul trust")
             .into()
     })
 }
 
-fn bind(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListener, SocketAddr)> {
+fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let at = config.server_settings().listen;
     let bound = TcpListener::bind(&at).and_then(|listener| {
         let address = listener.local_addr()?;
@@ -338,8 +352,8 @@ fn bind(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListener, Socket
     });
     bound.map_err(|error| {
         let command = mode.command();
-        let failure = CliError::usage(format!("nothing can listen at {at}: {error}"))
-            .hint("take any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
+        let failure = CliError::usage(format!("can't listen on {at}: {error}"))
+            .hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
         match error.kind() == std::io::ErrorKind::AddrInUse {
             true => running_server_error(config).unwrap_or(failure).with_exit(Exit::Busy).into(),
             false => failure.into(),
@@ -347,12 +361,12 @@ fn bind(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListener, Socket
     })
 }
 
-/// Whoever starts a second server of one store needs no other port: the first
-/// one is what is in the way.
+/// Returns the error for starting a second server on the same store, if one is running. Another
+/// port would not help, because the first server drives the store.
 fn running_server_error(config: &Config) -> Option<CliError> {
     let store = store_file(config).ok()?;
-    let ServerMarker { url, pid, .. } = server_marker::load(&store)?;
-    let holds = longhaul_store::is_driven(&store).unwrap_or(false);
+    let ServerMarker { url, pid, .. } = server_marker::load_server_marker(&store)?;
+    let holds = longhaul_store::is_store_driven(&store).unwrap_or(false);
     holds.then(|| {
         error::from_store_error(&StoreError::AlreadyDriven {
             at: store.display().to_string(),
@@ -361,11 +375,12 @@ fn running_server_error(config: &Config) -> Option<CliError> {
     })
 }
 
-/// Each connection is an open file: as many as the system lets this user have.
+/// Raises this process's limit of open files to the allowed maximum, because each connection is an
+/// open file.
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
-    let most = Rlimit { current: now.maximum, maximum: now.maximum };
-    // Where it is not allowed the old bound holds, and a full house is told so.
-    _ = setrlimit(Resource::Nofile, most);
+    let limit = Rlimit { current: now.maximum, maximum: now.maximum };
+    // If that is not allowed, the old limit stays, and connections beyond it are refused.
+    _ = setrlimit(Resource::Nofile, limit);
 }

@@ -1,48 +1,47 @@
-//! `longhaul show`: one run, whole: a page for people, an object for programs.
-//!
-//! Never: changes anything, and needs no driver.
+//! `longhaul show`: prints one run, its conversation or its journal. The command changes nothing
+//! and needs no worker.
 
 use clap::Args;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 
 use crate::client::RunClient;
-use crate::driver_status::explain_with_label;
-use crate::event_printer::{EventPrinter, time_of_day};
+use crate::driver_status::explain_status_with_label;
+use crate::event_printer::{EventPrinter, format_time_of_day};
 use crate::{output, resolve, run_page, sanitize, transcript};
 
-/// So many events are read at once.
+/// Number of events that are read at a time.
 const PAGE_SIZE: usize = 500;
 
-/// So many letters of an event that has no words of its own.
+/// Maximum number of characters printed of the data of an event that has no description.
 const EVENT_CHARS_MAX: usize = 80;
 
 const EXAMPLES: &str = "Examples:
   longhaul show @last
   longhaul show run_01k3qv9 --json | jq '{status, reason, now, turns, cost_usd}'
-  longhaul show run_01k3qv9 --transcript     what was said
-  longhaul show run_01k3qv9 --events         what happened, a line for each fact";
+  longhaul show run_01k3qv9 --transcript     the conversation
+  longhaul show run_01k3qv9 --events         the journal, one line per event";
 
-/// Shows a run.
+/// Arguments of `longhaul show`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Show {
-    /// The run: its id, the last six letters of it, or @last
+pub(crate) struct ShowRunCommand {
+    /// Run to show: its id, the last six characters of the id, or @last
     run: String,
-    /// Print JSON: one object, with --events a line for each
+    /// Print JSON: one object, or one line per event with --events
     #[arg(long)]
     json: bool,
-    /// The conversation with the model
+    /// Print the run's conversation with the model
     #[arg(long, conflicts_with = "events")]
     transcript: bool,
-    /// The journal
+    /// Print the run's journal, one line per event
     #[arg(long)]
     events: bool,
 }
 
-impl Show {
+impl ShowRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::with_run(&self.run, async |client, run| match (self.events, self.transcript) {
+        resolve::act_on_run(&self.run, async |client, run| match (self.events, self.transcript) {
             (true, _) => self.print_events(client, run).await,
             (_, true) => self.print_transcript(client, run).await,
             (false, false) => self.print_run(client, run).await,
@@ -50,13 +49,13 @@ impl Show {
     }
 
     async fn print_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let view = client.show(run).await?;
+        let view = client.get_run(run).await?;
         if self.json {
-            return output::stdout_json(&view);
+            return output::print_json(&view);
         }
-        let (why, stands) = explain_with_label(client, &view).await?;
-        for line in run_page::render(&view, &why, &stands) {
-            output::stdout_line(&line)?;
+        let (why, label) = explain_status_with_label(client, &view).await?;
+        for line in run_page::render_run_page(&view, &why, &label) {
+            output::print_line(&line)?;
         }
         Ok(())
     }
@@ -64,36 +63,38 @@ impl Show {
     async fn print_transcript(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
         let transcript = client.transcript(run).await?;
         if self.json {
-            return output::stdout_json(&transcript);
+            return output::print_json(&transcript);
         }
-        transcript::render(&transcript).iter().try_for_each(|part| output::stdout_text(part))
+        transcript::render_transcript(&transcript)
+            .iter()
+            .try_for_each(|part| output::print_text(part))
     }
 
     async fn print_events(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let mut teller = EventPrinter::default();
+        let mut printer = EventPrinter::default();
         let mut after = Seq::START;
         loop {
-            let entries = client.events(run, after, PAGE_SIZE).await?;
+            let entries = client.read_events(run, after, PAGE_SIZE).await?;
             let Some(last) = entries.last() else {
                 return Ok(());
             };
             after = last.seq;
             for entry in &entries {
                 match self.json {
-                    true => output::stdout_json(&entry.to_envelope()?)?,
-                    false => output::stdout_text(&event_line(&mut teller, entry)?)?,
+                    true => output::print_json(&entry.to_envelope()?)?,
+                    false => output::print_text(&event_line(&mut printer, entry)?)?,
                 }
             }
         }
     }
 }
 
-fn event_line(teller: &mut EventPrinter, entry: &Entry) -> anyhow::Result<String> {
-    let words = match teller.describe(entry) {
-        Some(words) => words,
+fn event_line(printer: &mut EventPrinter, entry: &Entry) -> anyhow::Result<String> {
+    let text = match printer.describe_event(entry) {
+        Some(text) => text,
         None => sanitize::truncate(entry.to_envelope()?.data.as_str(), EVENT_CHARS_MAX),
     };
-    let (seq, at, kind) = (entry.seq.0, time_of_day(entry.at), entry.event.kind());
-    let line = format!("{seq:>5}  {at}  {kind:<20} {}", sanitize::line(&words));
+    let (seq, at, kind) = (entry.seq.0, format_time_of_day(entry.at), entry.event.kind());
+    let line = format!("{seq:>5}  {at}  {kind:<20} {}", sanitize::safe_line(&text));
     Ok(line.trim_end().to_owned())
 }

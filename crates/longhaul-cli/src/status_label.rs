@@ -1,30 +1,29 @@
-//! How a run stands, as a sign and words: the sign helps the eye, the words say it.
-//!
-//! Never: a sign or a colour without words.
+//! The status label of a run: a symbol, text and a colour. The symbol and the colour only repeat
+//! what the text says.
 
 use longhaul_core::status::Status;
 
 use crate::style::Tone;
 
-/// A status as lists and pages show it.
+/// A run's status as shown in lists and on pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StatusLabel {
-    /// Such as `▲ waiting: you`.
+    /// Symbol and text of the label, such as `▲ waiting: you`.
     pub(crate) text: String,
-    /// How it looks.
+    /// Tone of the label, which decides its colour.
     pub(crate) tone: Tone,
 }
 
-/// How a run stands.
+/// Returns the label for a run's status and the reason of that status.
 pub(crate) fn status_label(status: Status, reason: Option<&str>) -> StatusLabel {
-    let (sign, words, tone) = match (status, reason) {
+    let (sign, text, tone) = match (status, reason) {
         (Status::Waiting, Some("approval" | "question")) => {
             ("▲", "waiting: you".to_owned(), Tone::NeedsPerson)
         }
         (Status::Waiting, Some("budget")) => ("▲", "waiting: budget".to_owned(), Tone::NeedsPerson),
         (Status::Waiting, Some(reason)) => {
-            let words = format!("waiting: {}", reason.replace('_', " "));
-            ("○", words, Tone::Dim)
+            let text = format!("waiting: {}", reason.replace('_', " "));
+            ("○", text, Tone::Dim)
         }
         (Status::Waiting, None) => ("○", "waiting".to_owned(), Tone::Dim),
         (Status::Blocked, _) => ("▲", "blocked: you".to_owned(), Tone::NeedsPerson),
@@ -35,10 +34,10 @@ pub(crate) fn status_label(status: Status, reason: Option<&str>) -> StatusLabel 
         (Status::Failed, _) => ("✗", "failed".to_owned(), Tone::Bad),
         (Status::Cancelled, _) => ("–", "cancelled".to_owned(), Tone::Dim),
     };
-    StatusLabel { text: format!("{sign} {words}"), tone }
+    StatusLabel { text: format!("{sign} {text}"), tone }
 }
 
-/// How a run stands that only goes on when somebody drives, while nobody does.
+/// Returns the label for a run that needs a worker to continue while no worker drives it.
 pub(crate) fn undriven_label(status: Status) -> StatusLabel {
-    StatusLabel { text: format!("○ {}: nobody drives", status.as_str()), tone: Tone::Dim }
+    StatusLabel { text: format!("○ {}: no worker", status.as_str()), tone: Tone::Dim }
 }

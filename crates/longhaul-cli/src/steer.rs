@@ -1,11 +1,9 @@
-//! `longhaul steer`: a message to a run in flight, and what became of it.
-//!
-//! Never: silence. A message is queued, read, or not read and why.
+//! `longhaul steer`: sends a message to a run, and shows whether messages were delivered.
 
 use clap::{Args, ValueEnum};
 use longhaul_api::run::RunView;
 use longhaul_api::steer::{SteerState, SteerView};
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::RunId;
 use longhaul_core::time::Timestamp;
 use serde_json::json;
@@ -15,59 +13,60 @@ use crate::event_printer::first_line;
 use crate::format::format_duration;
 use crate::{output, resolve};
 
-/// More than this is no message; the engine's own bound is far below.
+/// Maximum length of a message read from stdin, in bytes. The engine's own limit is far lower.
 const TEXT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How a run says that its next turn is under way; a view has no other word for it.
-const MODEL_CALL_PHRASE: &str = "asks the model, turn";
+/// Text in a run's current activity (`now`) while a model call is in flight. The run's view has no
+/// other field that shows this.
+const MODEL_CALL_PHRASE: &str = "calling the model, turn";
 
 const EXAMPLES: &str = "Examples:
   longhaul steer @last \"Keep the old cookie name for one more release\"
   longhaul steer run_01k3qv9 --interrupt \"Stop, wrong file\"
   git diff | longhaul steer run_01k3qv9 -        the message from stdin
-  longhaul steer run_01k3qv9 --status            what became of what was sent";
+  longhaul steer run_01k3qv9 --status            status of the messages sent";
 
-/// Writes to a run.
+/// Arguments of `longhaul steer`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Steer {
-    /// The run: its id, the last six letters of it, or @last
+pub(crate) struct SteerCommand {
+    /// Run to send the message to: its id, the last six characters of the id, or @last
     run: String,
-    /// What to tell it; `-` reads it from stdin
+    /// Text of the message; `-` reads it from stdin
     #[arg(required_unless_present = "status")]
     text: Vec<String>,
-    /// When it is to be read
+    /// When to deliver the message
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     delivery: DeliveryArg,
-    /// Now, cutting off what runs: the same as --delivery interrupt
+    /// Deliver the message now and abort running calls: the same as --delivery interrupt
     #[arg(long, conflicts_with = "delivery")]
     interrupt: bool,
-    /// What became of the messages that were sent before
+    /// Show the delivery status of messages sent before
     #[arg(long, conflicts_with_all = ["text", "delivery", "interrupt"])]
     status: bool,
-    /// Print one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// When a message is to be read.
+/// When a message to a run is delivered.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum DeliveryArg {
-    /// When the calls of this turn are done
+    /// Deliver when the calls of this turn are done
     #[default]
     AfterBatch,
-    /// Before the next call begins; calls not begun are skipped
+    /// Deliver before the next call starts; calls that have not started are skipped
     BeforeNextTool,
-    /// Now: what runs is cut off
+    /// Deliver now and abort running calls
     Interrupt,
-    /// When the run would end
+    /// Deliver only when the run would otherwise end
     FollowUp,
 }
 
-impl From<DeliveryArg> for Delivery {
-    fn from(when: DeliveryArg) -> Self {
-        match when {
+impl From<DeliveryArg> for SteerDelivery {
+    fn from(delivery: DeliveryArg) -> Self {
+        match delivery {
             DeliveryArg::AfterBatch => Self::AfterBatch,
             DeliveryArg::BeforeNextTool => Self::BeforeNextTool,
             DeliveryArg::Interrupt => Self::Interrupt,
@@ -76,80 +75,82 @@ impl From<DeliveryArg> for Delivery {
     }
 }
 
-impl Steer {
+impl SteerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::with_run(&self.run, async |client, run| match self.status {
-            true => self.print_status(client, run).await,
-            false => self.send(client, run).await,
+        resolve::act_on_run(&self.run, async |client, run| match self.status {
+            true => self.print_delivery_status(client, run).await,
+            false => self.send_message(client, run).await,
         })
     }
 
-    async fn send(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let text = output::text_or_stdin(&self.text, TEXT_BYTES_MAX, "the message")?;
+    async fn send_message(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+        let text = output::join_args_or_read_stdin(&self.text, TEXT_BYTES_MAX, "the message")?;
         let delivery = match self.interrupt {
-            true => Delivery::Interrupt,
+            true => SteerDelivery::Interrupt,
             false => self.delivery.into(),
         };
-        let steer = client.steer(run, text, delivery).await?;
+        let steer = client.steer_run(run, text, delivery).await?;
         if self.json {
             let receipt = json!({
                 "id": steer, "run": run, "status": "queued", "delivery": delivery,
             });
-            return output::stdout_json(&receipt);
+            return output::print_json(&receipt);
         }
-        let view = client.show(run).await?;
+        let view = client.get_run(run).await?;
         let now = first_line(&view.now);
-        output::stdout_text(&format!(
+        output::print_text(&format!(
             "Queued for {run}. {now} {}",
-            delivery_text(&view, delivery)
+            expected_delivery_text(&view, delivery)
         ))?;
-        output::stdout_text(&format!("{steer}   Was it read? longhaul steer {run} --status"))?;
+        output::print_text(&format!(
+            "{steer}   Was the message read? longhaul steer {run} --status"
+        ))?;
         if !client.has_driver().await? {
-            output::stderr_line(&format!("Nobody drives it now: longhaul watch {run}"));
+            output::eprint_line(&format!("No worker drives the run now: longhaul watch {run}"));
         }
         Ok(())
     }
 
-    async fn print_status(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+    async fn print_delivery_status(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
         let steers = client.list_steers(run).await?;
         if self.json {
-            return output::json_list(&steers);
+            return output::print_json_list(&steers);
         }
         if steers.is_empty() {
-            output::stderr_line(&format!("Nothing was sent to {run}."));
+            output::eprint_line(&format!("No messages were sent to {run}."));
         }
         let now = client.store_time().await?;
-        let tell = |steer| output::stdout_text(&status_text(steer, now));
+        let tell = |steer| output::print_text(&delivery_status_text(steer, now));
         steers.iter().try_for_each(tell)
     }
 }
 
-/// When a message that was queued now will be read.
-fn delivery_text(run: &RunView, delivery: Delivery) -> String {
-    // The turn that is asked for now is not completed yet, and comes before.
+/// Describes when a message that is queued now will be delivered.
+fn expected_delivery_text(run: &RunView, delivery: SteerDelivery) -> String {
+    // The turn of a model call in flight is not counted yet, and comes before the delivery.
     let next = match run.now.contains(MODEL_CALL_PHRASE) {
         true => run.turns + 2,
         false => run.turns + 1,
     };
     match delivery {
-        Delivery::AfterBatch => {
-            format!("Delivered before turn {next}; sooner with --interrupt.")
+        SteerDelivery::AfterBatch => {
+            format!("Delivered before turn {next}, or sooner with --interrupt.")
         }
-        Delivery::BeforeNextTool => {
-            format!("Delivered before the next call begins, in turn {next} at the latest.")
+        SteerDelivery::BeforeNextTool => {
+            format!("Delivered before the next call starts, in turn {next} at the latest.")
         }
-        Delivery::Interrupt => "Delivered at once; what runs is cut off.".to_owned(),
-        Delivery::FollowUp => "Delivered when it would end.".to_owned(),
+        SteerDelivery::Interrupt => "Delivered at once; running calls are aborted.".to_owned(),
+        SteerDelivery::FollowUp => "Delivered only when the run would otherwise end.".to_owned(),
     }
 }
 
-/// What became of a message.
-fn status_text(steer: &SteerView, now: Timestamp) -> String {
+/// Describes the delivery status of a message.
+fn delivery_status_text(steer: &SteerView, now: Timestamp) -> String {
     let id = steer.id;
     let text = first_line(&steer.text);
     let after = steer.after_s.map_or_else(String::new, |seconds| {
-        let span = longhaul_core::time::Millis((seconds * 1_000.0) as u64);
-        format!(", {} after you sent it", format_duration(span))
+        let duration = longhaul_core::time::Millis((seconds * 1_000.0) as u64);
+        format!(", {} after you sent the message", format_duration(duration))
     });
     match (steer.status, steer.between, &steer.why) {
         (SteerState::Delivered, Some([0, _]), _) => {
@@ -161,7 +162,7 @@ fn status_text(steer: &SteerView, now: Timestamp) -> String {
         (_, _, Some(why)) => format!("{id}  not delivered: {why}: {text}"),
         (SteerState::Queued, ..) => {
             let since = steer.sent_at.map_or_else(String::new, |sent| {
-                format!(" since {}", format_duration(now.since(sent)))
+                format!(" since {}", format_duration(now.duration_since(sent)))
             });
             format!("{id}  queued{since}: {text}")
         }

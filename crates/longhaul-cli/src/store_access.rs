@@ -1,129 +1,134 @@
-//! Opens the project's store: to drive it, or to look in and say a word.
+//! Opens the project's store, either to drive its runs or only to inspect them and send commands.
 //!
-//! Never: makes a store only to find it empty.
+//! Invariant: a store is never created only to be read.
 
 use std::sync::Arc;
 
 use longhaul::assemble::{
-    AssembleError, OpenOptions, ProjectRuntime, open, open_in_memory, store_file,
+    AssembleError, ProjectOpenOptions, ProjectRuntime, open, open_in_memory, store_file,
 };
 use longhaul::config::process_env::ProcessEnv;
 use longhaul_core::port::store::StoreError;
-use longhaul_model::cassette::Recorder;
+use longhaul_model::cassette::CassetteRecorder;
 use longhaul_store::OpenMode;
 use longhaul_store::options::FatalHook;
 
 use crate::error::CliError;
 use crate::{environment, log, output};
 
-/// A store in this process's hands, or in another's.
+/// A project with its open store, driven by this process or by another one.
 #[derive(Debug)]
 pub(crate) enum StoreAccess {
-    /// This process drives it.
+    /// This process drives the store.
     Driving(ProjectRuntime),
-    /// Another does; this is who.
+    /// Another process drives the store; the text names that process.
     Observing(ProjectRuntime, String),
 }
 
 impl StoreAccess {
-    /// The store, and whether this process drives it. If another does, it is
-    /// told who, unless nothing is to be told.
-    pub(crate) fn runtime(&self, silent: bool) -> (&ProjectRuntime, bool) {
+    /// Returns the opened project and whether this process drives its store. If another process
+    /// does, prints which one, unless `silent`.
+    pub(crate) fn runtime_and_is_driving(&self, silent: bool) -> (&ProjectRuntime, bool) {
         match self {
-            Self::Driving(house) => (house, true),
-            Self::Observing(house, holder) => {
+            Self::Driving(runtime) => (runtime, true),
+            Self::Observing(runtime, holder) => {
                 if !silent {
-                    output::stderr_line(&format!("driven by {holder}, followed from here"));
+                    output::eprint_line(&format!(
+                        "the store is driven by {holder}; following the run"
+                    ));
                 }
-                (house, false)
+                (runtime, false)
             }
         }
     }
 }
 
-/// Nothing was ever submitted here.
+/// Returns the error for a folder in which no run was ever submitted.
 pub(crate) fn no_runs_error() -> CliError {
     CliError::usage("there are no runs here yet: nothing was ever submitted")
-        .hint("see it at work", "longhaul demo")
-        .hint("look elsewhere", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
+        .hint("try the demo", "longhaul demo")
+        .hint("use another store", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
 }
 
-/// Opens the store to say a word or to look; none when there is none.
-pub(crate) fn observe_if_exists() -> anyhow::Result<Option<ProjectRuntime>> {
-    let here = environment::process_env()?;
-    let config = environment::load_config(&here)?;
+/// Opens an existing store to inspect it and send commands. `None` means that there is no store.
+pub(crate) fn open_existing_as_observer() -> anyhow::Result<Option<ProjectRuntime>> {
+    let process_env = environment::process_env()?;
+    let config = environment::load_config(&process_env)?;
     let file = store_file(&config)?;
     match file.try_exists() {
         Ok(true) => {}
         Ok(false) => return Ok(None),
         Err(error) => {
-            let words = format!("`{}` can't be looked at: {error}", file.display());
-            return Err(CliError::usage(words)
+            let message = format!("`{}` can't be accessed: {error}", file.display());
+            return Err(CliError::usage(message)
                 .hint("see where it is set", "longhaul config show --origin")
                 .into());
         }
     }
-    Ok(Some(open(config, open_options(OpenMode::Outsider))?))
+    Ok(Some(open(config, store_open_options(OpenMode::Outsider))?))
 }
 
-/// Opens the store beside whoever drives it, and makes it if need be.
-pub(crate) fn observe_or_create() -> anyhow::Result<ProjectRuntime> {
-    let here = environment::process_env()?;
-    Ok(open(environment::load_config(&here)?, open_options(OpenMode::Outsider))?)
+/// Opens the store without driving its runs; creates the store if necessary.
+pub(crate) fn open_or_create_as_observer() -> anyhow::Result<ProjectRuntime> {
+    let process_env = environment::process_env()?;
+    Ok(open(environment::load_config(&process_env)?, store_open_options(OpenMode::Outsider))?)
 }
 
-/// Opens the store to drive it; an error if another does.
+/// Opens the store to drive its runs. Fails if another process drives the store.
 pub(crate) fn open_as_driver() -> anyhow::Result<ProjectRuntime> {
-    let here = environment::process_env()?;
-    Ok(open(environment::load_config(&here)?, open_options(OpenMode::Driver))?)
+    let process_env = environment::process_env()?;
+    Ok(open(environment::load_config(&process_env)?, store_open_options(OpenMode::Driver))?)
 }
 
-/// Drives the store, with somebody who listens; the error says who else drives.
-pub(crate) fn open_recording(
-    here: &ProcessEnv,
-    recorder: Arc<Recorder>,
+/// Opens the store to drive its runs and record their model calls. Fails if another process drives
+/// the store.
+pub(crate) fn open_as_recording_driver(
+    process_env: &ProcessEnv,
+    recorder: Arc<CassetteRecorder>,
 ) -> anyhow::Result<ProjectRuntime> {
-    let opening = OpenOptions { recorder: Some(recorder), ..open_options(OpenMode::Driver) };
-    Ok(open(environment::load_config(here)?, opening)?)
+    let options =
+        ProjectOpenOptions { recorder: Some(recorder), ..store_open_options(OpenMode::Driver) };
+    Ok(open(environment::load_config(process_env)?, options)?)
 }
 
-/// Drives a store that is forgotten when this command ends.
-pub(crate) fn drive_in_memory(here: &ProcessEnv) -> anyhow::Result<ProjectRuntime> {
-    Ok(open_in_memory(environment::load_config(here)?, open_options(OpenMode::Driver))?)
+/// Opens an in-memory store to drive its runs. The store is lost when this command ends.
+pub(crate) fn open_in_memory_as_driver(process_env: &ProcessEnv) -> anyhow::Result<ProjectRuntime> {
+    Ok(open_in_memory(
+        environment::load_config(process_env)?,
+        store_open_options(OpenMode::Driver),
+    )?)
 }
 
-/// Drives the store if nobody does, else stands beside who does.
-pub(crate) fn drive_or_observe(here: &ProcessEnv) -> anyhow::Result<StoreAccess> {
-    let config = environment::load_config(here)?;
-    match open(config.clone(), open_options(OpenMode::Driver)) {
-        Ok(house) => Ok(StoreAccess::Driving(house)),
+/// Opens the store to drive its runs, or only to inspect them if another process drives the store.
+pub(crate) fn open_as_driver_or_observer(process_env: &ProcessEnv) -> anyhow::Result<StoreAccess> {
+    let config = environment::load_config(process_env)?;
+    match open(config.clone(), store_open_options(OpenMode::Driver)) {
+        Ok(runtime) => Ok(StoreAccess::Driving(runtime)),
         Err(AssembleError::Store(StoreError::AlreadyDriven { holder, .. })) => {
-            let house = open(config, open_options(OpenMode::Outsider))?;
-            Ok(StoreAccess::Observing(house, holder))
+            let runtime = open(config, store_open_options(OpenMode::Outsider))?;
+            Ok(StoreAccess::Observing(runtime, holder))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// How this command opens a store.
-pub(crate) fn open_options(role: OpenMode) -> OpenOptions {
+/// Returns the options with which this command opens a store.
+pub(crate) fn store_open_options(mode: OpenMode) -> ProjectOpenOptions {
     let holder = std::env::args().nth(1).unwrap_or_default();
-    OpenOptions {
-        mode: role,
+    ProjectOpenOptions {
+        mode,
         holder: format!("longhaul {holder}"),
-        on_fatal: Some(fatal_handler()),
+        on_fatal: Some(sync_failure_handler()),
         recorder: None,
     }
 }
 
-/// After a failed sync nothing is known: the process ends, and the next one
-/// reads what is really there.
-fn fatal_handler() -> FatalHook {
+/// Returns the handler for a failed sync to disk. What is on disk is unknown then, so the process
+/// exits, and the next process reads what was really written.
+fn sync_failure_handler() -> FatalHook {
     Arc::new(|why: &str| {
-        log::report_error(&anyhow::anyhow!(
-            "the store failed, and nothing is known until it is read again: {why}"
-        ));
-        // Safe to try again: whatever was acknowledged stands.
+        log::report_error(&anyhow::anyhow!("the store failed and must be opened again: {why}"));
+        // Exit code 5 means safe to retry: acknowledged writes are on disk.
         std::process::exit(5);
     })
 }

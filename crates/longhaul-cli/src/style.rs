@@ -1,40 +1,40 @@
-//! Colours, for those who see them: a help, never the only sign of anything.
+//! Terminal colours, which are only an aid: everything they express is also in the text.
 //!
-//! Never: where `NO_COLOR` is set, or where no terminal reads.
+//! There are no colours if `NO_COLOR` is set, `TERM` is `dumb` or stdout is not a terminal.
 
 use std::io::IsTerminal as _;
 
-/// What a colour stands for.
+/// Meaning of a text, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// It went well.
+    /// The text reports a success.
     Good,
-    /// It went wrong.
+    /// The text reports a failure.
     Bad,
-    /// A person is needed.
+    /// The text asks a person to act.
     NeedsPerson,
-    /// It is under way.
+    /// The text reports work in progress.
     Busy,
-    /// It may be passed over.
+    /// The text is unimportant.
     Dim,
 }
 
-/// Paints, or leaves as it is.
+/// Adds colours to text if colours are enabled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Styler {
     enabled: bool,
 }
 
 impl Styler {
-    /// For what goes to stdout.
+    /// Creates a styler that uses colours if stdout is a terminal that supports them.
     pub(crate) fn for_stdout() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self { enabled: std::io::stdout().is_terminal() && !set("NO_COLOR") && !dumb }
     }
 
-    /// The text in this tone.
-    pub(crate) fn apply(self, tone: Tone, text: &str) -> String {
+    /// Returns the text in the colour of this tone, or unchanged if colours are disabled.
+    pub(crate) fn apply_tone(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Good => 32,
             Tone::Bad => 31,
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn colours_are_used_only_when_enabled() {
         let (on, off) = (Styler { enabled: true }, Styler { enabled: false });
-        assert_eq!(on.apply(Tone::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
-        assert_eq!(off.apply(Tone::Bad, "x"), "x");
+        assert_eq!(on.apply_tone(Tone::Bad, "x"), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(off.apply_tone(Tone::Bad, "x"), "x");
     }
 }

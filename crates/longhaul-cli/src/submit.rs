@@ -1,6 +1,5 @@
-//! `longhaul submit`: hands a task over and returns as soon as it is on disk.
-//!
-//! Never: drives or follows.
+//! `longhaul submit`: submits a task and returns as soon as the task is on disk. The command
+//! neither drives nor follows the run.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -10,13 +9,13 @@ use longhaul::assemble::model_resolver;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::secrets;
 use longhaul::config::settings::Config;
-use longhaul::trust::decisions::Decisions;
+use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul_api::problem::Problem;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 
-use crate::client::connect::{ServerConnection, connect_or_create, find_server};
+use crate::client::connect::{ServerConnection, connect_or_create_store, find_server};
 use crate::error::CliError;
 use crate::task_args::TaskArgs;
 use crate::{environment, output, runtime};
@@ -26,12 +25,12 @@ const EXAMPLES: &str = "Examples:
   longhaul submit writer - --lane docs < task.txt
   longhaul submit writer \"...\" --idempotency-key 2026-11-15   safe to repeat
 
-The run begins as soon as somebody drives: longhaul worker";
+The run starts when a worker drives it: longhaul worker";
 
-/// Submits a task.
+/// Arguments of `longhaul submit`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Submit {
+pub(crate) struct SubmitCommand {
     #[command(flatten)]
     task: TaskArgs,
     /// Print the run as one JSON object
@@ -39,61 +38,62 @@ pub(crate) struct Submit {
     json: bool,
 }
 
-impl Submit {
+impl SubmitCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let server = find_server()?;
         let bare = environment::process_env()?;
-        // Only to see whether there is a model: who drives reads it, or does not.
-        let here = environment::with_dotenv_if_valid(bare.clone());
-        let mut prepared = prepare(&self.task, server.as_ref(), &here)?;
-        if server.is_none() && here.env != bare.env {
-            prepared.note_dotenv_only_models(&bare)?;
+        // Only to check that there is a model. The driver decides itself whether it reads `.env`.
+        let process_env = environment::with_dotenv_if_valid(bare.clone());
+        let mut prepared = prepare_task(&self.task, server.as_ref(), &process_env)?;
+        if server.is_none() && process_env.env != bare.env {
+            prepared.add_dotenv_only_notes(&bare)?;
         }
-        let task = prepared.into_task(false);
-        let client = connect_or_create(server)?;
-        runtime::current_thread()?.block_on(async {
+        let task = prepared.print_notes_into_task(false);
+        let client = connect_or_create_store(server)?;
+        runtime::build_current_thread()?.block_on(async {
             let run = client.submit(task).await?;
             if self.json {
-                return output::stdout_json(&client.show(run).await?);
+                return output::print_json(&client.get_run(run).await?);
             }
-            // Whoever can't be told must not submit it again.
-            output::stdout_line(&run.to_string()).context(format!("{run} is submitted"))
+            // If printing fails, the error says that the run was submitted, so that it is not
+            // submitted twice.
+            output::print_line(&run.to_string()).context(format!("{run} was submitted"))
         })
     }
 }
 
-/// A task that can be done.
+/// A task from the command line that was checked and can be submitted.
 #[derive(Debug)]
 pub(crate) struct PreparedTask {
     task: Task,
-    /// The models that are asked, by their full names, as far as it is known here.
+    /// Full names of the models that the run calls, as far as this command knows them.
     models: Vec<String>,
-    /// What there is to say before it is handed over.
+    /// Notes to print before the task is submitted.
     notes: Vec<String>,
-    /// The agents of the project; none where a server has its own.
+    /// Agents of the project. `None` if `LONGHAUL_URL` names a server, which has its own agents.
     pub(crate) agents: Option<LoadedAgents>,
 }
 
 impl PreparedTask {
-    /// The task. What there is to say is said, unless nothing is to be told.
-    pub(crate) fn into_task(self, silent: bool) -> Task {
+    /// Prints the notes about the task, unless `silent`, and returns the task.
+    pub(crate) fn print_notes_into_task(self, silent: bool) -> Task {
         if !silent {
             for note in &self.notes {
-                output::stderr_line(&format!("note: {note}"));
+                output::eprint_line(&format!("note: {note}"));
             }
         }
         self.task
     }
 
-    /// Notes which models only those can ask who read the project's `.env`.
-    fn note_dotenv_only_models(&mut self, bare: &ProcessEnv) -> anyhow::Result<()> {
-        let config = environment::load_config_quietly(bare)?;
+    /// Adds a note for each model whose API key is only in the project's `.env`.
+    fn add_dotenv_only_notes(&mut self, env_without_dotenv: &ProcessEnv) -> anyhow::Result<()> {
+        let config = environment::load_config_quietly(env_without_dotenv)?;
         let models = model_resolver(&config, &environment::system_clock());
-        let menu = ModelSelector::from_config(&config).map_err(CliError::usage)?;
+        let selector = ModelSelector::from_config(&config).map_err(CliError::usage)?;
         let missing = self.models.iter();
         let missing = missing.filter(|name| {
             models.resolve(Some(name)).is_err()
-                && model_awaiting_trust(&config, &menu, Some(name)).is_none()
+                && model_awaiting_trust(&config, &selector, Some(name)).is_none()
         });
         let missing = missing.map(|name| dotenv_only_note(name));
         self.notes.extend(missing.collect::<Vec<_>>());
@@ -101,95 +101,96 @@ impl PreparedTask {
     }
 }
 
-/// That the key of a model stands where not everybody looks.
+/// Returns the note that the API key of a model is only in `.env`, which some commands do not read.
 pub(crate) fn dotenv_only_note(model: &str) -> String {
     format!(
-        "the key for `{model}` stands in .env only: `run`, `watch` and `dev` read that file, \
+        "the key for `{model}` is only in .env: `run`, `watch` and `dev` read that file, \
          `worker` and `serve` don't"
     )
 }
 
-/// The model that is meant, where it lacks nothing but trust: that is asked about
-/// later, and a run waits for it.
+/// Returns the name of the chosen model if the model can't be used only because it is not trusted
+/// yet. The user is asked for trust later, and the run waits until then.
 fn model_awaiting_trust(
     config: &Config,
-    menu: &ModelSelector,
-    named: Option<&str>,
+    selector: &ModelSelector,
+    model_name: Option<&str>,
 ) -> Option<String> {
-    let name = menu.choose(named, |_| None).ok()?.name;
+    let name = selector.choose_model(model_name, |_| None).ok()?.name;
     let (provider, _) = name.split_once('/')?;
     let item = egress::provider_item(config, provider)?;
-    let is_shut = Decisions::new(config).check(&item).is_err();
+    let is_shut = TrustDecisions::new(config).check_trusted(&item).is_err();
     is_shut.then_some(name)
 }
 
-/// The task that was typed, after a look whether it can be done at all: nothing
-/// is made on disk for a name that nobody has. A server that somebody named has
-/// agents and models of its own, and looks for itself.
-pub(crate) fn prepare(
+/// Checks the task from the command line and returns it. Nothing is created on disk for an unknown
+/// agent or model. A server that `LONGHAUL_URL` names has its own agents and models, and checks the
+/// task itself.
+pub(crate) fn prepare_task(
     args: &TaskArgs,
     server: Option<&ServerConnection>,
-    here: &ProcessEnv,
+    process_env: &ProcessEnv,
 ) -> anyhow::Result<PreparedTask> {
     if server.is_some_and(|server| server.is_named) {
-        let task = args.task()?;
+        let task = args.build_task()?;
         return Ok(PreparedTask { task, models: Vec::new(), notes: Vec::new(), agents: None });
     }
-    let config = environment::load_config_quietly(here)?;
+    let config = environment::load_config_quietly(process_env)?;
     let loaded = environment::load_agents(&config)?;
-    let found = find_agent(&loaded, args.agent())?;
+    let found = find_agent(&loaded, args.agent_name())?;
     let agent = &found.agent;
-    let menu = ModelSelector::from_config(&config).map_err(CliError::usage)?;
-    let named = named_models(args, agent);
-    let asked: Vec<String> = match server {
-        // It has keys of its own, and looks for itself.
+    let selector = ModelSelector::from_config(&config).map_err(CliError::usage)?;
+    let named = candidate_models(args, agent);
+    let requested_models: Vec<String> = match server {
+        // The server has its own keys and checks them itself.
         Some(_) => {
             let named = named.into_iter().flatten();
-            let meant = named.filter_map(|named| menu.choose(Some(named), |_| None).ok());
-            meant.map(|choice| choice.name).collect()
+            let choices =
+                named.filter_map(|named| selector.choose_model(Some(named), |_| None).ok());
+            choices.map(|choice| choice.name).collect()
         }
         None => {
             let models = model_resolver(&config, &environment::system_clock());
             let found = named.into_iter().map(|named| {
                 let found = models.resolve(named).map(|found| found.name);
-                found.or_else(|why| model_awaiting_trust(&config, &menu, named).ok_or(why))
+                found.or_else(|why| model_awaiting_trust(&config, &selector, named).ok_or(why))
             });
             let found: Result<_, _> = found.collect();
-            found.map_err(|none| Problem::new(none.code(), none.message_for(&agent.name)))?
+            found.map_err(|none| Problem::new(none.code(), none.message_for_agent(&agent.name)))?
         }
     };
-    let task = args.task()?;
-    check_context(agent, &task)?;
-    let policy = agent.policy(&config.defaults(), task.budget);
-    let unbound = menu.unpriced_warning(&asked, policy.budget.micro_usd);
+    let task = args.build_task()?;
+    check_context_names(agent, &task)?;
+    let policy = agent.run_policy(&config.run_defaults(), task.budget);
+    let unbound = selector.unpriced_models_warning(&requested_models, policy.budget.micro_usd);
     let mut replaced = loaded.hidden.iter();
     let replaced = replaced
         .find(|hidden| hidden.name == agent.name.as_str() && hidden.source == AgentSource::BuiltIn);
     let replaced = replaced.map(|_| {
         let (name, path) = (&agent.name, found.path.display());
-        format!("`{name}` is {path} of this project, in place of the built-in agent")
+        format!("`{name}` is {path} of this project, which replaces the built-in agent")
     });
-    let of_env_file = asked.iter().filter_map(|model| {
-        let provider = menu.providers.find(model.split_once('/')?.0).ok()?;
-        let (variable, _) = provider.key(&config.env)?;
+    let of_env_file = requested_models.iter().filter_map(|model| {
+        let provider = selector.providers.find(model.split_once('/')?.0).ok()?;
+        let (variable, _) = provider.api_key(&config.env)?;
         let is_theirs = config.env.is_from_dotenv(variable);
         is_theirs
-            .then(|| format!("`{model}` is asked with the key {variable} of the project's .env"))
+            .then(|| format!("`{model}` is called with the key {variable} from the project's .env"))
     });
     let of_env_file: Vec<String> = of_env_file.collect();
     let notes = found.notes.iter().cloned().chain(replaced);
     let notes = notes.chain(of_env_file).chain(unbound);
-    let notes = notes.chain(secrets::notes(&config)).collect();
-    Ok(PreparedTask { task, models: asked, notes, agents: Some(loaded) })
+    let notes = notes.chain(secrets::secret_warnings(&config)).collect();
+    Ok(PreparedTask { task, models: requested_models, notes, agents: Some(loaded) })
 }
 
-/// The agent of this name, or why it can't be used.
+/// Returns the agent with this name. The error says why the agent can't be used.
 fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a LoadedAgent> {
     loaded.find(name).map_err(|error| match error {
-        // As the engine says it, here or behind a server.
+        // The same error as from the engine and from a server.
         AgentError::Unknown(_) => longhaul_engine::Error::AgentNotFound {
             name: name.to_owned(),
-            suggestion: loaded.registry().suggest(name).map(str::to_owned),
+            suggestion: loaded.registry().find_similar_name(name).map(str::to_owned),
         }
         .into(),
         AgentError::Broken { .. } => anyhow::Error::from(
@@ -198,8 +199,8 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a Lo
     })
 }
 
-/// Whether the agent's file asks for all that the task is given.
-fn check_context(agent: &Agent, task: &Task) -> anyhow::Result<()> {
+/// Checks that the agent's file declares every context name of the task.
+fn check_context_names(agent: &Agent, task: &Task) -> anyhow::Result<()> {
     let unknown = |name: &&String| !agent.context.contains(name);
     let Some(name) = task.context.keys().find(unknown) else {
         return Ok(());
@@ -208,18 +209,19 @@ fn check_context(agent: &Agent, task: &Task) -> anyhow::Result<()> {
         true => "none".to_owned(),
         false => agent.context.join(", "),
     };
-    let words = format!(
-        "--context {name}: agent `{}` asks for no such name; its file lists {listed}",
+    let message = format!(
+        "--context {name}: agent `{}` does not declare this name; its file lists {listed}",
         agent.name
     );
-    Err(CliError::usage(words)
-        .hint("look at it", format!("longhaul agents show {}", agent.name))
+    Err(CliError::usage(message)
+        .hint("show the agent", format!("longhaul agents show {}", agent.name))
         .into())
 }
 
-/// The models that are named, the first and those behind it; none: the project's own.
-fn named_models<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
-    match (args.model(), agent.models.as_slice()) {
+/// Returns the names of the models that the run may call, first choice first. `None` in the list
+/// stands for the project's default model.
+fn candidate_models<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
+    match (args.model_name(), agent.models.as_slice()) {
         (Some(model), _) => vec![Some(model)],
         (None, []) => vec![None],
         (None, models) => models.iter().map(|model| Some(model.as_str())).collect(),

@@ -1,66 +1,68 @@
-//! Tables for people: columns that line up, made of words that may be a stranger's.
-//!
-//! Never: a cell that breaks its row, or spaces at the end of a line.
+//! Tables for people, with aligned columns. Cells may hold untrusted text, which is sanitized.
 
 use crate::style::{Styler, Tone};
 use crate::{output, sanitize};
 
-/// A place in a table.
+/// A cell of a printed table: its text and the tone of the text.
 #[derive(Debug, Clone)]
-pub(crate) struct Cell {
+pub(crate) struct TableCell {
     text: String,
     tone: Option<Tone>,
 }
 
-impl Cell {
-    /// These words.
+impl TableCell {
+    /// Creates a cell with this text.
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
-        Self { text: sanitize::line(text.as_ref()), tone: None }
+        Self { text: sanitize::safe_line(text.as_ref()), tone: None }
     }
 
-    /// At most so many letters of them.
+    /// Truncates the cell's text to this many characters.
     #[must_use]
-    pub(crate) fn truncated(mut self, max: usize) -> Self {
-        self.text = sanitize::truncate(&self.text, max);
+    pub(crate) fn with_max_chars(mut self, max_chars: usize) -> Self {
+        self.text = sanitize::truncate(&self.text, max_chars);
         self
     }
 
-    /// The same in a tone.
+    /// Sets the tone of the cell, which decides its colour.
     #[must_use]
-    pub(crate) fn tone(mut self, tone: Tone) -> Self {
+    pub(crate) fn with_tone(mut self, tone: Tone) -> Self {
         self.tone = Some(tone);
         self
     }
 }
 
-/// Prints a table with this head.
-pub(crate) fn print(
-    head: &[&str],
-    rows: impl IntoIterator<Item = Vec<Cell>>,
+/// Prints a table with these column titles and rows to stdout.
+pub(crate) fn print_table(
+    column_titles: &[&str],
+    rows: impl IntoIterator<Item = Vec<TableCell>>,
 ) -> anyhow::Result<()> {
-    let rows: Vec<Vec<Cell>> = rows.into_iter().collect();
-    let lines = table_lines(head, &rows, Styler::for_stdout());
-    lines.iter().try_for_each(|line| output::stdout_line(line))
+    let rows: Vec<Vec<TableCell>> = rows.into_iter().collect();
+    let lines = table_lines(column_titles, &rows, Styler::for_stdout());
+    lines.iter().try_for_each(|line| output::print_line(line))
 }
 
-/// The lines of a table with this head.
-pub(crate) fn table_lines(head: &[&str], rows: &[Vec<Cell>], paint: Styler) -> Vec<String> {
-    let head: Vec<Cell> = head.iter().map(Cell::new).collect();
-    let all: Vec<&[Cell]> =
-        std::iter::once(head.as_slice()).chain(rows.iter().map(Vec::as_slice)).collect();
+/// Returns the lines of a table with these column titles and rows.
+pub(crate) fn table_lines(
+    column_titles: &[&str],
+    rows: &[Vec<TableCell>],
+    styler: Styler,
+) -> Vec<String> {
+    let column_titles: Vec<TableCell> = column_titles.iter().map(TableCell::new).collect();
+    let all: Vec<&[TableCell]> =
+        std::iter::once(column_titles.as_slice()).chain(rows.iter().map(Vec::as_slice)).collect();
     let width = |column: usize| {
         let cells = all.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.text.chars().count()).max()
     };
-    let widths: Vec<usize> = (0..head.len()).map_while(width).collect();
-    all.iter().map(|row| format_row(row, &widths, paint)).collect()
+    let widths: Vec<usize> = (0..column_titles.len()).map_while(width).collect();
+    all.iter().map(|row| format_row(row, &widths, styler)).collect()
 }
 
-fn format_row(row: &[Cell], widths: &[usize], paint: Styler) -> String {
+fn format_row(row: &[TableCell], widths: &[usize], styler: Styler) -> String {
     let mut line = String::new();
     for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
         let text = match cell.tone {
-            Some(tone) => paint.apply(tone, &cell.text),
+            Some(tone) => styler.apply_tone(tone, &cell.text),
             None => cell.text.clone(),
         };
         line.push_str(&text);

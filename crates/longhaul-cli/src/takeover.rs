@@ -1,6 +1,5 @@
-//! Whoever follows a run beside its driver takes over when that one is gone.
-//!
-//! Never: beside a server. Its end is not the end of who asks it.
+//! Lets a command that follows a run take over: drive the run when the process that drove it is
+//! gone. Used for a local store only, not with a server.
 
 use longhaul::assemble::ProjectRuntime;
 use longhaul::config::process_env::ProcessEnv;
@@ -8,50 +7,52 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 
 use crate::output;
-use crate::store_access::{StoreAccess, drive_or_observe};
+use crate::store_access::{StoreAccess, open_as_driver_or_observer};
 
-/// So often it is looked whether anybody drives.
+/// Interval between checks whether a process drives the store.
 const POLL_INTERVAL: Millis = Millis(500);
 
-/// One who could drive.
+/// A command that follows a run and can drive it when the driver is gone.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Takeover<'a> {
-    /// The store, as it is seen beside its driver.
+pub(crate) struct TakeoverCandidate<'a> {
+    /// The project, opened without driving its runs.
     pub(crate) observer: &'a ProjectRuntime,
-    /// Where this command stands.
+    /// Environment of this command.
     pub(crate) process_env: &'a ProcessEnv,
 }
 
-impl<'a> Takeover<'a> {
-    /// Whoever looks at a store that another drives.
+impl<'a> TakeoverCandidate<'a> {
+    /// Returns a candidate if another process drives the store. Returns `None` if this process
+    /// drives the store, or if there is no local store.
     pub(crate) fn new(
-        looked: Option<(&'a ProjectRuntime, bool)>,
-        here: &'a ProcessEnv,
+        local_store: Option<(&'a ProjectRuntime, bool)>,
+        process_env: &'a ProcessEnv,
     ) -> Option<Self> {
-        let (beside, drives) = looked?;
-        (!drives).then_some(Self { observer: beside, process_env: here })
+        let (beside, drives) = local_store?;
+        (!drives).then_some(Self { observer: beside, process_env })
     }
 
-    /// Returns when nobody drives.
-    pub(crate) async fn driver_gone(&self) -> anyhow::Result<()> {
-        let shelves = &self.observer.longhaul.services().records;
+    /// Waits until no process drives the store.
+    pub(crate) async fn wait_until_undriven(&self) -> anyhow::Result<()> {
+        let records = &self.observer.longhaul.services().records;
         loop {
             SystemClock.sleep(POLL_INTERVAL).await;
-            let driven = shelves.has_driver().await;
+            let driven = records.has_driver().await;
             if !driven.map_err(longhaul_engine::Error::from)? {
                 return Ok(());
             }
         }
     }
 
-    /// Takes over, unless another was quicker.
+    /// Opens the store to drive its runs. `None` means that another process drives the store by
+    /// now.
     pub(crate) fn take_over(&self, silent: bool) -> anyhow::Result<Option<ProjectRuntime>> {
-        match drive_or_observe(self.process_env)? {
-            StoreAccess::Driving(house) => {
+        match open_as_driver_or_observer(self.process_env)? {
+            StoreAccess::Driving(runtime) => {
                 if !silent {
-                    output::stderr_line("who drove it is gone: driven from here now");
+                    output::eprint_line("the driver is gone; this process drives the run now");
                 }
-                Ok(Some(house))
+                Ok(Some(runtime))
             }
             StoreAccess::Observing(..) => Ok(None),
         }

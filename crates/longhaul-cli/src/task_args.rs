@@ -1,13 +1,11 @@
-//! What can be said about a task on the command line.
-//!
-//! Never: guesses. What can't be read is refused with an example.
+//! Command-line arguments that describe a task.
 
 use std::collections::BTreeMap;
 
 use clap::Args;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::raw::{RawJson, check_readable};
+use longhaul_core::raw::{RawJson, check_json_readable};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::Task;
@@ -18,79 +16,80 @@ use crate::caller_name::caller_name;
 use crate::error::CliError;
 use crate::output;
 
-/// The longest input that is read.
+/// Maximum length of a task's input read from the command line or stdin, in bytes.
 const INPUT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Who is to do what.
+/// Command-line arguments that describe a task: agent, input and options.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TaskArgs {
-    /// The agent: a file agents/AGENT.md
+    /// Agent to run, as in agents/AGENT.md
     agent: String,
-    /// What it is to do; `-` reads it from stdin. A JSON object or list is taken as such
+    /// Input of the task; `-` reads it from stdin. A JSON object or list is passed on as JSON
     input: Vec<String>,
-    /// Ask this model instead of the agent's, such as scripted/tidy
+    /// Model to use instead of the agent's model, such as scripted/tidy
     #[arg(long)]
     model: Option<String>,
-    /// Only one run of a lane goes at a time
+    /// Lane of the run; only one run of a lane is active at a time
     #[arg(long)]
     lane: Option<LaneKey>,
-    /// The conversation it belongs to
+    /// Conversation (thread) that the run belongs to
     #[arg(long)]
     thread: Option<ThreadKey>,
-    /// Whom the conversation is about
+    /// Person or thing that the conversation is about
     #[arg(long)]
     resource: Option<ResourceKey>,
-    /// Where it queues
+    /// Inbox in which the run is queued
     #[arg(long)]
     inbox: Option<InboxName>,
-    /// Caps: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
-    #[arg(long, value_parser = parse_caps)]
+    /// Caps of the budget: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
+    #[arg(long, value_parser = parse_budget_caps)]
     budget: Option<BudgetRaise>,
-    /// A name and a value that tools get and the model can't see; may be repeated
+    /// Context for tools, as name and value, which the model does not see; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     context: Vec<String>,
-    /// What kind of task it is, such as idle_tick: inboxes filter by it, events are told by it
+    /// Type of the task, such as idle_tick; inboxes filter tasks by type, and agents choose event
+    /// texts by type
     #[arg(long = "type", value_name = "KIND")]
     kind: Option<String>,
-    /// On whose behalf, as JSON such as {"name": "Ada"}, or a name
+    /// Person on whose behalf the run acts: a name, or JSON such as {"name": "Ada"}
     #[arg(long, value_name = "JSON")]
     actor: Option<String>,
-    /// Higher goes first
+    /// Priority of the run; runs with a higher priority start first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    /// A label to find it by; may be repeated
+    /// Label to find the run by; may be repeated
     #[arg(long, value_name = "LABEL")]
     tag: Vec<String>,
-    /// Submit once, however often this command is repeated
+    /// Idempotency key: submit only once, even if this command is repeated with the same key
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
 
 impl TaskArgs {
-    /// The agent that is named.
-    pub(crate) fn agent(&self) -> &str {
+    /// Returns the name of the agent to run.
+    pub(crate) fn agent_name(&self) -> &str {
         &self.agent
     }
 
-    /// The same task, asked of this model.
+    /// Replaces the model that the command line names.
     pub(crate) fn set_model(&mut self, model: String) {
         self.model = Some(model);
     }
 
-    /// The model that is named.
-    pub(crate) fn model(&self) -> Option<&str> {
+    /// Returns the model that the command line names, if any.
+    pub(crate) fn model_name(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// Whether what is to be done is read from stdin.
+    /// Returns whether the input of the task is read from stdin.
     pub(crate) fn reads_stdin(&self) -> bool {
         self.input == ["-"]
     }
 
-    /// The task that was typed.
-    pub(crate) fn task(&self) -> anyhow::Result<Task> {
+    /// Builds the task from the command-line arguments.
+    pub(crate) fn build_task(&self) -> anyhow::Result<Task> {
         let mut task = Task::new(&self.agent, Value::Null);
-        task.input = self.input()?;
+        task.input = self.read_input()?;
         task.model.clone_from(&self.model);
         task.priority = self.priority;
         task.kind.clone_from(&self.kind);
@@ -109,16 +108,16 @@ impl TaskArgs {
         Ok(task)
     }
 
-    fn input(&self) -> anyhow::Result<RawJson> {
-        let text = output::text_or_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
+    fn read_input(&self) -> anyhow::Result<RawJson> {
+        let text = output::join_args_or_read_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
         if text.len() as u64 > INPUT_BYTES_MAX {
-            let words = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
-            return Err(CliError::usage(words).into());
+            let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
+            return Err(CliError::usage(message).into());
         }
         let shaped = text.trim_start().starts_with(['{', '[']);
         match RawJson::parse(text.trim()) {
             Ok(json) if shaped => {
-                check_readable(json.as_str())
+                check_json_readable(json.as_str())
                     .map_err(|bad| CliError::usage(format!("the input can't be read: {bad}")))?;
                 Ok(json)
             }
@@ -127,40 +126,44 @@ impl TaskArgs {
     }
 }
 
-/// Whoever is meant: an object as it is, anything else is a name.
+/// Parses the person on whose behalf a run acts: a JSON object, or else a name.
 fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     if !text.trim_start().starts_with('{') {
         return Ok(RawJson::from_serialize(&serde_json::json!({ "name": text })));
     }
-    let wrong =
-        |why: String| CliError::usage(format!("--actor: {why}; as in {{\"name\": \"Ada\"}}"));
-    check_readable(text.trim()).map_err(|why| wrong(why.to_string()))?;
+    let wrong = |why: String| {
+        CliError::usage(format!("--actor is invalid: {why}; expected as in {{\"name\": \"Ada\"}}"))
+    };
+    check_json_readable(text.trim()).map_err(|why| wrong(why.to_string()))?;
     RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
 }
 
-fn parse_context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
+fn parse_context(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
     let pair = |text: &String| {
-        let (name, value) = text
-            .split_once('=')
-            .filter(|(name, _)| !name.is_empty())
-            .ok_or_else(|| CliError::usage(format!("--context {text}: write it as NAME=VALUE")))?;
+        let (name, value) =
+            text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                CliError::usage(format!("--context {text} must be written as NAME=VALUE"))
+            })?;
         if value.starts_with("env:") {
-            let words = format!(
-                "--context {name}: a value of the context is kept with its run and shown to whoever \
-                 approves a call, so none is read from the environment by its name"
+            let message = format!(
+                "--context {name}: context values are stored with the run and shown to people who \
+                 approve its calls, so they are not read from environment variables"
             );
-            return Err(CliError::usage(words)
-                .hint("no secret: let your shell fill it in", format!("--context {name}=\"$NAME\""))
-                .hint("a secret of a server's tools", "name it as ${NAME} in .mcp.json")
+            return Err(CliError::usage(message)
+                .hint(
+                    "not a secret: let the shell insert it",
+                    format!("--context {name}=\"$NAME\""),
+                )
+                .hint("a secret for an MCP server", "use ${NAME} in .mcp.json")
                 .into());
         }
         Ok((name.to_owned(), RawJson::from_serialize(&value)))
     };
-    said.iter().map(pair).collect()
+    args.iter().map(pair).collect()
 }
 
-/// Caps as they are typed: dollars, or names and values.
-pub(crate) fn parse_caps(said: &str) -> Result<BudgetRaise, String> {
+/// Parses the caps of a budget: dollars, or a list of names and values.
+pub(crate) fn parse_budget_caps(input: &str) -> Result<BudgetRaise, String> {
     let wrong = |part: &str| {
         format!(
             "`{part}`: write dollars such as 10, or a list such as \
@@ -173,7 +176,7 @@ pub(crate) fn parse_caps(said: &str) -> Result<BudgetRaise, String> {
         fits.then_some(MicroUsd((usd * 1e6).round() as u64)).ok_or_else(|| wrong(text))
     };
     let mut raise = BudgetRaise::default();
-    for part in said.split(',') {
+    for part in input.split(',') {
         match part.split_once('=') {
             None => raise.micro_usd = Some(dollars(part)?),
             Some(("usd", value)) => raise.micro_usd = Some(dollars(value)?),
@@ -188,7 +191,7 @@ pub(crate) fn parse_caps(said: &str) -> Result<BudgetRaise, String> {
     let nothing =
         raise.turns == Some(0) || raise.tokens == Some(0) || raise.active == Some(Millis::ZERO);
     if nothing {
-        return Err(wrong(said));
+        return Err(wrong(input));
     }
     Ok(raise)
 }

@@ -1,35 +1,34 @@
-//! A conversation as text: who said what, one after the other.
-//!
-//! Never: leaves a message out. Pictures and blocks that we don't know are named.
+//! Formats a run's conversation as text. No message is left out; images and unknown blocks are
+//! named.
 
 use longhaul_api::transcript::TranscriptView;
 use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
 
-/// The parts of a conversation, in order.
-pub(crate) fn render(transcript: &TranscriptView) -> Vec<String> {
-    let mut told = Vec::new();
+/// Formats a run's conversation, one text per part of a message.
+pub(crate) fn render_transcript(transcript: &TranscriptView) -> Vec<String> {
+    let mut blocks = Vec::new();
     if let Some(system) = transcript.system.as_deref().filter(|text| !text.is_empty()) {
-        told.push(speaker_block("system", system));
+        blocks.push(speaker_block("system", system));
     }
-    told.extend(render_messages(transcript.messages.iter().map(|message| &**message)));
-    told
+    blocks.extend(render_messages(transcript.messages.iter().map(|message| &**message)));
+    blocks
 }
 
-/// The parts of some messages, in order.
+/// Formats messages, one text per part of a message.
 pub(crate) fn render_messages<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut blocks = Vec::new();
     for message in messages {
         match message {
-            Message::User(parts) => told.push(speaker_block("user", &parts_text(parts))),
-            Message::Assistant(reply) => told.extend(reply_parts(reply)),
-            Message::Results(results) => told.extend(results.iter().map(result_block)),
+            Message::User(parts) => blocks.push(speaker_block("user", &parts_text(parts))),
+            Message::Assistant(reply) => blocks.extend(reply_texts(reply)),
+            Message::Results(results) => blocks.extend(results.iter().map(result_block)),
         }
     }
-    told
+    blocks
 }
 
-fn speaker_block(who: &str, text: &str) -> String {
-    format!("{who}:\n{}\n", indent(text))
+fn speaker_block(speaker: &str, text: &str) -> String {
+    format!("{speaker}:\n{}\n", indent(text))
 }
 
 fn indent(text: &str) -> String {
@@ -37,9 +36,9 @@ fn indent(text: &str) -> String {
     lines.join("\n")
 }
 
-fn reply_parts(reply: &Reply) -> Vec<String> {
+fn reply_texts(reply: &Reply) -> Vec<String> {
     let part = |block: &Block| match block {
-        Block::Text(words) => speaker_block("assistant", &words.text),
+        Block::Text(text) => speaker_block("assistant", &text.text),
         Block::Thinking(thought) if thought.text.is_empty() => {
             speaker_block("assistant, thinking", "(hidden by the provider)")
         }
@@ -47,26 +46,26 @@ fn reply_parts(reply: &Reply) -> Vec<String> {
         Block::ToolCall(call) => {
             speaker_block(&format!("assistant calls {}", call.name), call.input.as_str())
         }
-        Block::Other(raw) => speaker_block("assistant, in a block we don't know", raw.as_str()),
+        Block::Other(raw) => speaker_block("assistant, unknown block", raw.as_str()),
     };
     reply.blocks.iter().map(part).collect()
 }
 
 fn result_block(result: &ToolResult) -> String {
     let who = match result.is_error {
-        true => format!("result of {}, failed", result.call),
+        true => format!("failed result of {}", result.call),
         false => format!("result of {}", result.call),
     };
     speaker_block(&who, &parts_text(&result.content))
 }
 
 fn parts_text(parts: &[Part]) -> String {
-    let word = |part: &Part| match part {
+    let part_text = |part: &Part| match part {
         Part::Text(text) => text.to_string(),
         Part::Image(image) => {
             let (kind, size) = (&image.media_type, image.blob.size);
-            format!("(a picture: {kind}, {size} bytes)")
+            format!("(image: {kind}, {size} bytes)")
         }
     };
-    parts.iter().map(word).collect::<Vec<_>>().join("\n")
+    parts.iter().map(part_text).collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,5 @@
-//! `longhaul version`: which build this is, and which journals it can read.
-//!
-//! Never: looks anything up outside. There is no update check.
+//! `longhaul version`: prints the version of this build and its journal format. The command does
+//! not check for updates.
 
 use clap::Args;
 use longhaul_core::event::EVENT_FORMAT;
@@ -8,18 +7,18 @@ use serde_json::json;
 
 use crate::output;
 
-/// Says which build this is.
+/// Arguments of `longhaul version`.
 #[derive(Debug, Args)]
-pub(crate) struct Version {
-    /// Print one JSON object
+pub(crate) struct VersionCommand {
+    /// Print the version as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Version {
+impl VersionCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let version = env!("CARGO_PKG_VERSION");
-        output::stdout_line(&if self.json {
+        output::print_line(&if self.json {
             json!({ "version": version, "journal_format": EVENT_FORMAT }).to_string()
         } else {
             format!("longhaul {version} (journal format {EVENT_FORMAT})")

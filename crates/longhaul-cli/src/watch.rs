@@ -1,6 +1,5 @@
-//! `longhaul watch`: follows a run to its end, driving if nobody does.
-//!
-//! Never: drives for a run that has ended, or that a server drives.
+//! `longhaul watch`: follows a run to its end; drives the run if no worker is running. The command
+//! never drives a run that has ended or that a server drives.
 
 use clap::Args;
 use longhaul_core::id::Seq;
@@ -8,76 +7,81 @@ use longhaul_core::id::Seq;
 use crate::client::RunClient;
 use crate::client::connect::{connect_to, find_server};
 use crate::exit::Exit;
-use crate::interrupts::Interrupts;
+use crate::interrupts::InterruptListener;
 use crate::run::{FollowArgs, FollowedRun};
-use crate::store_access::drive_or_observe;
-use crate::takeover::Takeover;
+use crate::store_access::open_as_driver_or_observer;
+use crate::takeover::TakeoverCandidate;
 use crate::trust::confirm;
 use crate::{environment, resolve, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul watch @last
-  longhaul watch run_01k3qv9 --json --no-input     a line of JSON for each fact
+  longhaul watch run_01k3qv9 --json --no-input     one line of JSON per event
   longhaul watch run_01k3qv9 --after 31            from event 32 on
 
-Ends with the run's own exit code, as `longhaul run` does.";
+The exit codes are those of `longhaul run`.";
 
-/// Follows a run.
+/// Arguments of `longhaul watch`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Watch {
-    /// The run: its id, the last six letters of it, or @last
+pub(crate) struct WatchCommand {
+    /// Run to follow: its id, the last six characters of the id, or @last
     run: String,
-    /// Only what comes after this event
+    /// Print only events after this sequence number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]
     after: u64,
     #[command(flatten)]
     follow: FollowArgs,
 }
 
-impl Watch {
+impl WatchCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
-        let runtime = runtime::multi_thread()?;
-        // Who is meant is found before anybody drives; there may be nothing to do.
+        let runtime = runtime::build_multi_thread()?;
+        // The run is looked up before driving, because it may have ended.
         let server = find_server()?;
         let is_served = server.is_some();
         let beside = connect_to(server)?;
         let (run, view) = runtime.block_on(async {
             let run = resolve::resolve_run(&beside, &self.run).await?;
-            let view = beside.show(run).await?;
+            let view = beside.get_run(run).await?;
             anyhow::Ok((run, view))
         })?;
         let over = view.status.is_terminal();
-        let manner = self.follow.stream_options();
-        // As `run` began it: whoever goes on with it needs the same variables.
-        let here = match over || is_served {
+        let options = self.follow.stream_options();
+        // Reads `.env` as `run` does: the run needs the same variables to continue.
+        let process_env = match over || is_served {
             true => environment::process_env()?,
             false => environment::with_dotenv(environment::process_env()?)?,
         };
         let opened = match over || is_served {
             true => None,
             false => {
-                let nobody = manner.silent || manner.stop_at_person;
-                let config = environment::load_config_quietly(&here)?;
+                let unattended = options.silent || options.stop_at_person;
+                let config = environment::load_config_quietly(&process_env)?;
                 let agents = environment::load_agents(&config)?;
-                _ = confirm::ask_before_run((&config, &agents), Some(view.agent.as_str()), nobody)?;
-                Some(drive_or_observe(&here)?)
+                _ = confirm::ask_for_trust_before_run(
+                    (&config, &agents),
+                    Some(view.agent.as_str()),
+                    unattended,
+                )?;
+                Some(open_as_driver_or_observer(&process_env)?)
             }
         };
-        let looked = opened.as_ref().map(|opened| opened.runtime(manner.silent));
-        let client: RunClient = match looked {
+        let local = opened.as_ref().map(|opened| opened.runtime_and_is_driving(options.silent));
+        let client: RunClient = match local {
             None => beside,
-            Some((house, _)) => RunClient::local(&house.longhaul),
+            Some((project_runtime, _)) => RunClient::for_local_store(&project_runtime.longhaul),
         };
         let followed = FollowedRun {
             client: &client,
             run,
             after: Seq(self.after),
-            driven_runtime: looked.and_then(|(house, drives)| drives.then_some(house)),
-            takeover: Takeover::new(looked, &here),
+            driven_runtime: local
+                .and_then(|(project_runtime, drives)| drives.then_some(project_runtime)),
+            takeover: TakeoverCandidate::new(local, &process_env),
             timeout,
         };
-        runtime.block_on(async { followed.run_to_end(manner, Interrupts::listen()?).await })
+        runtime.block_on(async { followed.run_to_end(options, InterruptListener::listen()?).await })
     }
 }

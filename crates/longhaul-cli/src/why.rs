@@ -1,45 +1,43 @@
-//! `longhaul why`: one sentence on how a run stands, and the command that helps.
-//!
-//! Never: more than that. `longhaul show` has the rest.
+//! `longhaul why`: explains a run's status in one sentence and names the command that helps.
 
 use clap::Args;
 use serde_json::json;
 
-use crate::driver_status::explain;
+use crate::driver_status::explain_status;
 use crate::{output, resolve};
 
 const EXAMPLES: &str = "Examples:
   longhaul why @last
   longhaul why run_01k3qv9 --json | jq -r .command";
 
-/// Says how a run stands.
+/// Arguments of `longhaul why`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Why {
-    /// The run: its id, the last six letters of it, or @last
+pub(crate) struct WhyCommand {
+    /// Run to explain: its id, the last six characters of the id, or @last
     run: String,
-    /// Print one JSON object
+    /// Print the explanation as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Why {
+impl WhyCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::with_run(&self.run, async |client, run| {
-            let view = client.show(run).await?;
-            let said = explain(client, &view).await?;
+        resolve::act_on_run(&self.run, async |client, run| {
+            let view = client.get_run(run).await?;
+            let explanation = explain_status(client, &view).await?;
             if self.json {
-                let command = Some(&said.command).filter(|command| !command.is_empty());
+                let command = Some(&explanation.command).filter(|command| !command.is_empty());
                 let answer = json!({
                     "run": run, "status": view.status, "reason": view.reason,
-                    "message": said.message, "command": command,
+                    "message": explanation.message, "command": command,
                 });
-                return output::stdout_json(&answer);
+                return output::print_json(&answer);
             }
-            output::stdout_text(&said.message)?;
-            match said.command.as_str() {
+            output::print_text(&explanation.message)?;
+            match explanation.command.as_str() {
                 "" => Ok(()),
-                command => output::stdout_text(&format!("  {command}")),
+                command => output::print_text(&format!("  {command}")),
             }
         })
     }

@@ -1,6 +1,5 @@
-//! `longhaul worker`: drives the store until it is told to stop.
-//!
-//! Never: a second driver of one file. It says who the first one is.
+//! `longhaul worker`: drives the runs of a store until the worker is stopped. Only one process can
+//! drive a store; the error of a second one names the first.
 
 use clap::Args;
 use longhaul::assemble::{store_file, worker_options};
@@ -15,92 +14,92 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::parent_watch::parent_gone;
+use crate::parent_watch::wait_for_parent_exit;
 use crate::trust::confirm;
 use crate::{environment, output, runtime, store_access};
 
 const EXAMPLES: &str = "Examples:
   longhaul worker                  drives .longhaul/longhaul.db of this project
-  longhaul worker --quiet &        the same, telling nothing
+  longhaul worker --quiet &        the same without output
 
-SIGTERM or Ctrl-C lets every run go at its next fact; a second one cuts off what still runs.
-Whatever happens, runs go on from their last fact when the next worker starts.";
+SIGTERM or Ctrl-C releases every run at its next event; a second one aborts what still runs.
+In any case runs continue from their last event when the next worker starts.";
 
-/// Drives the store.
+/// Arguments of `longhaul worker`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Worker {
-    /// Tell nothing
+pub(crate) struct WorkerCommand {
+    /// Print nothing about the runs
     #[arg(long, short)]
     quiet: bool,
-    /// Stop when stdin is closed: for programs that start a worker and may die
+    /// Stop when stdin is closed: for programs that start a worker and may crash
     #[arg(long, hide = true)]
     until_eof: bool,
 }
 
-/// Tells what the worker does, one line for each.
+/// Prints a line when a run is claimed by the worker, completes, fails or becomes idle.
 #[derive(Debug)]
-struct RunLogHooks;
+struct RunPrintHooks;
 
 #[async_trait::async_trait]
-impl Hooks for RunLogHooks {
+impl Hooks for RunPrintHooks {
     async fn on_start(&self, run: RunId) {
-        output::stderr_line(&format!("{run}  claimed"));
+        output::eprint_line(&format!("{run}  claimed"));
     }
 
     async fn on_complete(&self, run: &RunRow) {
-        output::stderr_line(&format!("{}  completed  {} turns", run.id, run.turns));
+        output::eprint_line(&format!("{}  completed  {} turns", run.id, run.turns));
     }
 
     async fn on_error(&self, run: &RunRow) {
         let code = run.code.as_deref().unwrap_or(run.status.as_str());
-        output::stderr_line(&format!("{}  {code}", run.id));
+        output::eprint_line(&format!("{}  {code}", run.id));
     }
 
     async fn on_idle(&self, run: &RunRow) {
         let reason = run.reason.as_deref().unwrap_or(run.status.as_str());
-        output::stderr_line(&format!("{}  rests: {reason}", run.id));
+        output::eprint_line(&format!("{}  idle: {reason}", run.id));
     }
 }
 
-impl Worker {
+impl WorkerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let config = environment::load_config_quietly(&environment::process_env()?)?;
-        let shut = confirm::ask_before_run(
+        let untrusted = confirm::ask_for_trust_before_run(
             (&config, &environment::load_agents(&config)?),
             None,
             self.quiet,
         )?;
-        for note in secrets::notes(&config).into_iter().chain(shut) {
+        for note in secrets::secret_warnings(&config).into_iter().chain(untrusted) {
             if !self.quiet {
-                output::stderr_line(&format!("note: {note}"));
+                output::eprint_line(&format!("note: {note}"));
             }
         }
-        let house = store_access::open_as_driver()?;
-        let options = worker_options(&house.config)
-            .map_err(|bad| CliError::usage(format!("[worker] inboxes: {bad}")))?;
+        let runtime = store_access::open_as_driver()?;
+        let options = worker_options(&runtime.config)
+            .map_err(|bad| CliError::usage(format!("[worker] inboxes is invalid: {bad}")))?;
         if !self.quiet {
-            let file = store_file(&house.config)?;
-            output::stderr_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
-            output::stderr_line(&format!("  Data        {}", file.display()));
-            output::stderr_line(&format!("  At once     {} runs", options.concurrency));
-            output::stderr_line("  Stop        Ctrl-C; runs go on when the next worker starts");
+            let file = store_file(&runtime.config)?;
+            output::eprint_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
+            output::eprint_line(&format!("  Data        {}", file.display()));
+            output::eprint_line(&format!("  Concurrency {} runs", options.concurrency));
+            output::eprint_line("  Stop        Ctrl-C; runs continue when the next worker starts");
         }
-        let mut worker = EngineWorker::new(house.longhaul.services(), options);
+        let mut worker = EngineWorker::new(runtime.longhaul.services(), options);
         if !self.quiet {
-            worker = worker.with_hooks(Arc::new(RunLogHooks));
+            worker = worker.with_hooks(Arc::new(RunPrintHooks));
         }
-        runtime::multi_thread()?.block_on(async {
+        runtime::build_multi_thread()?.block_on(async {
             let stop = Shutdown::new();
             let mut worked = std::pin::pin!(worker.run(stop.clone()));
             let mut terminated = signal(SignalKind::terminate())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
-            let mut parent = std::pin::pin!(parent_gone(self.until_eof));
+            let mut parent = std::pin::pin!(wait_for_parent_exit(self.until_eof));
             loop {
                 tokio::select! {
                     biased;
                     done = worked.as_mut() => {
-                        house.mcp_tools.close().await;
+                        runtime.mcp_tools.close().await;
                         done?;
                         return Ok(Exit::Done);
                     }
@@ -110,10 +109,10 @@ impl Worker {
                 }
                 match stop.is_draining() {
                     false => {
-                        output::stderr_line("stopping: runs are let go of at their next fact");
-                        stop.drain();
+                        output::eprint_line("shutting down: runs are released at their next event");
+                        stop.request_drain();
                     }
-                    true => stop.abort(),
+                    true => stop.request_abort(),
                 }
             }
         })

@@ -1,37 +1,37 @@
-//! Who may do what: four roles, each of which contains the one before.
+//! Caller identities and their roles.
 //!
-//! Never: a secret. Keys are known here by their hashes only.
+//! Each role includes the permissions of all lower roles.
 
 use crate::text_macros::string_enum;
 
 string_enum! {
-    /// What a caller may do. A later one may do all that an earlier one may.
+    /// Permission level of a caller. A higher role includes the permissions of all lower roles.
     #[derive(PartialOrd, Ord)]
     pub enum Role {
-        /// Looks.
+        /// May read runs, journals and gates.
         Viewer = "viewer",
-        /// Submits, steers, stops.
+        /// May submit, steer, pause and cancel runs.
         Operator = "operator",
-        /// Answers at gates.
+        /// May answer gates, i.e. questions and approvals that wait for a person.
         Approver = "approver",
-        /// Makes and revokes keys.
+        /// May create and revoke API keys.
         Admin = "admin",
     }
 }
 
 impl Role {
-    /// The role of this name.
-    pub fn parse(said: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.as_str() == said)
+    /// Parses a role name. Returns `None` if the name is unknown.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 }
 
-/// Somebody who has shown a key.
+/// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Principal {
-    /// As journals show it, such as `key:ops` or `cli:anna`.
+    /// Name of the caller as recorded in journals, such as `key:ops` or `cli:anna`.
     pub name: String,
-    /// What they may do.
+    /// Role, which determines what the caller may do.
     pub role: Role,
 }
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_contain_each_other_in_order() {
+    fn a_higher_role_includes_all_lower_roles() {
         assert!(Role::ALL.is_sorted());
         for role in Role::ALL {
             assert_eq!(Role::parse(role.as_str()), Some(role));

@@ -1,78 +1,80 @@
-//! Steps that follow one another, each a run of its own.
+//! Chains: sequences of steps, each of which is a run of its own.
 //!
-//! Never: opens a step. The heart decides that when a step has completed.
+//! This module only describes chains. The state machine starts the next step when a step has
+//! completed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::AgentName;
 use crate::raw::Hash;
 
-/// No chain has more steps from one root.
+/// Maximum number of steps that a chain may run under one root run.
 pub const CHAIN_STEPS_MAX: usize = 10;
 
-/// A chain, resolved whole when it is submitted: every step's agent is pinned.
+/// A chain as submitted with a run. The agent version of every step is already pinned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
-    /// Its name, or none for one given inline.
+    /// Name of the chain. `None` means that the steps were given in the request itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The steps in order.
+    /// Steps of the chain, in order.
     pub steps: Vec<ChainStep>,
 }
 
 impl Chain {
-    /// The first step after `done` whose condition holds for what `done` gave.
-    pub fn next_step(&self, done: usize, verdict: StepOutcome) -> Option<usize> {
-        (done + 1..self.steps.len()).find(|step| match self.steps[*step].condition {
-            Condition::Always => true,
-            Condition::OnSuccess => verdict.success,
-            Condition::OnIssuesFound => verdict.issues_found,
+    /// Returns the index of the step to run after a completed step: the first later step whose
+    /// condition holds for the outcome of the completed step. `None` means that the chain ends.
+    pub fn next_step(&self, completed_step: usize, outcome: StepOutcome) -> Option<usize> {
+        (completed_step + 1..self.steps.len()).find(|step| match self.steps[*step].condition {
+            StepCondition::Always => true,
+            StepCondition::OnSuccess => outcome.success,
+            StepCondition::OnIssuesFound => outcome.issues_found,
         })
     }
 }
 
-/// What the conditions look at in a completed step's output.
+/// Facts from the output of a completed step that the conditions of later steps refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepOutcome {
-    /// `output.data.success` is not false.
+    /// Whether `output.data.success` is anything other than `false`.
     pub success: bool,
-    /// `output.data.issues_found` is true.
+    /// Whether `output.data.issues_found` is `true`.
     pub issues_found: bool,
 }
 
-/// One step of a chain.
+/// One step of a chain: an agent and the condition under which it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainStep {
-    /// Who does it.
+    /// Agent that executes the step.
     pub agent: AgentName,
-    /// The agent's version.
+    /// Hash of the agent definition that the step is pinned to.
     pub definition: Hash,
-    /// Its result gate answers itself.
+    /// Whether the gate that asks for approval of the step's result is approved automatically.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_approve: bool,
-    /// Whether it is done at all.
+    /// Condition under which the step runs.
     #[serde(default)]
-    pub condition: Condition,
+    pub condition: StepCondition,
 }
 
-/// When a step is done.
+/// Condition under which a step of a chain runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Condition {
-    /// Whatever the step before says.
+pub enum StepCondition {
+    /// Run the step regardless of the previous step's output.
     #[default]
     Always,
-    /// Unless the step before says `success: false`.
+    /// Run the step unless the previous step's output has `success: false`.
     OnSuccess,
-    /// Only if the step before says `issues_found: true`.
+    /// Run the step only if the previous step's output has `issues_found: true`.
     OnIssuesFound,
 }
 
-/// Where a run stands in its chain.
+/// Position of a run in the chain that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainPosition {
-    /// The whole chain.
+    /// Chain that the run belongs to, with all its steps.
     pub chain: Chain,
-    /// Which step this run is, from 0.
+    /// Index of the step that this run executes, from 0.
     pub step: usize,
 }

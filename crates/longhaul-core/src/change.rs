@@ -1,12 +1,11 @@
-//! Changes of rows that go with facts, in the same transaction.
+//! Row changes that are committed in the same transaction as journal events.
 //!
-//! Never: a rule. The heart decides which changes go with a fact; a store
-//! carries each one out, once, in plain statements.
+//! The state machine decides which changes go with an event; a store only applies them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
-use crate::event::steer::Delivery;
+use crate::event::steer::SteerDelivery;
 use crate::id::{BatchId, CallId, GateId, RuleId, RunId, SandboxId, SteerId, ThreadKey, TimerId};
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
@@ -17,375 +16,379 @@ use crate::task::TaskSpec;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{Hold, MicroUsd, Usage};
 
-/// Facts and the changes of rows that go with them: written whole or not at all.
+/// Events for a journal and the row changes that belong to them. A store writes all of them or
+/// none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
-    /// What happened, in order.
+    /// Events to append to the journal, in order.
     pub events: Vec<Event>,
-    /// What changes in the rows.
+    /// Row changes to apply in the same transaction as the events.
     pub changes: Vec<Change>,
 }
 
 impl Batch {
-    /// Whether there is nothing to write.
+    /// Returns whether the batch contains neither events nor row changes.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.changes.is_empty()
     }
 
-    /// The highest format of its events.
-    pub fn format(&self) -> u32 {
+    /// Returns the highest event format of the events in the batch.
+    pub fn event_format(&self) -> u32 {
         self.events.iter().map(Event::format).max().unwrap_or(0)
     }
 }
 
-/// One change of a row.
+/// One change to the rows that a store keeps besides the journals.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// A run comes to be, with the first facts of its journal.
-    OpenRun(Box<NewRun>),
-    /// The next step of a chain comes to be inside its root's lane and budget.
-    OpenStep(Box<NewRun>),
-    /// The run's head moves: it rests, stands still, is free or has ended.
-    SetHead(HeadUpdate),
-    /// A gate opens.
+    /// Creates a run with the first events of its journal.
+    CreateRun(Box<NewRun>),
+    /// Creates the run for the next step of a chain, in the lane and budget of the chain's root
+    /// run.
+    CreateStep(Box<NewRun>),
+    /// Updates the run's scheduling state: parked, paused, released by its worker, or ended.
+    UpdateScheduling(SchedulingUpdate),
+    /// Raises a gate, i.e. a question or approval that waits for a person.
     RaiseGate(Box<GateSpec>),
-    /// An open gate gets an answer or closes. Refused when it is not open.
+    /// Adds an answer to an open gate, or closes the gate. Refused if the gate is not open.
     UpdateGate(GateUpdate),
-    /// A timer is set, or one that was due is spent.
+    /// Sets a timer, or marks a due timer as fired.
     SetTimer(TimerUpdate),
-    /// A message waits for the run. Refused when too many do.
+    /// Queues a person's message for the run. Refused if the message queue is full.
     QueueSteer(SteerRow),
-    /// A waiting message changes or is settled. Refused when it is settled already.
+    /// Edits a queued message, or records that it was delivered, dropped or withdrawn. Refused if
+    /// the message was already delivered, dropped or withdrawn.
     UpdateSteer(SteerUpdate),
-    /// A sandbox takes a seat. Refused when none is free.
+    /// Acquires one of the provider's slots for running sandboxes. Refused if no slot is free.
     AcquireSlot(SandboxSlot),
-    /// A sandbox gives its seat back.
+    /// Releases the provider's slot that this sandbox occupies.
     ReleaseSlot(SandboxId),
-    /// The run queues for a seat of this provider.
+    /// Queues the run until the sandbox provider with this name can run one more sandbox.
     QueueForSlot(String),
-    /// A call's worst case is set aside. Refused when the account does not cover it.
+    /// Holds (reserves) the worst-case cost of a model request. Refused if the remaining budget
+    /// does not cover the cost.
     Hold(Hold),
-    /// What was set aside is used, lost or given back.
-    Settle(Settlement),
-    /// Tokens, money, turns and time are added to the run's sums.
+    /// Releases a budget hold and books the part that was spent or lost.
+    Settle(HoldSettlement),
+    /// Adds tokens, cost, turns and active time to the run's totals.
     AddUsage(UsageRow),
-    /// A message leaves the house.
+    /// Queues a message for delivery to an external endpoint.
     AddOutbox(OutboxRow),
-    /// A thread remembers these messages.
+    /// Appends messages to a thread.
     AppendThread(ThreadMessages),
-    /// A content is kept under its hash.
+    /// Stores a blob under the hash of its content.
     PutBlob(Blob),
-    /// A sandbox's row is made or changed.
+    /// Creates or updates a sandbox row.
     SetSandbox(SandboxRow),
-    /// A definition is kept under its hash.
+    /// Stores an agent definition under its hash.
     PutDefinition(Blob),
-    /// An approval is remembered or forgotten.
+    /// Adds or revokes a remembered approval, i.e. an approval of all similar calls of the run.
     PutRule(RuleRow),
-    /// The account's caps are raised.
+    /// Replaces caps of the run's budget by new caps.
     SetCap(BudgetRaise),
-    /// The request under this key takes effect with this batch. Refused when it has
-    /// taken effect before or is not in progress: of two attempts at a request, one
-    /// that has outlived its lease and one that has replaced it, only one may do so.
+    /// Marks the request with this idempotency key as applied by this batch. Refused if the request
+    /// has already been applied or is not in progress: when an attempt outlives its lease and
+    /// is replaced by another one, only one of the two may take effect.
     MarkRequestApplied(IdempotencyKey),
 }
 
-/// A run as it comes to be.
+/// A run to be created in the store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewRun {
-    /// Its id.
+    /// Id of the new run.
     pub id: RunId,
-    /// What it is made of: the store takes its columns from here.
+    /// Task of the run. The store derives the columns of the run's row from it.
     pub task: TaskSpec,
-    /// The first facts, `run.created` among them.
+    /// First events of the run's journal, including `run.created`.
     pub events: Vec<Event>,
-    /// The longest the lane may be with this run in it.
+    /// Maximum number of runs in the run's lane, including this run.
     pub lane_depth_max: u32,
 }
 
-/// How many runs may stand in one lane unless somebody says otherwise.
+/// Default maximum number of runs in one lane.
 pub const LANE_DEPTH_MAX: u32 = 10_000;
 
-/// Where a run's head goes.
+/// Change of a run's scheduling state: parked, paused, released by its worker, or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeadUpdate {
-    /// It rests until a fact wakes it.
+pub enum SchedulingUpdate {
+    /// The run is parked: it waits until an event wakes it.
     Park {
-        /// The word that lists show.
+        /// Reason for parking the run, as shown in run lists.
         reason: &'static str,
-        /// Whether it is `blocked`, not merely waiting.
+        /// Whether the status of the run is `blocked` instead of `waiting`.
         blocked: bool,
-        /// It lets go of its lane until it wakes.
+        /// Whether the run releases its lane while it is parked.
         release_lane: bool,
     },
-    /// A person has stopped it; only a resume makes it ready.
+    /// A person paused the run. Only a resume makes it ready again.
     Pause,
-    /// Its driver lets go of it in good order; any worker may take it.
+    /// The worker gives up its claim without a crash, so any worker may claim the run.
     Release,
-    /// Nothing follows.
+    /// The run has ended, so no worker may claim it any more.
     End {
-        /// `completed`, `failed` or `cancelled`.
+        /// Final status of the run: `completed`, `failed` or `cancelled`.
         status: crate::status::Status,
-        /// A word for programs when it failed.
+        /// Error code of the run, if it failed.
         code: Option<String>,
-        /// The lane's next run may begin.
+        /// Whether the run gives up its lane, so that the next run in the lane may start.
         releases_lane: bool,
     },
 }
 
-/// A gate's answer or end.
+/// Update of a gate: one more answer, or the end of the gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateUpdate {
-    /// Which gate.
+    /// Id of the gate to update.
     pub gate: GateId,
-    /// What becomes of it.
+    /// State change of the gate, such as an answer or the end of the gate.
     pub transition: GateTransition,
 }
 
-/// What becomes of an open gate.
+/// State change of an open gate: one more answer, or the end of the gate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GateTransition {
-    /// It stays open with one answer more.
+    /// The gate received one more answer and stays open, because it needs further approvals.
     Voted(Answer),
-    /// It has its answer.
+    /// The gate was closed by this answer.
     Answered(Answer),
-    /// Its time is over.
+    /// The gate's deadline passed without an answer.
     Expired,
-    /// It is no longer asked.
+    /// The gate was closed because its answer is no longer needed.
     Withdrawn,
 }
 
-/// Setting and spending timers.
+/// Change of a timer: setting it, or marking it as fired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimerUpdate {
-    /// Due after a span or at a point, for this or another run.
+    /// Sets a timer for this run or for another run.
     Arm {
-        /// Which timer.
+        /// Id of the timer to set.
         timer: TimerId,
-        /// Whom it tells.
+        /// Run that is notified when the timer fires.
         run: RunId,
-        /// When.
-        due: Due,
-        /// What it tells.
+        /// Time at which the timer is due.
+        due: DueTime,
+        /// Purpose of the timer, which determines what happens when it fires.
         kind: TimerKind,
     },
-    /// It has been told. Refused when somebody else has told it.
+    /// Marks the timer with this id as fired. Refused if the timer was already marked as fired.
     Consume(TimerId),
 }
 
-/// When a timer is due. The store makes the point of a span and compares it.
+/// Due time of a timer. The store adds relative delays to the time of its own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
-    /// At once.
+pub enum DueTime {
+    /// The timer is due immediately.
     Now,
-    /// So long from now, by the store's clock.
+    /// The timer is due after this delay, measured by the store's clock.
     After(Millis),
-    /// At this point, by the store's clock.
+    /// The timer is due at this time of the store's clock.
     At(Timestamp),
 }
 
-/// What a timer tells its run.
+/// Purpose of a timer, which determines what happens when it fires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimerKind {
-    /// A wait is over.
+    /// The wait of a parked run ends.
     Wake,
-    /// The start time has come.
+    /// The run's scheduled start time has been reached.
     Start,
-    /// The run before it in its batch has completed.
+    /// The previous run of this batch has completed, so the run may start.
     BatchNext(BatchId),
-    /// The batch was stopped: this run is not needed any more.
+    /// This batch was stopped, so the run is no longer needed.
     BatchStopped(BatchId),
-    /// A gate's deadline.
+    /// The deadline of this gate has passed.
     GateDeadline(GateId),
-    /// A gate's people are to be reminded.
+    /// A reminder for this open gate is due.
     GateRemind(GateId),
-    /// A run that this one asked for has ended.
+    /// This child run has ended.
     ChildEnded(RunId),
-    /// The run that asked for this one was cancelled.
+    /// This parent run was cancelled.
     ParentCancelled(RunId),
 }
 
-/// A message that waits for a run.
+/// A person's message that is queued for a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SteerRow {
-    /// Which.
+    /// Id of the queued message.
     pub steer: SteerId,
-    /// What it says.
+    /// Text of the queued message.
     pub text: String,
-    /// When it is to be read.
-    pub delivery: Delivery,
-    /// Who wrote it.
+    /// Point at which the message is delivered to the model.
+    pub delivery: SteerDelivery,
+    /// Principal that wrote or edited the message.
     pub by: String,
-    /// How it stands.
+    /// Delivery status of the message.
     pub status: SteerStatus,
 }
 
-/// So many messages may wait for one run.
+/// Maximum number of queued messages per run.
 pub const STEERS_MAX: usize = 64;
 
-/// How a message stands.
+/// Delivery status of a message that was queued for a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SteerStatus {
-    /// Not read yet.
+    /// The message was not delivered yet.
     Queued,
-    /// Read after this turn.
+    /// The message was delivered to the model.
     Delivered {
-        /// The turn before it.
+        /// Number of the last turn before the delivery.
         after_turn: u32,
     },
-    /// Never read.
+    /// The message was discarded without being delivered.
     Dropped {
-        /// Why.
+        /// Reason for discarding the message.
         reason: String,
     },
-    /// Taken back.
+    /// The message was withdrawn before its delivery.
     Withdrawn,
 }
 
-/// A change of a waiting message.
+/// An update of a message that was queued for a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SteerUpdate {
-    /// Which.
+    /// Id of the queued message to update.
     pub steer: SteerId,
-    /// New words, if they change.
-    pub edit: Option<(String, Delivery)>,
-    /// How it stands now.
+    /// New text of the message and new delivery point. `None` leaves both unchanged.
+    pub edit: Option<(String, SteerDelivery)>,
+    /// New delivery status of the message.
     pub status: SteerStatus,
 }
 
-/// A place among the sandboxes that may run at once.
+/// One of the limited number of slots for sandboxes that run concurrently at a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSlot {
-    /// Who sits.
+    /// Sandbox that occupies the slot.
     pub sandbox: SandboxId,
-    /// At whose table.
+    /// Sandbox provider that the slot belongs to.
     pub provider: String,
-    /// How many places there are.
+    /// Maximum number of sandboxes that may run concurrently at the provider.
     pub capacity: u32,
 }
 
-/// What becomes of a hold.
+/// Settlement of a budget hold (reserved amount) after its model request has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settlement {
-    /// What was held.
+pub struct HoldSettlement {
+    /// Money and tokens that were held (reserved) before the request was sent.
     pub held: Hold,
-    /// What was really used.
+    /// Money and tokens that the request actually used.
     pub spent: Hold,
-    /// What counts as used although nobody knows.
+    /// Money and tokens booked as used because the real usage is unknown.
     pub lost: Hold,
 }
 
-/// One call's usage.
+/// Usage that is added to a run's totals after a model or tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
-    /// The model that was used; empty for time alone.
+    /// Model that was used. Empty if only active time is recorded.
     pub model: String,
-    /// Tokens.
+    /// Tokens used by the model call. Zero if only active time is recorded.
     pub usage: Usage,
-    /// Money; none: not known.
+    /// Cost of the model call. `None` means that the cost is unknown.
     pub cost: Option<MicroUsd>,
-    /// Turns completed by it: 1 or 0.
+    /// Number of turns completed by the model call: 0 or 1.
     pub turns: u32,
-    /// Active time.
+    /// Duration of the model or tool call, which counts as active time of the run.
     pub active: Millis,
 }
 
-/// A message to the world outside, delivered after the commit.
+/// A message to an external endpoint. It is delivered after the transaction was committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Where to.
+    /// Endpoint that receives the message.
     pub endpoint: String,
-    /// What it says.
+    /// Body of the message, as sent to the endpoint.
     pub body: String,
 }
 
-/// What a thread remembers.
+/// Messages to append to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadMessages {
-    /// Which thread.
+    /// Thread that the messages are appended to.
     pub thread: ThreadKey,
-    /// What was said.
+    /// Messages to append, in order.
     pub messages: Vec<Message>,
 }
 
-/// A content and its name.
+/// Content that is stored under its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// Its hash and length.
+    /// Hash and length of the blob's content.
     pub blob_ref: BlobRef,
-    /// Its bytes.
+    /// Bytes of the blob.
     pub content: std::sync::Arc<[u8]>,
 }
 
 impl Blob {
-    /// The blob of this content.
+    /// Creates a blob from its content and computes the hash of the content.
     pub fn new(content: impl Into<std::sync::Arc<[u8]>>) -> Self {
         let content = content.into();
         Self { blob_ref: BlobRef::for_content(&content), content }
     }
 
-    /// Its hash.
+    /// Returns the hash of the content.
     pub const fn hash(&self) -> Hash {
         self.blob_ref.hash
     }
 }
 
-/// A sandbox as the store keeps it.
+/// Row of a sandbox in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxRow {
-    /// Which.
+    /// Id of the sandbox.
     pub sandbox: SandboxId,
-    /// Whose, such as `local`.
+    /// Name of the sandbox provider, such as `local`.
     pub provider: String,
-    /// The provider's own name for it.
+    /// Identifier that the provider uses for the sandbox.
     pub handle: String,
-    /// How it stands.
+    /// Lifecycle state of the sandbox.
     pub state: SandboxState,
-    /// The machine it is bound to.
+    /// Machine that the sandbox is bound to. `None` means any machine.
     pub host: Option<String>,
-    /// The run it belongs to.
+    /// Run that owns the sandbox.
     pub owner: RunId,
 }
 
-/// How a sandbox stands.
+/// Lifecycle state of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxState {
-    /// Being made.
+    /// The sandbox is being created.
     Creating,
-    /// Being started.
+    /// The sandbox is being started.
     Starting,
-    /// Running.
+    /// The sandbox is running.
     Running,
-    /// Being stopped.
+    /// The sandbox is being stopped.
     Stopping,
-    /// Stopped, files kept.
+    /// The sandbox is stopped; its files are kept.
     Stopped,
-    /// Gone.
+    /// The sandbox was deleted.
     Deleted,
-    /// Not to be found.
+    /// The provider can't find the sandbox any more.
     Lost,
 }
 
-/// An approval that is remembered.
+/// Stored row of a remembered approval. Later calls that match its pattern need no new approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRow {
-    /// Which.
+    /// Id of the remembered approval.
     pub rule: RuleId,
-    /// What it lets pass.
+    /// Pattern of the calls that are approved.
     pub pattern: RulePattern,
-    /// Who said so.
+    /// Principal that added or revoked the approval.
     pub by: String,
-    /// It is in force.
+    /// Whether the approval is in force, i.e. not revoked.
     pub active: bool,
 }
 
-/// A result that came when the run had ended: kept beside the journal.
+/// A tool result that arrived after its run had ended. It is stored outside the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LateResult {
-    /// Of which call.
+pub struct LateToolResult {
+    /// Tool call that produced the result.
     pub call: CallId,
-    /// What came.
+    /// Text of the tool result.
     pub text: String,
 }

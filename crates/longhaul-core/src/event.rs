@@ -1,6 +1,7 @@
-//! The facts a journal is made of, in the past tense. The list only grows.
+//! Journal events. Event kinds are only ever added, never removed.
 //!
-//! Never: an order. What must be done is a step, and steps are not stored.
+//! An event records something that has happened. What the run does next is derived from its events
+//! and not stored.
 
 pub mod codec;
 pub mod entry;
@@ -27,52 +28,55 @@ use crate::event::tool::{
 };
 use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted};
 
-/// The format this build writes and reads. A worker claims only runs whose
-/// journal has no higher one.
+/// Event format that this build writes and reads. A worker only claims runs whose journal contains
+/// no event of a higher format.
 pub const EVENT_FORMAT: u32 = 1;
 
-/// One line per kind: the variant, its data, its name in journals, its version, the
-/// format that brought this version in, and what it does to a resting run if an outsider
-/// may state it. `None`: only a driver, or whoever closes a run that nobody drives, may.
+/// Defines the event kinds, one per line: variant, data type, kind name in journals, version,
+/// format that introduced this version, and the effect on an idle run if an outsider (a process
+/// that does not drive the run) appends the event. `None` means that an outsider may not append it.
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident($data:ty) = $kind:literal v $v:literal format $format:literal outside $outside:expr;)*) => {
-        /// A fact about a run.
+        /// An event in the journal of a run.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Event {
             $($(#[$doc])* $variant($data),)*
         }
 
         impl Event {
-            /// Every kind with its version and the format that brought it in.
+            /// All event kinds, each with its version and the event format that introduced this
+            /// version.
             pub const KINDS: &'static [(&'static str, u16, u32)] = &[$(($kind, $v, $format),)*];
 
-            /// The kind's name in journals.
+            /// Returns the name of the event kind in journals, such as `run.created`.
             pub const fn kind(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $kind,)* }
             }
 
-            /// The version of the kind's data.
+            /// Returns the version of the event's data.
             pub const fn version(&self) -> u16 {
                 match self { $(Self::$variant(_) => $v,)* }
             }
 
-            /// The format that brought this kind and version in.
+            /// Returns the event format that introduced this event kind in this version.
             pub const fn format(&self) -> u32 {
                 match self { $(Self::$variant(_) => $format,)* }
             }
 
-            /// What this fact does to a resting run if an outsider may state it. These
-            /// are accepted in every state that is not terminal.
+            /// Returns which idle runs become ready if an outsider (a process that does not drive
+            /// the run) appends this event. `None` means that an outsider may not append it. Events
+            /// of outsiders are accepted until the run has ended.
             pub const fn from_outside(&self) -> Option<WakeTarget> {
                 match self { $(Self::$variant(_) => $outside,)* }
             }
 
-            /// The data as JSON.
+            /// Serializes the event's data to JSON.
             pub(crate) fn write_body(&self) -> Result<String, serde_json::Error> {
                 match self { $(Self::$variant(data) => serde_json::to_string(data),)* }
             }
 
-            /// The event of this kind from its data in the current version.
+            /// Deserializes the data of an event of the given kind in its current version. Returns
+            /// `None` if the kind is unknown.
             pub(crate) fn read_body(kind: &str, body: &str) -> Option<Result<Self, serde_json::Error>> {
                 match kind {
                     $($kind => Some(serde_json::from_str(body).map(Self::$variant)),)*
@@ -84,142 +88,143 @@ macro_rules! events {
 }
 
 events! {
-    /// Somebody submitted it.
+    /// The run was submitted, and its task was recorded.
     RunCreated(Box<RunCreated>) = "run.created" v 1 format 1 outside None;
-    /// A worker took it.
+    /// A worker claimed the run.
     RunClaimed(RunClaimed) = "run.claimed" v 1 format 1 outside None;
-    /// Its world was looked at and its prompt made.
+    /// The state of the environment was fetched and the prompt was rendered.
     RunPrepared(Box<RunPrepared>) = "run.prepared" v 1 format 1 outside None;
-    /// It let go of everything and rests.
+    /// The run was parked, i.e. it waits for something and no worker drives it.
     RunWaiting(RunWaiting) = "run.waiting" v 1 format 1 outside None;
-    /// An attempt takes longer than it should.
+    /// An attempt of the run has exceeded its soft timeout.
     RunOverdue(RunOverdue) = "run.overdue" v 1 format 1 outside None;
-    /// A new driver found what a dead one left.
+    /// A worker took over a run whose previous worker had died.
     RunRecovered(RunRecovered) = "run.recovered" v 1 format 1 outside None;
-    /// A person wants it to stand still.
+    /// A caller requested to pause the run.
     RunPauseRequested(RunControlRequest) = "run.pause_requested" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// It stands still.
+    /// The run was paused on request.
     RunPaused(RunControlRequest) = "run.paused" v 1 format 1 outside None;
-    /// A person wants it to go on.
+    /// A caller resumed the run.
     RunResumed(RunControlRequest) = "run.resumed" v 1 format 1 outside Some(WakeTarget::ParkedOrPaused);
-    /// The agent can't go on, or a part is missing.
+    /// The agent is blocked, or something that the agent needs is missing.
     RunBlocked(RunBlocked) = "run.blocked" v 1 format 1 outside None;
-    /// A person wants it ended.
+    /// A caller requested to cancel the run.
     RunCancelRequested(RunControlRequest) = "run.cancel_requested" v 1 format 1 outside Some(WakeTarget::ParkedOrPaused);
-    /// It ended because somebody said so.
+    /// The run ended because it was cancelled.
     RunCancelled(RunCancelled) = "run.cancelled" v 1 format 1 outside None;
-    /// It ended with a result.
+    /// The run ended with a result.
     RunCompleted(Box<RunCompleted>) = "run.completed" v 1 format 1 outside None;
-    /// It ended without one.
+    /// The run ended with an error.
     RunFailed(RunFailed) = "run.failed" v 1 format 1 outside None;
-    /// It will be tried again.
+    /// A retry of the run was scheduled.
     RunRetryScheduled(RunRetryScheduled) = "run.retry_scheduled" v 1 format 1 outside None;
-    /// It is tried again.
+    /// A retry of the run started.
     RunRetried(RunRetried) = "run.retried" v 1 format 1 outside None;
-    /// It began as a copy of another run's beginning.
+    /// The run was created as a copy of the start of another run.
     RunForked(RunForked) = "run.forked" v 1 format 1 outside None;
-    /// The model is about to be asked.
+    /// A model request is about to be sent.
     TurnStarted(TurnStarted) = "turn.started" v 1 format 1 outside None;
-    /// The model replied.
+    /// The model replied to the request of a turn.
     TurnCompleted(Box<TurnCompleted>) = "turn.completed" v 1 format 1 outside None;
-    /// The model did not reply.
+    /// The model request failed.
     TurnFailed(TurnFailed) = "turn.failed" v 1 format 1 outside None;
-    /// A person cut the model off.
+    /// The model request was interrupted by a person.
     TurnInterrupted(TurnInterrupted) = "turn.interrupted" v 1 format 1 outside None;
-    /// A call is about to begin.
+    /// A tool call is about to start.
     ToolStarted(ToolStarted) = "tool.started" v 1 format 1 outside None;
-    /// A call says how far it is.
+    /// A tool call reported progress.
     ToolProgress(ToolProgress) = "tool.progress" v 1 format 1 outside None;
-    /// A call has its result.
+    /// A tool call completed with a result.
     ToolCompleted(ToolEnded) = "tool.completed" v 1 format 1 outside None;
-    /// A call failed, was refused or never began: that is its result.
+    /// A tool call failed, was denied or was never started. The failure is its result.
     ToolFailed(ToolEnded) = "tool.failed" v 1 format 1 outside None;
-    /// We stopped a call ourselves and know that it stopped.
+    /// The runtime cancelled a tool call and knows that it stopped.
     ToolInterrupted(ToolEnded) = "tool.interrupted" v 1 format 1 outside None;
-    /// A call was started and nobody recorded what came of it.
+    /// A tool call is in doubt: it was started, but its outcome was not recorded.
     ToolInDoubt(ToolInDoubt) = "tool.in_doubt" v 1 format 1 outside None;
-    /// The tool looked whether a call in doubt has happened.
+    /// The tool checked whether a call in doubt (one without a recorded outcome) has taken effect.
     ToolVerified(ToolVerified) = "tool.verified" v 1 format 1 outside None;
-    /// A result came after all, from a driver that had lost the run.
+    /// A tool result arrived late, from a worker that had already lost its claim on the run.
     ToolSurfaced(ToolSurfaced) = "tool.surfaced" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// Somebody is asked.
+    /// A gate was raised: a person or program is asked for an approval or an answer.
     GateRaised(Box<GateRaised>) = "gate.raised" v 1 format 1 outside None;
-    /// One of several said something.
+    /// A gate that needs several approvals received one of them.
     GateVoted(GateAnswer) = "gate.voted" v 1 format 1 outside Some(WakeTarget::None);
-    /// The gate has its answer.
+    /// A gate was closed by an answer.
     GateAnswered(GateAnswer) = "gate.answered" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// Nobody answered in time.
+    /// A gate's timeout passed without an answer.
     GateExpired(GateExpired) = "gate.expired" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// It is no longer asked.
+    /// A gate was closed because its answer is no longer needed.
     GateWithdrawn(GateNotice) = "gate.withdrawn" v 1 format 1 outside None;
-    /// The people were reminded.
+    /// The approvers of a gate were reminded.
     GateReminded(GateNotice) = "gate.reminded" v 1 format 1 outside Some(WakeTarget::None);
-    /// A message for the run was taken in.
+    /// A message for the run was queued.
     SteerQueued(SteerMessage) = "steer.queued" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// It was changed before it was read.
+    /// A queued message was edited before its delivery.
     SteerChanged(SteerMessage) = "steer.changed" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// It was taken back before it was read.
+    /// A queued message was withdrawn before its delivery.
     SteerWithdrawn(SteerWithdrawn) = "steer.withdrawn" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// The model reads it.
+    /// A queued message was delivered to the model.
     SteerDelivered(SteerDelivered) = "steer.delivered" v 1 format 1 outside None;
-    /// It was never read, and why.
+    /// A queued message was discarded without being delivered.
     SteerDropped(SteerDropped) = "steer.dropped" v 1 format 1 outside None;
-    /// A time has come.
+    /// A timer of the run fired.
     TimerFired(TimerFired) = "timer.fired" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// A run was asked for.
+    /// A child run was started.
     ChildStarted(ChildStarted) = "child.started" v 1 format 1 outside None;
-    /// A run that was asked for has ended.
+    /// A child run of this run ended.
     ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// What was held for a lost call is settled.
+    /// The budget hold (reserved amount) of a model request that never completed was settled.
     BudgetSettled(BudgetSettled) = "budget.settled" v 1 format 1 outside None;
-    /// Most of a cap is used.
+    /// Most of a budget cap is used, so the agent is told to finish.
     BudgetWarned(BudgetWarned) = "budget.warned" v 1 format 1 outside None;
-    /// A cap is met.
+    /// A budget cap was reached.
     BudgetReached(BudgetReached) = "budget.reached" v 1 format 1 outside None;
-    /// A cap was raised.
+    /// Budget caps were raised.
     BudgetRaised(BudgetRaised) = "budget.raised" v 1 format 1 outside Some(WakeTarget::Parked);
-    /// An approval is remembered.
+    /// An approval was remembered, so similar calls of the run need no new approval.
     RuleAdded(RuleAdded) = "rule.added" v 1 format 1 outside Some(WakeTarget::None);
-    /// It is forgotten.
+    /// A remembered approval was revoked.
     RuleRevoked(RuleRevoked) = "rule.revoked" v 1 format 1 outside Some(WakeTarget::None);
-    /// A sandbox is being made.
+    /// A sandbox is being created.
     SandboxCreating(SandboxEvent) = "sandbox.creating" v 1 format 1 outside Some(WakeTarget::None);
-    /// It is being started.
+    /// A sandbox is being started.
     SandboxStarting(SandboxEvent) = "sandbox.starting" v 1 format 1 outside Some(WakeTarget::None);
-    /// It runs.
+    /// A sandbox is running.
     SandboxRunning(SandboxEvent) = "sandbox.running" v 1 format 1 outside Some(WakeTarget::None);
-    /// It is being stopped.
+    /// A sandbox is being stopped.
     SandboxStopping(SandboxEvent) = "sandbox.stopping" v 1 format 1 outside Some(WakeTarget::None);
-    /// It is stopped and keeps its files.
+    /// A sandbox was stopped; its files are kept.
     SandboxStopped(SandboxEvent) = "sandbox.stopped" v 1 format 1 outside Some(WakeTarget::None);
-    /// It is gone.
+    /// A sandbox was deleted.
     SandboxDeleted(SandboxEvent) = "sandbox.deleted" v 1 format 1 outside Some(WakeTarget::None);
-    /// It can't be found any more.
+    /// The provider can't find a sandbox any more.
     SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(WakeTarget::None);
-    /// The older part of the conversation was summed up.
+    /// The older part of the conversation was replaced by a summary.
     MemoryCompacted(Box<MemoryCompacted>) = "memory.compacted" v 1 format 1 outside None;
-    /// A step of the chain began.
+    /// A step of a chain started.
     ChainStepStarted(ChainStepEvent) = "chain.step_started" v 1 format 1 outside None;
-    /// A step of the chain is done.
+    /// A step of a chain completed.
     ChainStepCompleted(ChainStepEvent) = "chain.step_completed" v 1 format 1 outside None;
-    /// The agent says how far it is.
+    /// The agent reported its progress.
     ProgressReported(ProgressReported) = "progress.reported" v 1 format 1 outside None;
 }
 
-/// What an outsider's fact does to a run that rests.
+/// Which idle runs become ready because of an event that an outsider appends, i.e. a process that
+/// does not drive the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeTarget {
-    /// It stays parked.
+    /// No run: a parked or paused run stays as it is.
     None,
-    /// A parked run becomes ready.
+    /// A parked run becomes ready. A paused run stays paused.
     Parked,
-    /// A parked or paused run becomes ready. A cancel does this too: a run that stands
-    /// still would never end.
+    /// A parked or paused run becomes ready. This includes cancel requests, because a paused run
+    /// would otherwise never end.
     ParkedOrPaused,
 }
 
 impl Event {
-    /// Whether nothing follows this fact.
+    /// Returns whether the event ends the run.
     pub const fn is_terminal(&self) -> bool {
         matches!(self, Self::RunCompleted(_) | Self::RunFailed(_) | Self::RunCancelled(_))
     }

@@ -1,6 +1,6 @@
-//! What a model's call can fail of, as data to be reasoned about.
+//! Failures of model requests, as data.
 //!
-//! Never: a fault of ours. A broken database is an error, not a failure.
+//! Failures of Longhaul itself, such as a broken database, are errors and not represented here.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,37 +9,37 @@ use crate::time::Millis;
 use crate::usage::Usage;
 
 string_enum! {
-    /// The kinds of failure, by what helps against them.
+    /// Class of a failed model request. Failures of one class are handled in the same way.
     pub enum FailureClass {
-        /// Too many requests or tokens for now.
+        /// The account sent too many requests or tokens in a short time.
         RateLimit = "rate_limit",
-        /// The provider is short of machines.
+        /// The provider is temporarily out of capacity.
         Overloaded = "overloaded",
-        /// Nothing came in time.
+        /// No response arrived within the timeout.
         Timeout = "timeout",
-        /// The connection broke.
+        /// The connection to the provider failed.
         Network = "network",
-        /// The provider failed inside.
+        /// The provider had an internal error.
         Server = "server",
-        /// The conversation is longer than the model's window.
+        /// The conversation exceeds the model's context window.
         ContextOverflow = "context_overflow",
-        /// The key is missing or wrong.
+        /// The API key is missing or invalid.
         Auth = "auth",
-        /// The request itself is wrong.
+        /// The provider rejected the request as invalid.
         InvalidRequest = "invalid_request",
-        /// The provider will not answer this.
+        /// The provider refuses to answer.
         Refused = "refused",
-        /// The account has run out.
+        /// The account at the provider has no credit left.
         Quota = "quota",
-        /// A call was started and its driver died before the answer was recorded.
+        /// The worker died before the response was recorded.
         Lost = "lost",
-        /// We stopped the call ourselves, because the run was told to stop.
+        /// The runtime cancelled the request because the run was stopped.
         Stopped = "stopped",
     }
 }
 
 impl FailureClass {
-    /// Whether asking again later may help.
+    /// Returns whether a retry of the request may succeed.
     pub const fn is_transient(self) -> bool {
         match self {
             Self::RateLimit
@@ -57,36 +57,36 @@ impl FailureClass {
         }
     }
 
-    /// Whether the failure counts against the tries of a call. A crash of ours
-    /// and a stop of ours say nothing about the provider.
+    /// Returns whether the failure counts towards the maximum number of attempts. A crash or a
+    /// cancellation by Longhaul itself does not count, because it says nothing about the provider.
     pub const fn counts_as_attempt(self) -> bool {
         !matches!(self, Self::Lost | Self::Stopped)
     }
 }
 
-/// One call that did not end in a reply.
+/// Failure of a model request that ended without a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind it is.
+    /// Class of the failure, which determines how it is handled.
     pub class: FailureClass,
-    /// What was said, for people.
+    /// Description of the failure for people.
     pub message: String,
-    /// The HTTP status, where there was one.
+    /// HTTP status code of the response. `None` if there was no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How long the provider asked us to wait.
+    /// Delay before a retry, as requested by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Millis>,
-    /// The provider's own name for the request.
+    /// Id that the provider assigned to the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// What the call has used all the same, as far as it is known.
+    /// Tokens used by the failed request. `None` means that the usage is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
 impl Failure {
-    /// A failure of this kind with these words and nothing else known.
+    /// Creates a failure with a class and a message, without further details.
     pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
         Self {
             class,

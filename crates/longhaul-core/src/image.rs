@@ -1,37 +1,36 @@
-//! Pictures by their bytes: of which kind they are, and how large they are drawn.
-//!
-//! Never: decodes one, or believes what it is called.
+//! Image formats and dimensions, determined from the file content without decoding it.
 
-/// What the first bytes of a picture say of it.
+/// Properties of an image, read from its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageInfo {
-    /// One of the kinds that models look at, such as `image/png`.
+    /// Media type of the image, such as `image/png`.
     pub media_type: &'static str,
-    /// How wide it is, in pixels.
+    /// Width of the image in pixels.
     pub width: u32,
-    /// How high it is, in pixels.
+    /// Height of the image in pixels.
     pub height: u32,
 }
 
 impl ImageInfo {
-    /// Whether these bytes begin as a picture does, whole or not.
+    /// Returns whether the bytes start like an image of a supported format, even if they are
+    /// truncated.
     pub fn has_image_signature(bytes: &[u8]) -> bool {
         let marks: [&[u8]; 4] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"];
         let webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
         webp || marks.iter().any(|mark| bytes.starts_with(mark))
     }
 
-    /// What these bytes are; none: no PNG, JPEG, GIF or WebP, or one whose end is
-    /// missing, as of a file that somebody is still writing.
+    /// Parses the header of an image. Returns `None` if the bytes are not a PNG, JPEG, GIF or WebP
+    /// image, or if the end of the file is missing, for example because it is still being written.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (media_type, (width, height)) = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
-            ("image/png", png(bytes)?)
+            ("image/png", png_size(bytes)?)
         } else if bytes.starts_with(b"\xff\xd8\xff") {
-            ("image/jpeg", jpeg(bytes)?)
+            ("image/jpeg", jpeg_size(bytes)?)
         } else if bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a") {
-            ("image/gif", (read_le(bytes, 6, 2)?, read_le(bytes, 8, 2)?))
+            ("image/gif", (read_little_endian(bytes, 6, 2)?, read_little_endian(bytes, 8, 2)?))
         } else if bytes.starts_with(b"RIFF") && bytes.get(8..12)? == b"WEBP" {
-            ("image/webp", webp(bytes)?)
+            ("image/webp", webp_size(bytes)?)
         } else {
             return None;
         };
@@ -39,73 +38,81 @@ impl ImageInfo {
     }
 }
 
-/// Whether a picture has its end. Some programs write a little behind it.
+/// Returns whether the end marker of the image is present. Some programs append a few bytes after
+/// the end marker.
 fn has_end_marker(bytes: &[u8], media_type: &str) -> bool {
     let tail = &bytes[bytes.len().saturating_sub(END_MARKER_BYTES)..];
     match media_type {
         "image/png" => tail.windows(4).any(|mark| mark == b"IEND"),
         "image/jpeg" => tail.windows(2).any(|mark| mark == b"\xff\xd9"),
         "image/gif" => tail.iter().rfind(|byte| **byte != 0) == Some(&b';'),
-        _ => read_le(bytes, 4, 4).is_some_and(|size| u64::from(size) + 8 <= bytes.len() as u64),
+        _ => read_little_endian(bytes, 4, 4)
+            .is_some_and(|size| u64::from(size) + 8 <= bytes.len() as u64),
     }
 }
 
-/// So far from the last byte the end of a picture may be.
+/// Maximum distance of the end marker from the last byte of the file, in bytes.
 const END_MARKER_BYTES: usize = 64 * 1024;
 
-/// A number whose last byte comes first.
-fn read_le(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
-    let digits = bytes.get(at..at.checked_add(count)?)?;
+/// Reads a little-endian number with the given length in bytes at the given offset.
+fn read_little_endian(bytes: &[u8], offset: usize, byte_count: usize) -> Option<u32> {
+    let digits = bytes.get(offset..offset.checked_add(byte_count)?)?;
     let number = digits.iter().rev();
     Some(number.fold(0, |number, digit| number << 8 | u32::from(*digit)))
 }
 
-/// A number whose first byte comes first.
-fn read_be(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
-    let digits = bytes.get(at..at.checked_add(count)?)?;
+/// Reads a big-endian number with the given length in bytes at the given offset.
+fn read_big_endian(bytes: &[u8], offset: usize, byte_count: usize) -> Option<u32> {
+    let digits = bytes.get(offset..offset.checked_add(byte_count)?)?;
     let number = digits.iter();
     Some(number.fold(0, |number, digit| number << 8 | u32::from(*digit)))
 }
 
-fn png(bytes: &[u8]) -> Option<(u32, u32)> {
+fn png_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let first = bytes.get(12..16)?;
     (first == b"IHDR").then_some(())?;
-    Some((read_be(bytes, 16, 4)?, read_be(bytes, 20, 4)?))
+    Some((read_big_endian(bytes, 16, 4)?, read_big_endian(bytes, 20, 4)?))
 }
 
-/// The size stands in the first frame, behind any number of other segments.
-fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
+/// Returns width and height of a JPEG image from its first frame header, which may follow any
+/// number of other segments.
+fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
         (*bytes.get(at)? == 0xff).then_some(())?;
         match *bytes.get(at + 1)? {
-            // Filled up before the mark itself.
+            // Fill byte before the marker.
             0xff => at += 1,
-            // Marks that have no segment.
+            // Markers without a segment.
             0x01 | 0xd0..=0xd8 => at += 2,
-            // The picture begins or ends, and nobody has said how large it is.
+            // The image data starts or ends before a frame header.
             0xd9 | 0xda => return None,
-            // Tables, which stand among the numbers of the frames.
+            // Frame headers. The excluded values are tables in the same range.
             mark @ 0xc0..=0xcf if !matches!(mark, 0xc4 | 0xc8 | 0xcc) => {
-                return Some((read_be(bytes, at + 7, 2)?, read_be(bytes, at + 5, 2)?));
+                return Some((
+                    read_big_endian(bytes, at + 7, 2)?,
+                    read_big_endian(bytes, at + 5, 2)?,
+                ));
             }
             _ => {
-                let length = usize::try_from(read_be(bytes, at + 2, 2)?).ok()?;
+                let length = usize::try_from(read_big_endian(bytes, at + 2, 2)?).ok()?;
                 at = at.checked_add(2)?.checked_add(length.max(2))?;
             }
         }
     }
 }
 
-fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
+fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
     match bytes.get(12..16)? {
-        b"VP8X" => Some((read_le(bytes, 24, 3)? + 1, read_le(bytes, 27, 3)? + 1)),
+        b"VP8X" => {
+            Some((read_little_endian(bytes, 24, 3)? + 1, read_little_endian(bytes, 27, 3)? + 1))
+        }
         b"VP8L" if *bytes.get(20)? == 0x2f => {
-            let both = read_le(bytes, 21, 4)?;
+            let both = read_little_endian(bytes, 21, 4)?;
             Some(((both & 0x3fff) + 1, (both >> 14 & 0x3fff) + 1))
         }
         b"VP8 " if bytes.get(23..26)? == b"\x9d\x01\x2a" => {
-            let side = |at| Some(read_le(bytes, at, 2)? & 0x3fff);
+            let side = |at| Some(read_little_endian(bytes, at, 2)? & 0x3fff);
             Some((side(26)?, side(28)?))
         }
         _ => None,
@@ -116,11 +123,11 @@ fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    fn check(bytes: &[u8], expect: Option<(&str, u32, u32)>) {
-        let seen = ImageInfo::parse(bytes);
-        let seen = seen.map(|seen| (seen.media_type, seen.width, seen.height));
-        assert_eq!(seen, expect, "{bytes:02x?}");
-        // A picture that is cut off anywhere is none.
+    fn assert_image_info(bytes: &[u8], expect: Option<(&str, u32, u32)>) {
+        let info = ImageInfo::parse(bytes);
+        let info = info.map(|info| (info.media_type, info.width, info.height));
+        assert_eq!(info, expect, "{bytes:02x?}");
+        // A truncated image is rejected, wherever it ends.
         for end in 0..bytes.len() {
             assert_eq!(ImageInfo::parse(&bytes[..end]), None, "{end}: {bytes:02x?}");
         }
@@ -128,30 +135,33 @@ mod tests {
 
     #[test]
     fn image_types_and_sizes_are_read_from_the_bytes() {
-        check(
+        assert_image_info(
             b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x01\x02\0\0\0\x03\0\0\0\0IEND",
             Some(("image/png", 258, 3)),
         );
-        check(b"\x89PNG\r\n\x1a\n\0\0\0\x0dTEXT\0\0\0\x01\0\0\0\x01IEND", None);
-        check(b"GIF89a\x02\x01\x03\0;", Some(("image/gif", 258, 3)));
-        check(b"GIF88a\x02\x01\x03\0;", None);
-        check(
+        assert_image_info(b"\x89PNG\r\n\x1a\n\0\0\0\x0dTEXT\0\0\0\x01\0\0\0\x01IEND", None);
+        assert_image_info(b"GIF89a\x02\x01\x03\0;", Some(("image/gif", 258, 3)));
+        assert_image_info(b"GIF88a\x02\x01\x03\0;", None);
+        assert_image_info(
             b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xc2\0\x11\x08\0\x03\x01\x02\xff\xd9",
             Some(("image/jpeg", 258, 3)),
         );
-        check(b"\xff\xd8\xff\xe0\0\x04ab\xff\xda\0\x02\xff\xd9", None);
-        check(b"\xff\xd8\xff\xe0\0\0\0\0", None);
-        check(
+        assert_image_info(b"\xff\xd8\xff\xe0\0\x04ab\xff\xda\0\x02\xff\xd9", None);
+        assert_image_info(b"\xff\xd8\xff\xe0\0\0\0\0", None);
+        assert_image_info(
             b"RIFF\x16\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0\x01\x01\0\x02\0\0",
             Some(("image/webp", 258, 3)),
         );
-        check(b"RIFF\x11\0\0\0WEBPVP8L\0\0\0\0\x2f\x01\x81\0\0", Some(("image/webp", 258, 3)));
-        check(
+        assert_image_info(
+            b"RIFF\x11\0\0\0WEBPVP8L\0\0\0\0\x2f\x01\x81\0\0",
+            Some(("image/webp", 258, 3)),
+        );
+        assert_image_info(
             b"RIFF\x16\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a\x02\x01\x03\0",
             Some(("image/webp", 258, 3)),
         );
-        check(b"RIFF\0\0\0\0WAVEfmt ", None);
-        check(b"<svg xmlns='http://www.w3.org/2000/svg'/>", None);
-        check(b"", None);
+        assert_image_info(b"RIFF\0\0\0\0WAVEfmt ", None);
+        assert_image_info(b"<svg xmlns='http://www.w3.org/2000/svg'/>", None);
+        assert_image_info(b"", None);
     }
 }

@@ -1,7 +1,7 @@
-//! The words of Longhaul and the ports through which it meets the world.
+//! Domain types of Longhaul and the ports (traits) that adapters implement.
 //!
-//! Never: reads a clock, draws a random number, waits for anything, or speaks
-//! SQL, HTTP or a provider's JSON. Time and ids are handed in by the caller.
+//! Invariant: nothing here reads a clock, draws random numbers, blocks, or does I/O.
+//! Callers pass in the time and generated ids.
 
 pub mod access;
 pub mod chain;

@@ -1,7 +1,7 @@
-//! The conversation in a form that no provider owns.
+//! Conversation messages in a form that is independent of the provider.
 //!
-//! Never: a provider's JSON that we understand. What we don't understand is
-//! kept as it came and goes back to the provider that sent it.
+//! Blocks that Longhaul does not know are stored unchanged and only sent back to the
+//! provider that they came from.
 
 use std::sync::Arc;
 
@@ -10,31 +10,31 @@ use serde::{Deserialize, Serialize};
 use crate::id::CallId;
 use crate::raw::{BlobRef, RawJson};
 
-/// One message of a conversation. Results have a kind of their own, so that a
-/// call and its result can't be confused with talk.
+/// One message of a conversation. Tool results have their own variant, so that a call and
+/// its result can't be confused with text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// What a person, an event or the runtime says to the model.
+    /// Message of a person, an event or the runtime to the model.
     User(Vec<Part>),
-    /// What the model said.
+    /// Reply of the model in one turn.
     Assistant(Arc<Reply>),
-    /// The results of the calls of the reply before, in the model's order.
+    /// Results of the tool calls in the preceding reply, in the model's order.
     Results(Vec<ToolResult>),
 }
 
 impl Message {
-    /// A user message of one text.
+    /// Creates a user message with one text.
     pub fn user(text: impl Into<Arc<str>>) -> Self {
         Self::User(vec![Part::Text(text.into())])
     }
 
-    /// A reply of one text that no provider sent.
+    /// Creates a message with a reply that consists of one text and does not come from a provider.
     pub fn assistant(text: impl Into<Arc<str>>) -> Self {
-        Self::Assistant(Arc::new(Reply::own(text)))
+        Self::Assistant(Arc::new(Reply::from_text(text)))
     }
 
-    /// The bytes that a request spends on this message, about.
+    /// Returns the approximate size of the message in a request, in bytes.
     pub fn estimated_bytes(&self) -> u64 {
         match self {
             Self::User(parts) => parts.iter().map(Part::estimated_bytes).sum(),
@@ -44,21 +44,21 @@ impl Message {
     }
 }
 
-/// A piece of what is said to a model.
+/// Part of a message to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Words.
+    /// Text that the model reads.
     Text(Arc<str>),
-    /// A picture, kept elsewhere.
+    /// Image for the model, stored as a blob.
     Image(ImageRef),
 }
 
-/// What an image stands for in a size estimate: about 1,500 tokens.
+/// Size of an image that is assumed in estimates, in bytes. It equals about 1,500 tokens.
 const IMAGE_BYTES: u64 = 6_000;
 
 impl Part {
-    /// Its words, where it is no picture.
+    /// Returns the text of the part. `None` for an image.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -74,71 +74,72 @@ impl Part {
     }
 }
 
-/// Where a picture is and what it is.
+/// Reference to an image that is stored as a blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRef {
-    /// Such as `image/png`.
+    /// Media type of the image, such as `image/png`.
     pub media_type: String,
-    /// Its bytes, by hash.
+    /// Blob with the image data.
     pub blob: BlobRef,
 }
 
-/// What the model said in one turn, whole and in its order.
+/// Complete reply of a model in one turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The wire it came over, such as `anthropic`: whose unknown blocks these are.
+    /// Model API that the reply came from, such as `anthropic`. Unknown blocks are only sent back
+    /// to this API.
     pub api: String,
-    /// The pieces, in order.
+    /// Content blocks of the reply, in order.
     pub blocks: Vec<Block>,
 }
 
 impl Reply {
-    /// A reply of one text that no provider sent.
-    pub fn own(text: impl Into<Arc<str>>) -> Self {
+    /// Creates a reply that consists of one text and does not come from a provider.
+    pub fn from_text(text: impl Into<Arc<str>>) -> Self {
         Self { api: "longhaul".to_owned(), blocks: vec![Block::text(text)] }
     }
 
-    /// The calls in the model's order.
-    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+    /// Returns the tool calls in the model's order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolCall(call) => Some(call),
             Block::Text(_) | Block::Thinking(_) | Block::Other(_) => None,
         })
     }
 
-    /// All its text, joined.
+    /// Returns the concatenated text of all text blocks.
     pub fn text(&self) -> String {
-        let words = self.blocks.iter().filter_map(|block| match block {
-            Block::Text(words) => Some(&*words.text),
+        let texts = self.blocks.iter().filter_map(|block| match block {
+            Block::Text(texts) => Some(&*texts.text),
             Block::Thinking(_) | Block::ToolCall(_) | Block::Other(_) => None,
         });
-        words.collect::<Vec<_>>().join("")
+        texts.collect::<Vec<_>>().join("")
     }
 }
 
-/// A piece of what a model said.
+/// Content block of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
-    /// Words for the reader.
+    /// Text of the model's answer.
     Text(TextBlock),
-    /// Thoughts, with the signature that makes them valid when sent back.
+    /// Reasoning of the model, with the signature that the provider requires when it is sent back.
     Thinking(ThinkingBlock),
-    /// A tool to be used.
+    /// Tool call requested by the model.
     ToolCall(ToolCall),
-    /// A block we don't know, as it came.
+    /// Block of an unknown type, stored unchanged.
     Other(RawJson),
 }
 
 impl Block {
-    /// A block of plain words.
+    /// Creates a block that contains only this text.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
         Self::Text(TextBlock { text: text.into(), extra: None })
     }
 
     fn estimated_bytes(&self) -> u64 {
         let bytes = match self {
-            Self::Text(words) => words.text.len() + json_len(words.extra.as_ref()),
+            Self::Text(block) => block.text.len() + json_len(block.extra.as_ref()),
             Self::Thinking(thought) => {
                 let signature = thought.signature.as_ref().map_or(0, |text| text.len());
                 thought.text.len() + signature + json_len(thought.extra.as_ref())
@@ -156,55 +157,55 @@ fn json_len(extra: Option<&RawJson>) -> usize {
     extra.map_or(0, |raw| raw.as_str().len())
 }
 
-/// Text of a reply.
+/// Text block in the reply of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextBlock {
-    /// The text.
+    /// Text of the block.
     pub text: Arc<str>,
-    /// Fields of the provider's block that we don't know, as one object.
+    /// Fields of the provider's block that Longhaul does not know, as one JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<RawJson>,
 }
 
-/// A model's reasoning as far as it is shown.
+/// Reasoning of the model, as far as the provider reveals it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThinkingBlock {
-    /// The thought, maybe empty when the provider hides it.
+    /// Text of the reasoning. May be empty if the provider hides it.
     pub text: Arc<str>,
-    /// The provider's seal.
+    /// Signature of the reasoning by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Arc<str>>,
-    /// Fields of the provider's block that we don't know, as one object.
+    /// Fields of the provider's block that Longhaul does not know, as one JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<RawJson>,
 }
 
-/// A tool that the model wants used.
+/// Tool call requested by the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id: may be empty, may repeat.
+    /// Id of the tool call, assigned by the provider. May be empty or repeated.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// The name on the wire.
+    /// Name of the called tool, as sent to the provider.
     pub name: String,
-    /// The arguments, byte for byte.
+    /// Arguments of the tool call as JSON, byte for byte as the model wrote them.
     pub input: RawJson,
-    /// Fields of the provider's block that we don't know, as one object.
+    /// Fields of the provider's block that Longhaul does not know, as one JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<RawJson>,
 }
 
-/// What came of one call: exactly one for each call of a reply.
+/// Result of one tool call. Every call of a reply has exactly one result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call by our count.
+    /// Id of the tool call that the result belongs to.
     pub call: CallId,
-    /// The call by the provider's id, as it stands in the reply.
+    /// Id that the provider assigned to the tool call in the reply.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// What the model is shown.
+    /// Content of the result that is shown to the model.
     pub content: Vec<Part>,
-    /// Whether the tool failed.
+    /// Whether the tool call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
@@ -215,30 +216,30 @@ impl ToolResult {
     }
 }
 
-/// Why a model stopped speaking.
+/// Reason why a model stopped generating its reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said what it wanted.
+    /// The model has completed its reply.
     EndTurn,
-    /// It wants tools used.
+    /// The model requests tool calls.
     ToolUse,
-    /// The token limit cut it off; its calls are never run.
+    /// The reply reached the token limit. Its tool calls are never executed.
     MaxTokens,
-    /// The provider paused a long turn and wants it sent back as it is.
+    /// The provider paused a long turn and expects the reply to be sent back unchanged.
     PauseTurn,
-    /// It declined.
+    /// The model refused to answer.
     Refusal,
-    /// A reason we don't know, as the provider spelled it.
+    /// Unknown stop reason, as reported by the provider.
     Other(String),
 }
 
 impl StopReason {
-    /// The same, with the provider's own words changed so.
+    /// Returns the stop reason after applying `change` to the text of an unknown reason.
     #[must_use]
     pub fn map_text(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
-            Self::Other(words) => Self::Other(change(words)),
+            Self::Other(text) => Self::Other(change(text)),
             Self::EndTurn | Self::ToolUse | Self::MaxTokens | Self::PauseTurn | Self::Refusal => {
                 self
             }

@@ -1,89 +1,88 @@
-//! Where a network address lies: on this machine, in a private network, on the public
-//! internet, or in a range that no request is meant for.
+//! Classification of network addresses: loopback, private, public or reserved.
 //!
-//! Never: guesses in favour of an address. What no rule calls public is not, and what is
-//! not spelled as this machine is not this machine.
+//! Invariant: an address counts as public only if a rule says so, and a host counts as
+//! loopback only if its spelling proves it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where an address lies.
+/// Network zone of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Zone {
-    /// On this machine.
+pub enum NetworkZone {
+    /// Address of this machine.
     Loopback,
-    /// In a private network.
+    /// Address in a private network.
     Private,
-    /// On the public internet.
+    /// Address on the public internet.
     Public,
-    /// Nothing that a request is meant for: link-local (there clouds keep their secrets),
-    /// multicast, reserved, or an address that wraps another.
+    /// Address that no request may target: link-local (where clouds serve their metadata and
+    /// credentials), multicast, reserved, or an address that embeds another address.
     Reserved,
 }
 
-/// Where this address lies.
-pub const fn zone(ip: IpAddr) -> Zone {
+/// Returns the network zone of an address.
+pub const fn zone(ip: IpAddr) -> NetworkZone {
     match ip {
         IpAddr::V4(ip) => zone_v4(ip),
         IpAddr::V6(ip) => zone_v6(ip),
     }
 }
 
-/// Where the host of a URL lies, as far as its spelling says: an address, or a name below
-/// `localhost`. `None` for every other name: only a lookup tells.
+/// Returns the network zone of a URL's host as far as it can be determined without a DNS lookup:
+/// for an address, or for a name under `localhost`. Returns `None` for every other name.
 ///
-/// Only the bare `localhost` is this machine. A name below it is at most in a private
-/// network, because some resolvers ask a DNS server for it.
-pub fn host_zone(host: &str) -> Option<Zone> {
+/// Only the bare name `localhost` counts as loopback. A name that ends in `.localhost` counts as
+/// private, because some resolvers ask a DNS server for it.
+pub fn host_zone(host: &str) -> Option<NetworkZone> {
     if host.eq_ignore_ascii_case("localhost") {
-        return Some(Zone::Loopback);
+        return Some(NetworkZone::Loopback);
     }
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(ip) = bare.parse() {
         return Some(zone(ip));
     }
     let last = host.trim_end_matches('.').rsplit('.').next()?;
-    last.eq_ignore_ascii_case("localhost").then_some(Zone::Private)
+    last.eq_ignore_ascii_case("localhost").then_some(NetworkZone::Private)
 }
 
-/// Whether the host of a URL is this machine.
+/// Returns whether the host of a URL denotes this machine.
 pub fn is_loopback(host: &str) -> bool {
-    host_zone(host) == Some(Zone::Loopback)
+    host_zone(host) == Some(NetworkZone::Loopback)
 }
 
-/// Whether a proxy may be asked for the host of a URL. A proxy does not know the way to
-/// this machine or into a private network.
+/// Returns whether requests to the host of a URL may use a proxy. A proxy can't reach this
+/// machine or its private network.
 pub fn may_use_proxy(host: &str) -> bool {
-    matches!(host_zone(host), None | Some(Zone::Public))
+    matches!(host_zone(host), None | Some(NetworkZone::Public))
 }
 
-const fn zone_v4(ip: Ipv4Addr) -> Zone {
+const fn zone_v4(ip: Ipv4Addr) -> NetworkZone {
     match ip.octets() {
-        [127, ..] => Zone::Loopback,
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Zone::Private,
-        // What providers share out among their customers, and some VPNs too.
-        [100, 64..=127, ..] => Zone::Private,
-        // This network, links, groups, the reserved, the broadcast.
-        [0 | 224..=255, ..] | [169, 254, ..] => Zone::Reserved,
-        // Protocol assignments, the old relays of 6to4, measuring.
-        [192, 0, 0, _] | [192, 88, 99, _] | [198, 18..=19, ..] => Zone::Reserved,
-        // Documentation.
-        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => Zone::Reserved,
-        _ => Zone::Public,
+        [127, ..] => NetworkZone::Loopback,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => NetworkZone::Private,
+        // Shared address space of carrier-grade NAT, also used by some VPNs.
+        [100, 64..=127, ..] => NetworkZone::Private,
+        // "This" network, multicast, reserved, broadcast and link-local.
+        [0 | 224..=255, ..] | [169, 254, ..] => NetworkZone::Reserved,
+        // IETF protocol assignments, 6to4 relay anycast, benchmarking.
+        [192, 0, 0, _] | [192, 88, 99, _] | [198, 18..=19, ..] => NetworkZone::Reserved,
+        // Addresses for use in documentation.
+        [192, 0, 2, _] | [198, 51, 100, _] | [203, 0, 113, _] => NetworkZone::Reserved,
+        _ => NetworkZone::Public,
     }
 }
 
-const fn zone_v6(ip: Ipv6Addr) -> Zone {
+const fn zone_v6(ip: Ipv6Addr) -> NetworkZone {
     match ip.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] => Zone::Loopback,
-        [0xfc00..=0xfdff, ..] => Zone::Private,
-        // Teredo, ORCHID, measuring and whatever else protocols were given.
-        [0x2001, 0..=0x1ff, ..] => Zone::Reserved,
-        // Documentation, and 6to4, which wraps an address of the old kind.
-        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] | [0x2002, ..] => Zone::Reserved,
-        // All that is handed out to the world so far. NAT64 and mapped
-        // addresses, links and groups lie outside.
-        [0x2000..=0x3fff, ..] => Zone::Public,
-        _ => Zone::Reserved,
+        [0, 0, 0, 0, 0, 0, 0, 1] => NetworkZone::Loopback,
+        [0xfc00..=0xfdff, ..] => NetworkZone::Private,
+        // Teredo, ORCHID, benchmarking and other IETF protocol assignments.
+        [0x2001, 0..=0x1ff, ..] => NetworkZone::Reserved,
+        // Documentation, and 6to4, which embeds an IPv4 address.
+        [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] | [0x2002, ..] => NetworkZone::Reserved,
+        // All global unicast addresses allocated so far. NAT64, IPv4-mapped, link-local and
+        // multicast addresses are outside of this range.
+        [0x2000..=0x3fff, ..] => NetworkZone::Public,
+        _ => NetworkZone::Reserved,
     }
 }
 
@@ -93,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    fn check(expected: Zone, addresses: &[&str]) {
+    fn assert_zone(expected: NetworkZone, addresses: &[&str]) {
         for text in addresses {
             let ip: IpAddr = text.parse().unwrap();
             assert_eq!(zone(ip), expected, "{text}");
@@ -126,7 +125,7 @@ mod tests {
             "2a00::1",
             "2003::1",
         ];
-        check(Zone::Public, &public);
+        assert_zone(NetworkZone::Public, &public);
     }
 
     #[test]
@@ -141,34 +140,34 @@ mod tests {
             "fc00::1",
             "fdff::1",
         ];
-        check(Zone::Private, &private);
+        assert_zone(NetworkZone::Private, &private);
     }
 
     #[test]
     fn loopback_addresses_are_loopback() {
-        check(Zone::Loopback, &["127.0.0.1", "127.255.255.255", "::1"]);
+        assert_zone(NetworkZone::Loopback, &["127.0.0.1", "127.255.255.255", "::1"]);
     }
 
     #[test]
     fn a_host_is_loopback_only_by_its_exact_name_or_address() {
         for (host, expected) in [
-            ("localhost", Some(Zone::Loopback)),
-            ("LOCALHOST", Some(Zone::Loopback)),
-            ("127.0.0.2", Some(Zone::Loopback)),
-            ("[::1]", Some(Zone::Loopback)),
-            ("a.localhost", Some(Zone::Private)),
-            ("localhost.", Some(Zone::Private)),
-            ("[fd00::1]", Some(Zone::Private)),
-            ("[fe80::1]", Some(Zone::Reserved)),
-            ("0.0.0.0", Some(Zone::Reserved)),
-            ("8.8.8.8", Some(Zone::Public)),
+            ("localhost", Some(NetworkZone::Loopback)),
+            ("LOCALHOST", Some(NetworkZone::Loopback)),
+            ("127.0.0.2", Some(NetworkZone::Loopback)),
+            ("[::1]", Some(NetworkZone::Loopback)),
+            ("a.localhost", Some(NetworkZone::Private)),
+            ("localhost.", Some(NetworkZone::Private)),
+            ("[fd00::1]", Some(NetworkZone::Private)),
+            ("[fe80::1]", Some(NetworkZone::Reserved)),
+            ("0.0.0.0", Some(NetworkZone::Reserved)),
+            ("8.8.8.8", Some(NetworkZone::Public)),
             ("localhost.example", None),
             ("a.example", None),
             ("", None),
         ] {
             assert_eq!(host_zone(host), expected, "{host}");
-            assert_eq!(is_loopback(host), expected == Some(Zone::Loopback), "{host}");
-            let is_outside = matches!(expected, None | Some(Zone::Public));
+            assert_eq!(is_loopback(host), expected == Some(NetworkZone::Loopback), "{host}");
+            let is_outside = matches!(expected, None | Some(NetworkZone::Public));
             assert_eq!(may_use_proxy(host), is_outside, "{host}");
         }
     }
@@ -215,22 +214,21 @@ mod tests {
             "fec0::1",
             "ff02::1",
         ];
-        check(Zone::Reserved, &odd);
+        assert_zone(NetworkZone::Reserved, &odd);
     }
 
     proptest! {
-        /// What the standard library calls special is never public.
+        /// Addresses that the standard library calls special are never public.
         #[test]
         fn special_addresses_are_not_public(bits: u32) {
             let ip = Ipv4Addr::from(bits);
             let special = ip.is_private() || ip.is_loopback() || ip.is_link_local()
                 || ip.is_broadcast() || ip.is_documentation() || ip.is_multicast()
                 || ip.is_unspecified();
-            prop_assert!(!special || zone(ip.into()) != Zone::Public);
+            prop_assert!(!special || zone(ip.into()) != NetworkZone::Public);
         }
 
-        /// An address of the old kind is not public in any dress of the new kind
-        /// that leads a packet to it.
+        /// An IPv6 address that embeds an IPv4 address and routes packets to it is never public.
         #[test]
         fn embedding_an_ipv4_address_does_not_make_it_public(bits: u32, below: [u16; 5]) {
             let [high, low] = [(bits >> 16) as u16, bits as u16];
@@ -244,14 +242,14 @@ mod tests {
                 [0x2002, high, low, a, b, c, d, e],
                 [0x2001, 0, high, low, a, b, c, d],
             ] {
-                prop_assert_ne!(zone(Ipv6Addr::from(dressed).into()), Zone::Public);
+                prop_assert_ne!(zone(Ipv6Addr::from(dressed).into()), NetworkZone::Public);
             }
         }
 
         #[test]
         fn only_global_unicast_ipv6_is_public(bits: u128) {
             let ip = Ipv6Addr::from(bits);
-            prop_assert!(bits >> 125 == 1 || zone(ip.into()) != Zone::Public);
+            prop_assert!(bits >> 125 == 1 || zone(ip.into()) != NetworkZone::Public);
         }
     }
 }

@@ -1,52 +1,51 @@
-//! Notes: what agents write down about a resource to find it again, and the words
-//! by which it is found.
+//! Notes that agents store about a resource, and the word search over them.
 //!
-//! Never: a query's syntax. Whatever a model asks for is taken apart into words.
+//! Search queries have no syntax: a query is split into words.
 
 use crate::id::{NoteId, ResourceKey, RunId};
 use crate::raw::Hash;
 use crate::time::Timestamp;
 
-/// The longest note, in bytes.
+/// Maximum length of a note in bytes.
 pub const NOTE_BYTES_MAX: usize = 16 * 1_024;
-/// So many tags a note has at most.
+/// Maximum number of tags per note.
 pub const NOTE_TAGS_MAX: usize = 32;
-/// The longest tag, in bytes.
+/// Maximum length of a tag in bytes.
 pub const NOTE_TAG_BYTES_MAX: usize = 128;
-/// So many notes are kept about one resource. The next one is refused: notes are
-/// removed by people only, never to make room.
+/// Maximum number of notes per resource. Further notes are rejected: only people delete
+/// notes, and none is deleted to make room.
 pub const NOTES_MAX: u64 = 10_000;
-/// So many words of a query are looked for.
+/// Maximum number of words that are searched for in one query.
 const QUERY_WORDS_MAX: usize = 32;
-/// The longest word that is looked for, in letters.
+/// Maximum length of a search word in characters.
 const WORD_CHARS_MAX: usize = 64;
 
-/// What is wrong with a note.
+/// Reason why a note is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoteError {
-    /// Nothing is in it.
-    #[error("a note has some text")]
+    /// The note is empty.
+    #[error("a note must not be empty")]
     Empty,
-    /// It is too long.
+    /// The note has too many bytes.
     #[error(
-        "a note has {NOTE_BYTES_MAX} bytes at most, and this one has {bytes}: shorten it, or keep it as several"
+        "a note may have at most {NOTE_BYTES_MAX} bytes, but this one has {bytes}: shorten it, or split it into several notes"
     )]
     TooLong {
-        /// How long it is.
+        /// Length of the note in bytes.
         bytes: usize,
     },
-    /// It has too many tags.
-    #[error("a note has {NOTE_TAGS_MAX} tags at most, and this one has {tags}")]
+    /// The note has too many tags.
+    #[error("a note may have at most {NOTE_TAGS_MAX} tags, but this one has {tags}")]
     TooManyTags {
-        /// How many it has.
+        /// Number of tags of the note.
         tags: usize,
     },
-    /// A tag is empty, too long or has control characters in it.
-    #[error("a tag has 1 to {NOTE_TAG_BYTES_MAX} bytes and no control characters")]
+    /// A tag is empty, too long or contains control characters.
+    #[error("a tag must have 1 to {NOTE_TAG_BYTES_MAX} bytes and no control characters")]
     InvalidTag,
 }
 
-/// A note on its way in, checked.
+/// A validated note that is not stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNote {
     key: String,
@@ -56,7 +55,8 @@ pub struct NewNote {
 }
 
 impl NewNote {
-    /// A note with a key of its writer's: the same key is the same note.
+    /// Creates a note after checking its text and tags. The author chooses the key; notes with the
+    /// same key count as the same note.
     pub fn new(
         key: impl Into<String>,
         text: impl Into<String>,
@@ -84,12 +84,12 @@ impl NewNote {
         Ok(Self { key, text, tags, run })
     }
 
-    /// Its writer's key.
+    /// Returns the key of the note, which its author chose.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The note as it stands from now on.
+    /// Returns the note as it is stored: with an id and the time.
     pub fn to_note(&self, resource: &ResourceKey, now: Timestamp) -> Note {
         let hash = Hash::digest(resource.as_str().as_bytes());
         let parent = hash.bytes().iter().take(16);
@@ -104,57 +104,57 @@ impl NewNote {
     }
 }
 
-/// A note that is kept.
+/// A note as stored, with its id and time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Which.
+    /// Id of the note.
     pub id: NoteId,
-    /// What it says.
+    /// Text of the note.
     pub text: String,
-    /// What it is filed under.
+    /// Tags of the note.
     pub tags: Vec<String>,
-    /// The run that wrote it.
+    /// Run that wrote the note. `None` if no run wrote it.
     pub run: Option<RunId>,
-    /// When it was written.
+    /// Time at which the note was written.
     pub at: Timestamp,
 }
 
-/// What came of a note.
+/// Outcome of storing a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoteOutcome {
-    /// It is kept.
+    /// The note was stored under this id.
     Stored(NoteId),
-    /// It was kept before, under the same key.
+    /// A note with the same key already exists.
     Existing(NoteId),
-    /// So many notes are kept that no other is taken.
+    /// The note was not stored, because the resource has the maximum number of notes.
     Full,
 }
 
-/// A text with blanks around every letter of a script that sets none between its
-/// words, so that each such letter is a word to whoever looks for words.
-pub fn separate_unspaced(text: &str) -> String {
+/// Puts spaces around every character of a script that writes no spaces between words, so that a
+/// full-text index treats each such character as a word.
+pub fn separate_unspaced_characters(text: &str) -> String {
     let mut spaced = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if is_unspaced_script(letter) {
-            spaced.extend([' ', letter, ' ']);
+    for c in text.chars() {
+        if is_unspaced_script(c) {
+            spaced.extend([' ', c, ' ']);
         } else {
-            spaced.push(letter);
+            spaced.push(c);
         }
     }
     spaced
 }
 
-/// The words of a query, each once. Letters of a script without blanks that stand
-/// together are one word with blanks in it: a phrase of letters.
+/// Splits a search query into distinct words. Consecutive characters of a script that writes no
+/// spaces between words become one phrase: the characters separated by spaces.
 pub fn query_words(query: &str) -> Vec<String> {
-    let letters: Vec<char> = query.chars().collect();
+    let chars: Vec<char> = query.chars().collect();
     let mut words: Vec<String> = Vec::new();
-    for run in letters.chunk_by(|one, next| kind(*one) == kind(*next)) {
-        let letters = run.iter().take(WORD_CHARS_MAX);
-        let word: String = match kind(run[0]) {
+    for run in chars.chunk_by(|one, next| char_class(*one) == char_class(*next)) {
+        let chars = run.iter().take(WORD_CHARS_MAX);
+        let word: String = match char_class(run[0]) {
             CharClass::Separator => continue,
-            CharClass::Spaced => letters.collect(),
-            CharClass::Unspaced => letters.map(char::to_string).collect::<Vec<_>>().join(" "),
+            CharClass::Spaced => chars.collect(),
+            CharClass::Unspaced => chars.map(char::to_string).collect::<Vec<_>>().join(" "),
         };
         if !words.contains(&word) {
             words.push(word);
@@ -173,18 +173,18 @@ enum CharClass {
     Unspaced,
 }
 
-fn kind(letter: char) -> CharClass {
-    match letter {
-        _ if is_unspaced_script(letter) => CharClass::Unspaced,
-        _ if letter.is_alphanumeric() || is_combining_mark(letter) => CharClass::Spaced,
+fn char_class(c: char) -> CharClass {
+    match c {
+        _ if is_unspaced_script(c) => CharClass::Unspaced,
+        _ if c.is_alphanumeric() || is_combining_mark(c) => CharClass::Spaced,
         _ => CharClass::Separator,
     }
 }
 
-/// Whether a letter belongs to a script that sets no blanks between words, or
-/// hangs its endings onto them.
-pub fn is_unspaced_script(letter: char) -> bool {
-    matches!(letter,
+/// Returns whether a character belongs to a script that puts no spaces between words, or
+/// attaches endings to words.
+pub fn is_unspaced_script(c: char) -> bool {
+    matches!(c,
         '\u{0e00}'..='\u{0eff}'      // Thai, Lao
         | '\u{1000}'..='\u{109f}'    // Burmese
         | '\u{1780}'..='\u{17ff}'    // Khmer
@@ -198,12 +198,12 @@ pub fn is_unspaced_script(letter: char) -> bool {
         | '\u{f900}'..='\u{faff}'
         | '\u{ff66}'..='\u{ff9f}'    // half-width Katakana
         | '\u{20000}'..='\u{3ffff}'
-    ) && (letter.is_alphanumeric() || letter == '\u{30fc}')
+    ) && (c.is_alphanumeric() || c == '\u{30fc}')
 }
 
-/// A mark that stands on the letter before it.
-pub const fn is_combining_mark(letter: char) -> bool {
-    matches!(letter, '\u{0300}'..='\u{036f}')
+/// Returns whether a character is a combining mark of the character before it.
+pub const fn is_combining_mark(c: char) -> bool {
+    matches!(c, '\u{0300}'..='\u{036f}')
 }
 
 #[cfg(test)]
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn characters_of_unspaced_scripts_are_separated() {
-        assert_eq!(separate_unspaced("in 東京, v2"), "in  東  京 , v2");
-        assert_eq!(separate_unspaced("plain"), "plain");
+        assert_eq!(separate_unspaced_characters("in 東京, v2"), "in  東  京 , v2");
+        assert_eq!(separate_unspaced_characters("plain"), "plain");
     }
 
     #[test]

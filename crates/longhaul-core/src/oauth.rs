@@ -1,21 +1,21 @@
-//! How a project is known to an OAuth authorization server, as plain settings.
+//! OAuth client settings of a project.
 //!
-//! Never: shows the secret of a client.
+//! Invariant: `Debug` never shows the client secret.
 
 use std::fmt;
 
-/// What a project says of how it is known to a server's authorization server.
+/// OAuth client settings for the authorization server of an MCP server.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct OAuthConfig {
-    /// Who we are, where that was agreed on before.
+    /// OAuth client id, if the client is registered in advance.
     pub client_id: Option<String>,
-    /// The secret that goes with it.
+    /// Client secret that belongs to the client id.
     pub client_secret: Option<String>,
-    /// The address of a document that says who we are.
+    /// URL of a document that describes the client to the authorization server.
     pub client_metadata_url: Option<String>,
-    /// What is asked for; empty: what the server says it needs.
+    /// OAuth scopes to request. Empty means the scopes that the server requires.
     pub scopes: Vec<String>,
-    /// The port that the browser comes back to; none: any that is free.
+    /// Port of the local URL that the login redirects to. `None` means any free port.
     pub callback_port: Option<u16>,
 }
 

@@ -1,6 +1,6 @@
-//! What a run may do, how often, how long, and whom it must ask.
+//! Policies of a run: budgets, retries, approval rules and effect classes.
 //!
-//! Never: judges a call or counts money. The heart does that with these words.
+//! This module only contains plain data. The state machine evaluates the policies.
 
 pub mod budget;
 pub mod effect;
@@ -15,49 +15,50 @@ use crate::policy::gate::{GateRule, ResultGate};
 use crate::policy::retry::RetryPolicy;
 use crate::time::Millis;
 
-/// Everything that binds a run, resolved when it is submitted and pinned then.
+/// All limits and rules of a run, resolved and pinned when it is submitted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
     /// Caps on money, tokens, turns and active time.
     pub budget: Budget,
-    /// What to do after failures that may pass.
+    /// Retries of the run after transient failures.
     pub retry: RetryPolicy,
-    /// After so many turns the run ends, whatever its budget.
+    /// Maximum number of turns, regardless of the budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
-    /// Which calls need a person; the first match wins.
+    /// Approval rules. The first rule that matches a call applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<GateRule>,
-    /// What happens to a call in doubt that no rule speaks of.
+    /// What happens with calls in doubt (without a recorded outcome) that no rule covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
-    /// The final answer is itself a gate.
+    /// Gate where a person approves the final answer. `None` means that the run ends without
+    /// approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_gate: Option<ResultGate>,
-    /// A run that would end stays open for follow-ups this long.
+    /// How long the run stays open for follow-up messages after its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_open: Option<Millis>,
-    /// Whether a parked run holds its lane.
-    #[serde(skip_serializing_if = "LaneOnPark::is_keep")]
-    pub lane_on_park: LaneOnPark,
-    /// Before each turn but the first somebody looks at the world again.
+    /// Whether the run keeps its lane while it is parked.
+    #[serde(skip_serializing_if = "ParkedLanePolicy::is_keep")]
+    pub lane_on_park: ParkedLanePolicy,
+    /// Whether the state of the environment is fetched again before each turn except the first.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refresh_perception_each_turn: bool,
 }
 
-/// What a parked run does with its lane.
+/// What happens with the lane of a run while the run is parked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LaneOnPark {
-    /// Nobody passes it while it waits.
+pub enum ParkedLanePolicy {
+    /// The run keeps its lane: no other run of the lane starts while the run is parked.
     #[default]
     Keep,
-    /// It lets the next one go and queues again when it wakes.
+    /// The run releases its lane to the next run, and queues for the lane again when it wakes.
     Release,
 }
 
-impl LaneOnPark {
+impl ParkedLanePolicy {
     const fn is_keep(&self) -> bool {
         matches!(self, Self::Keep)
     }

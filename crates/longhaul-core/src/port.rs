@@ -1,6 +1,6 @@
-//! The ports: what the house asks of the world, and nothing about how.
+//! Ports: traits for everything outside the domain, such as stores, models and tools.
 //!
-//! Never: an adapter. Each port is `dyn`, narrow, and has a conformance suite.
+//! Adapters live in other crates. Every port is `dyn`-compatible and has a conformance suite.
 
 pub mod auth;
 pub mod context;

@@ -1,6 +1,6 @@
-//! JSON kept as the bytes it came in, and blobs named by what they hold.
+//! JSON that keeps its original bytes, and blobs addressed by their content.
 //!
-//! Never: reformats. Arguments that a model wrote are replayed byte for byte.
+//! Arguments that a model wrote are replayed byte for byte, so JSON is never reformatted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use sha2::{Digest, Sha256};
 
 use crate::text_macros::{debug_as_display, serde_as_text};
 
-/// A JSON text, valid by construction, with its original spelling.
+/// A JSON text in its original spelling. Always valid JSON.
 #[derive(Clone)]
 pub struct RawJson(Arc<RawValue>);
 
 impl RawJson {
-    /// Takes a text if it is JSON.
+    /// Parses a JSON text, keeping its original spelling.
     pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text.into()).map(|raw| Self(raw.into()))
     }
 
-    /// The text of a value; what can't be written as JSON becomes `null`.
+    /// Serializes a value to JSON. A value that can't be serialized becomes `null`.
     pub fn from_serialize(value: &impl Serialize) -> Self {
         match serde_json::value::to_raw_value(value) {
             Ok(raw) => Self(raw.into()),
@@ -30,41 +30,41 @@ impl RawJson {
         }
     }
 
-    /// The value `null`.
+    /// Creates the JSON value `null`.
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned().into())
     }
 
-    /// The text as it came.
+    /// Returns the JSON text in its original spelling.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
-    /// The text read into a value. A text that is too deep for the reader is `null`.
+    /// Parses the JSON text into a value. A text that is nested too deeply becomes `null`.
     pub fn to_value(&self) -> Value {
         serde_json::from_str(self.0.get()).unwrap_or(Value::Null)
     }
 }
 
-/// Maximum number of characters of a number in what people and programs send.
+/// Maximum number of characters of a number in the JSON of requests.
 pub const NUMBER_CHARS_MAX: usize = 1_000;
 
 /// Reason why a JSON text is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// A number has too many digits.
-    #[error("a number has more than {NUMBER_CHARS_MAX} characters: send it as a text")]
+    /// A number has too many characters.
+    #[error("a number has more than {NUMBER_CHARS_MAX} characters: send it as a string")]
     Number,
-    /// It is no JSON, or has a number that no reader can hold.
+    /// The text is not valid JSON, or contains a number out of range.
     #[error(transparent)]
     Syntax(#[from] serde_json::Error),
 }
 
-/// Checks that a JSON text can be read as a value, which a [`RawJson`] need not be.
+/// Checks that a JSON text can be parsed into a value, which is not guaranteed for a [`RawJson`].
 ///
 /// # Errors
-/// Says what can't be read.
-pub fn check_readable(text: &str) -> Result<(), JsonError> {
+/// Returns the reason why the text can't be parsed.
+pub fn check_json_readable(text: &str) -> Result<(), JsonError> {
     let (mut quoted, mut escaped, mut length) = (false, false, 0);
     for byte in text.bytes() {
         length = match byte {
@@ -96,33 +96,33 @@ impl fmt::Debug for RawJson {
 }
 
 impl Serialize for RawJson {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(to)
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for RawJson {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Box::<RawValue>::deserialize(from).map(|raw| Self(raw.into()))
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
     }
 }
 
-/// The SHA-256 of some bytes, as text in hex.
+/// SHA-256 hash. Its text form is lower-case hex.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// The hash of these bytes.
+    /// Computes the hash of the given bytes.
     pub fn digest(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The hash with these bytes.
+    /// Creates a hash from its bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The hash's own bytes.
+    /// Returns the bytes of the hash.
     pub const fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -160,47 +160,47 @@ fn hex_digit(digit: u8) -> Option<u8> {
     }
 }
 
-/// A text that is no hash.
+/// Error for a text that is not a valid hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a hash is 64 digits of lower-case hex")]
+#[error("a hash must have 64 lower-case hex digits")]
 pub struct ParseHashError;
 
 debug_as_display!(Hash);
 serde_as_text!(Hash);
 
-/// A blob by its content: what it hashes to and how long it is.
+/// Reference to a blob by its hash and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRef {
-    /// The hash of the content.
+    /// Hash of the blob's content.
     pub hash: Hash,
-    /// Its length in bytes.
+    /// Length of the blob's content in bytes.
     pub size: u64,
 }
 
 impl BlobRef {
-    /// The reference to this content.
+    /// Creates the reference to the given content.
     pub fn for_content(content: &[u8]) -> Self {
         Self { hash: Hash::digest(content), size: content.len() as u64 }
     }
 }
 
-/// A text that stands here, or is kept once for all who say the same.
+/// A text that is stored inline or as a blob. Several events can share one blob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoredText {
-    /// The text itself.
+    /// The text is stored inline.
     Inline(Arc<str>),
-    /// Where the text is kept.
+    /// The text is stored in this blob.
     Blob(BlobRef),
 }
 
 impl StoredText {
-    /// A text that stands here.
+    /// Creates a text that is stored inline.
     pub fn inline(text: impl Into<Arc<str>>) -> Self {
         Self::Inline(text.into())
     }
 
-    /// How many bytes the text has, wherever it is.
+    /// Returns the length of the text in bytes.
     pub fn size(&self) -> u64 {
         match self {
             Self::Inline(text) => text.len() as u64,
@@ -209,32 +209,32 @@ impl StoredText {
     }
 }
 
-/// JSON with sorted keys and no spaces: the form that digests are taken of.
-/// Numbers keep the spelling of `serde_json`, which is one per value.
+/// Serializes JSON with sorted keys and without spaces, as input for digests.
+/// `serde_json` has exactly one spelling for each number.
 pub fn canonical_json(value: &Value) -> String {
-    fn write(value: &Value, out: &mut String) {
+    fn write_canonical_json(value: &Value, out: &mut String) {
         match value {
             Value::Object(map) => {
                 let mut keys: Vec<&String> = map.keys().collect();
                 keys.sort_unstable();
                 out.push('{');
-                for (place, key) in keys.iter().enumerate() {
-                    if place > 0 {
+                for (index, key) in keys.iter().enumerate() {
+                    if index > 0 {
                         out.push(',');
                     }
                     out.push_str(&Value::String((*key).clone()).to_string());
                     out.push(':');
-                    write(&map[key.as_str()], out);
+                    write_canonical_json(&map[key.as_str()], out);
                 }
                 out.push('}');
             }
             Value::Array(items) => {
                 out.push('[');
-                for (place, item) in items.iter().enumerate() {
-                    if place > 0 {
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
                         out.push(',');
                     }
-                    write(item, out);
+                    write_canonical_json(item, out);
                 }
                 out.push(']');
             }
@@ -244,7 +244,7 @@ pub fn canonical_json(value: &Value) -> String {
         }
     }
     let mut out = String::new();
-    write(value, &mut out);
+    write_canonical_json(value, &mut out);
     out
 }
 
@@ -253,22 +253,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_no_reader_can_hold_are_refused() {
+    fn numbers_that_cannot_be_parsed_are_refused() {
         let digits = "9".repeat(5_000);
         for text in [
             format!(r#"{{"a": [{digits}]}}"#),
             format!("-0.{digits}"),
             format!(r#"["\\", {digits}]"#),
         ] {
-            let bad = check_readable(&text).unwrap_err().to_string();
-            assert_eq!(bad, "a number has more than 1000 characters: send it as a text");
+            let bad = check_json_readable(&text).unwrap_err().to_string();
+            assert_eq!(bad, "a number has more than 1000 characters: send it as a string");
         }
         for text in ["1e999", "[", &"9".repeat(400)] {
-            let bad = check_readable(text);
+            let bad = check_json_readable(text);
             assert!(matches!(bad, Err(JsonError::Syntax(_))), "{text}");
         }
         for text in [format!(r#"{{"{digits}": "\"{digits}"}}"#), "[1e300, -12.5, true]".into()] {
-            assert!(check_readable(&text).is_ok(), "{text}");
+            assert!(check_json_readable(&text).is_ok(), "{text}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Takes known secrets out of texts, however they are encoded.
+//! Replaces known secrets in texts, in all common encodings.
 //!
-//! Invariant: the time for a text is linear in its length, whoever wrote it.
+//! Invariant: the time is linear in the length of the text, even if the text is hostile.
 
 mod decoded_text;
 mod encodings;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
-use crate::port::redact::{Redact, placeholder};
+use crate::port::redact::{Redact, secret_placeholder};
 use crate::redact::decoded_text::DecodedText;
 use crate::redact::encodings::{WRAPPED_BYTES_MIN, search_patterns};
 
 pub use crate::redact::decoded_text::SECRET_BYTES_MIN;
 pub use crate::redact::encodings::is_secret_name;
 
-/// Knows secrets, and what stands in their place.
+/// Redactor that replaces known secrets in texts by placeholders.
 #[derive(Clone, Default)]
 pub struct Redactor(SecretPatterns);
 
@@ -28,63 +28,64 @@ pub struct Redactor(SecretPatterns);
 enum SecretPatterns {
     #[default]
     Empty,
-    Patterns(Arc<Patterns>),
-    /// There are secrets that can't be looked for, so no text is let through.
+    Patterns(Arc<SearchPatterns>),
+    /// Some secrets are too long to be searched for, so every text is replaced as a whole.
     Unsearchable,
 }
 
-/// What stands in the place of every text if secrets can't be looked for.
-const WITHHELD: &str = "[withheld: the secrets are too long to be looked for in it]";
+/// Replacement of every text if the secrets are too long to be searched for.
+const WITHHELD: &str = "[redacted: the secrets are too long to search for]";
 
-struct Patterns {
-    /// Sorted.
+struct SearchPatterns {
+    /// Texts to search for, sorted.
     texts: Vec<String>,
-    /// What stands in the place of the text with the same index.
+    /// Placeholders that replace the texts, in the same order as `texts`.
     placeholders: Vec<Arc<str>>,
     longest: usize,
     automaton: AhoCorasick,
 }
 
-/// A part of a text that is replaced.
+/// A part of a text that contains secrets and is replaced.
 struct SecretMatch<'a> {
     range: Range<usize>,
-    /// Length of the longest secret in it, which names the part.
+    /// Length of the longest secret in the part. The placeholder of this secret is used.
     longest_secret: usize,
     placeholder: &'a str,
 }
 
 impl Redactor {
-    /// Knows these, given as names and values. The lines of a secret of many lines are secrets
-    /// too, and so are texts in one that is JSON: by their names, or by their length.
+    /// Creates a redactor for secrets given as pairs of name and value. Long lines of a multi-line
+    /// secret are secrets too, and so are strings in a JSON secret whose name or length suggests
+    /// it.
     pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let secrets = secrets.into_iter();
-        Self::with_placeholders(secrets.map(|(name, value)| (placeholder(name), value)))
+        Self::with_placeholders(secrets.map(|(name, value)| (secret_placeholder(name), value)))
     }
 
-    /// Knows these values, given behind what stands in their places.
+    /// Creates a redactor for secrets given as pairs of placeholder and value.
     pub fn with_placeholders<'a>(secrets: impl IntoIterator<Item = (String, &'a str)>) -> Self {
         let mut patterns: BTreeMap<String, Arc<str>> = BTreeMap::new();
-        for (stand_in, value) in secrets {
+        for (placeholder, value) in secrets {
             let value = value.trim();
             if value.len() < SECRET_BYTES_MIN {
                 continue;
             }
-            let stand_in: Arc<str> = stand_in.into();
+            let placeholder: Arc<str> = placeholder.into();
             for pattern in search_patterns(value) {
-                let known = patterns.entry(pattern);
-                known.or_insert_with(|| Arc::clone(&stand_in));
+                let entry = patterns.entry(pattern);
+                entry.or_insert_with(|| Arc::clone(&placeholder));
             }
         }
-        // The smallest automaton of those that are fast: it is made at each start.
+        // The smallest of the fast automatons, because it is built at each start.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
         let built = AhoCorasick::builder().kind(kind).build(patterns.keys());
-        let (texts, stand_ins): (Vec<String>, Vec<Arc<str>>) = patterns.into_iter().unzip();
+        let (texts, placeholders): (Vec<String>, Vec<Arc<str>>) = patterns.into_iter().unzip();
         Self(match (texts.is_empty(), built) {
             (true, _) => SecretPatterns::Empty,
-            (false, Ok(automaton)) => SecretPatterns::Patterns(Arc::new(Patterns {
+            (false, Ok(automaton)) => SecretPatterns::Patterns(Arc::new(SearchPatterns {
                 longest: texts.iter().map(String::len).max().unwrap_or(0),
                 texts,
-                placeholders: stand_ins,
+                placeholders,
                 automaton,
             })),
             (false, Err(_)) => SecretPatterns::Unsearchable,
@@ -103,23 +104,23 @@ impl Redactor {
         }
     }
 
-    /// Whether one of them is in this text.
+    /// Returns whether the text contains a secret.
     pub fn contains_secret(&self, text: &str) -> bool {
         matches!(self.redact(text), Cow::Owned(_))
     }
 
-    /// A text that was cut off anywhere, without the half of a secret that may be left at its
-    /// end: nobody would know it again.
-    pub fn without_partial_secret<'a>(&self, cut: &'a str) -> &'a str {
-        let begun = self.partial_match_len(cut);
-        if begun < SECRET_BYTES_MIN {
-            return cut;
+    /// Returns a truncated text without the beginning of a secret that may be left at its end,
+    /// where it would not be recognized as a secret.
+    pub fn without_partial_secret<'a>(&self, text: &'a str) -> &'a str {
+        let partial = self.partial_match_len(text);
+        if partial < SECRET_BYTES_MIN {
+            return text;
         }
-        let end = cut.len() - begun;
-        // A secret that stands whole may end as it begins: no part of that one is left either.
-        let mut found = self.find_matches(cut).into_iter();
+        let end = text.len() - partial;
+        // A complete secret may end like it begins. In that case it is removed as a whole.
+        let mut found = self.find_matches(text).into_iter();
         let split = found.find(|one| one.range.start < end && end < one.range.end);
-        &cut[..split.map_or(end, |one| one.range.start)]
+        &text[..split.map_or(end, |one| one.range.start)]
     }
 }
 
@@ -131,9 +132,9 @@ impl Redact for Redactor {
         }
         let mut redacted = String::with_capacity(text.len());
         let mut from = 0;
-        for SecretMatch { range: part, placeholder: stand_in, .. } in found {
+        for SecretMatch { range: part, placeholder, .. } in found {
             redacted.push_str(&text[from..part.start]);
-            redacted.push_str(stand_in);
+            redacted.push_str(placeholder);
             from = part.end;
         }
         redacted.push_str(&text[from..]);
@@ -149,19 +150,19 @@ impl Redact for Redactor {
     }
 }
 
-impl Patterns {
-    /// Every part of the text that holds secrets, in order; they do not overlap.
+impl SearchPatterns {
+    /// Returns all parts of the text that contain secrets, in order and without overlaps.
     fn find_matches(&self, text: &str) -> Vec<SecretMatch<'_>> {
         let mut found = Vec::new();
-        let mut reading = DecodedText::new(text);
+        let mut decoded = DecodedText::new(text);
         loop {
-            self.find_in_view(&reading, text, &mut found);
-            if !reading.decode_layer() {
+            self.find_matches_in_decoded(&decoded, text, &mut found);
+            if !decoded.decode_layer() {
                 break;
             }
         }
-        if let Some(line) = DecodedText::joining_lines(text) {
-            self.find_in_view(&line, text, &mut found);
+        if let Some(line) = DecodedText::with_joined_lines(text) {
+            self.find_matches_in_decoded(&line, text, &mut found);
         }
         found.sort_by_key(|found| found.range.start);
         let mut merged = Vec::new();
@@ -171,19 +172,19 @@ impl Patterns {
         merged
     }
 
-    /// Adds what one reading of the text holds.
-    fn find_in_view<'a>(
+    /// Adds the secrets found in one decoded form of the text to the matches.
+    fn find_matches_in_decoded<'a>(
         &'a self,
-        reading: &DecodedText<'_>,
+        decoded: &DecodedText<'_>,
         text: &str,
-        all: &mut Vec<SecretMatch<'a>>,
+        matches: &mut Vec<SecretMatch<'a>>,
     ) {
-        let bytes_min = match reading.is_joined {
+        let bytes_min = match decoded.is_joined {
             true => WRAPPED_BYTES_MIN,
             false => 0,
         };
         let mut found = Vec::new();
-        let hits = self.automaton.find_overlapping_iter(&*reading.text);
+        let hits = self.automaton.find_overlapping_iter(&*decoded.text);
         for hit in hits.filter(|hit| hit.len() >= bytes_min) {
             let one = SecretMatch {
                 range: hit.range(),
@@ -192,61 +193,69 @@ impl Patterns {
             };
             merge_match(&mut found, one);
         }
-        all.extend(
+        matches.extend(
             found
                 .into_iter()
-                .map(|one| SecretMatch { range: reading.source_range(text, one.range), ..one }),
+                .map(|one| SecretMatch { range: decoded.source_range(text, one.range), ..one }),
         );
     }
 
-    /// Where at the end of a text a secret may have begun.
+    /// Returns the position from which the rest of a text may be the beginning of a secret.
     fn partial_match_start(&self, text: &str) -> usize {
-        let mut begun = text.len();
-        let mut reading = DecodedText::new(text);
+        let mut first = text.len();
+        let mut decoded = DecodedText::new(text);
         loop {
-            let start = self.partial_match_start_in(&reading, 0);
-            begun = begun.min(start.unwrap_or(text.len()));
-            let cut = reading.truncate_partial_escape();
-            begun = begun.min(cut.unwrap_or(text.len()));
-            if reading.decode_layer() {
+            let start = self.partial_match_start_in_decoded(&decoded, 0);
+            first = first.min(start.unwrap_or(text.len()));
+            let escape_start = decoded.truncate_partial_escape();
+            first = first.min(escape_start.unwrap_or(text.len()));
+            if decoded.decode_layer() {
                 continue;
             }
-            // What precedes an escape that has begun may be a beginning too.
-            let start = cut.and_then(|_| self.partial_match_start_in(&reading, 0));
-            begun = begun.min(start.unwrap_or(text.len()));
+            // The text before a partial escape may be the beginning of a secret too.
+            let start = escape_start.and_then(|_| self.partial_match_start_in_decoded(&decoded, 0));
+            first = first.min(start.unwrap_or(text.len()));
             break;
         }
-        let line = DecodedText::joining_lines(text);
-        let start = line.and_then(|line| self.partial_match_start_in(&line, WRAPPED_BYTES_MIN));
-        begun.min(start.unwrap_or(text.len()))
+        let line = DecodedText::with_joined_lines(text);
+        let start =
+            line.and_then(|line| self.partial_match_start_in_decoded(&line, WRAPPED_BYTES_MIN));
+        first.min(start.unwrap_or(text.len()))
     }
 
-    /// The same in one reading, for what is at least this long.
-    fn partial_match_start_in(&self, reading: &DecodedText<'_>, bytes_min: usize) -> Option<usize> {
-        let text = &*reading.text;
+    /// Returns the position in the source from which the rest of one decoded form may be the
+    /// beginning of a secret with at least `bytes_min` bytes.
+    fn partial_match_start_in_decoded(
+        &self,
+        decoded: &DecodedText<'_>,
+        bytes_min: usize,
+    ) -> Option<usize> {
+        let text = &*decoded.text;
         let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
         let starts = text[from..].char_indices().map(|(at, _)| from + at);
         let mut starts = starts.filter(|start| {
-            let begun = &text[*start..];
-            let next = self.texts.partition_point(|pattern| &**pattern <= begun);
+            let tail = &text[*start..];
+            let next = self.texts.partition_point(|pattern| &**pattern <= tail);
             let longer = self.texts[next..].iter();
-            let mut longer = longer.take_while(|pattern| pattern.starts_with(begun));
+            let mut longer = longer.take_while(|pattern| pattern.starts_with(tail));
             longer.any(|pattern| pattern.len() >= bytes_min)
         });
-        starts.next().map(|start| reading.source_offset(start))
+        starts.next().map(|start| decoded.source_offset(start))
     }
 }
 
-/// Adds a part behind others. Parts that overlap become one, so that nothing of a secret is
-/// left beside another.
-fn merge_match<'a>(all: &mut Vec<SecretMatch<'a>>, mut next: SecretMatch<'a>) {
-    while let Some(last) = all.pop_if(|last| last.range.end > next.range.start) {
-        next.range = last.range.start.min(next.range.start)..last.range.end.max(next.range.end);
-        if last.longest_secret > next.longest_secret {
-            (next.longest_secret, next.placeholder) = (last.longest_secret, last.placeholder);
+/// Appends a match to sorted matches. Overlapping matches are merged, so that no remainder of a
+/// secret is left beside another secret.
+fn merge_match<'a>(matches: &mut Vec<SecretMatch<'a>>, mut new_match: SecretMatch<'a>) {
+    while let Some(last) = matches.pop_if(|last| last.range.end > new_match.range.start) {
+        new_match.range =
+            last.range.start.min(new_match.range.start)..last.range.end.max(new_match.range.end);
+        if last.longest_secret > new_match.longest_secret {
+            (new_match.longest_secret, new_match.placeholder) =
+                (last.longest_secret, last.placeholder);
         }
     }
-    all.push(next);
+    matches.push(new_match);
 }
 
 impl fmt::Debug for Redactor {
@@ -269,11 +278,11 @@ mod tests {
     const PEM: &str = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n\
                        EFAASCBKcwggSjAgEAAoIBAQC7\n-----END KEY-----";
 
-    fn key(secret: &str) -> Redactor {
+    fn redactor_for(secret: &str) -> Redactor {
         Redactor::with_placeholders([("[key]".to_owned(), secret)])
     }
 
-    fn check(redactor: &Redactor, text: &str, expect: &str) {
+    fn assert_redacted(redactor: &Redactor, text: &str, expect: &str) {
         let redacted = redactor.redact(text);
         assert_eq!(redacted, expect, "{text}");
         assert_eq!(redactor.contains_secret(text), text != expect, "{text}");
@@ -293,13 +302,13 @@ mod tests {
             ("x sk-live-01234567\n89abcdef\n\ny", "x {{secret:TOKEN}}\n\ny"),
             ("two\nlines", "two\nlines"),
         ] {
-            check(&redactor, text, expect);
+            assert_redacted(&redactor, text, expect);
         }
     }
 
     #[test]
     fn a_secret_is_found_when_every_byte_of_it_is_escaped() {
-        let each = |spelled: fn(u8) -> String| TOKEN.bytes().map(spelled).collect::<String>();
+        let each = |encode: fn(u8) -> String| TOKEN.bytes().map(encode).collect::<String>();
         for text in [
             each(|byte| format!("%{byte:02x}")),
             each(|byte| format!("%{byte:02X}")),
@@ -308,7 +317,7 @@ mod tests {
             each(|byte| format!("\\u{byte:04x}")),
             "sk-%6Cive-&#48;123456789\\u0061bcdef".to_owned(),
         ] {
-            check(&key(TOKEN), &format!("<b>{text}</b>"), "<b>[key]</b>");
+            assert_redacted(&redactor_for(TOKEN), &format!("<b>{text}</b>"), "<b>[key]</b>");
         }
     }
 
@@ -354,7 +363,7 @@ mod tests {
             (r"ends-with\", &[r#"ends-with\\""#, r#"ends-with\\\\\""#]),
         ] {
             for text in texts {
-                let redacted = key(secret).redact(text).into_owned();
+                let redacted = redactor_for(secret).redact(text).into_owned();
                 let rest = redacted.trim_end_matches(['\\', '"']);
                 assert_eq!(rest, "[key]", "{text}");
             }
@@ -386,13 +395,13 @@ mod tests {
             ("key hunter2-%61nd-more-of-it!", "key {{secret:B}}!"),
             ("nothing here, abc", "nothing here, abc"),
         ] {
-            check(&redactor, text, expect);
+            assert_redacted(&redactor, text, expect);
         }
     }
 
     #[test]
     fn redaction_of_hostile_texts_takes_linear_time() {
-        // In a time that is quadratic, each of these would take many minutes.
+        // In quadratic time, each of these would take many minutes.
         let redactor = Redactor::new([("A", "aaaaaa"), ("B", "%25%25%25"), ("PEM", PEM)]);
         for text in ["a", "%25", "&#", "%", "\\", "\\u", "\n", "MIIEvQ\n"] {
             let hostile = text.repeat(100_000);
@@ -401,7 +410,7 @@ mod tests {
         }
         let many = "%73k-live-4711 ".repeat(100_000);
         let expect = "[key] ".repeat(100_000);
-        assert_eq!(key("sk-live-4711").redact(&many), expect);
+        assert_eq!(redactor_for("sk-live-4711").redact(&many), expect);
     }
 
     #[test]
@@ -436,7 +445,7 @@ mod tests {
     fn a_partial_secret_at_the_end_is_dropped() {
         let redactor =
             Redactor::new([("A", "sk-a/b+c=very \"secret\""), ("B", "Bearer by-hand-1")]);
-        for (cut, kept) in [
+        for (text, expected) in [
             ("bad sk-a/b", "bad "),
             ("bad sk-a/b+c=very \"secret", "bad "),
             ("bad sk-a/b+c=very \"secret\"", "bad sk-a/b+c=very \"secret\""),
@@ -448,15 +457,15 @@ mod tests {
             ("bad 736b2d612f622b63", "bad "),
             ("", ""),
         ] {
-            assert_eq!(redactor.without_partial_secret(cut), kept);
+            assert_eq!(redactor.without_partial_secret(text), expected);
         }
-        let alike = key("test-test-test-test");
-        for (cut, kept) in [
+        let alike = redactor_for("test-test-test-test");
+        for (text, expected) in [
             ("bad test-test-test-test", "bad "),
             ("bad test-test-test", "bad "),
             ("test-test-test-test, bad", "test-test-test-test, bad"),
         ] {
-            assert_eq!(alike.without_partial_secret(cut), kept);
+            assert_eq!(alike.without_partial_secret(text), expected);
         }
         assert_eq!(format!("{:?}", Redactor::default()), "Redactor(0 patterns)");
     }

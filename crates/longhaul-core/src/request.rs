@@ -1,31 +1,31 @@
-//! Requests that are sent under an idempotency key, and what they have changed.
+//! Requests sent with an idempotency key, and their effects.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{RunId, Seq};
 use crate::raw::Hash;
 
-/// The name of a request: its caller and the idempotency key that they chose.
+/// Identifies an idempotent request by its caller and the idempotency key that the caller chose.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IdempotencyKey {
-    /// The caller. Keys of different callers are unrelated.
+    /// Caller that sent the request. Keys of different callers are independent.
     pub principal: String,
-    /// The idempotency key.
+    /// Idempotency key chosen by the caller.
     pub key: String,
 }
 
-/// What a request has changed. It is stored in the commit of the change itself, so
-/// that a repetition of the request never applies it a second time.
+/// Effect of an idempotent request. It is stored in the same transaction as the change itself, so
+/// that a repeated request is never applied a second time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestEffect {
-    /// It appended events to a journal.
+    /// The request appended events to a journal.
     Events {
-        /// The run.
+        /// Run whose journal the events were appended to.
         run: RunId,
-        /// The place of the last event.
+        /// Sequence number of the last appended event.
         seq: Seq,
     },
-    /// It created the API key with this hash.
+    /// The request created the API key with this hash.
     Key(Hash),
 }

@@ -1,7 +1,7 @@
-//! What a JSON Schema asks of whoever makes a judge of it: each of its patterns is
-//! compiled, whether it is needed or not, and a few letters may stand for megabytes.
+//! Limits for JSON Schemas from untrusted sources. A validator compiles all regular expressions of
+//! a schema, and a short schema may expand to megabytes.
 //!
-//! Never: reads a pattern, or says whether a schema is one.
+//! Nothing here validates that a document is a JSON Schema.
 
 mod complexity;
 mod error;
@@ -13,33 +13,34 @@ use serde_json::Value;
 pub use complexity::SchemaComplexity;
 pub use error::{EXPANSION_MAX, SchemaError};
 
-/// The first reference of a schema that does not begin at its own root.
-pub fn external_reference(schema: &Value) -> Option<&str> {
+/// Returns the first reference in a schema that does not start with `#`, i.e. is not relative to
+/// the schema itself.
+pub fn find_external_reference(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
             Some(to) if references::REFERENCES.contains(&&**key) && !to.starts_with('#') => {
                 Some(to)
             }
-            Some(_) | None => external_reference(value),
+            Some(_) | None => find_external_reference(value),
         }),
-        Value::Array(list) => list.iter().find_map(external_reference),
+        Value::Array(list) => list.iter().find_map(find_external_reference),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
 
-/// So many patterns one schema may hold.
+/// Maximum number of regular expressions in a schema.
 pub const PATTERNS_MAX: usize = 64;
 
-/// How many patterns a schema holds. What only looks like one is counted too, so that
-/// none is left out.
+/// Counts the regular expressions in a schema. Anything that may be one is counted, so that none is
+/// missed.
 pub fn count_patterns(schema: &Value) -> usize {
     let mut count = 0;
     for_each_pattern(schema, &mut |_| count += 1);
     count
 }
 
-/// Whether matching a pattern of a schema may take more than linear time: it looks
-/// around, or refers back to what it has matched.
+/// Returns whether matching a regular expression of a schema may take more than linear time,
+/// because it has lookaround or backreferences.
 pub fn has_backtracking_pattern(schema: &Value) -> bool {
     let mut found = false;
     for_each_pattern(schema, &mut |pattern| {
@@ -52,18 +53,18 @@ pub fn has_backtracking_pattern(schema: &Value) -> bool {
     found
 }
 
-fn for_each_pattern(schema: &Value, take: &mut dyn FnMut(&str)) {
+fn for_each_pattern(schema: &Value, visit: &mut dyn FnMut(&str)) {
     match schema {
         Value::Object(fields) => {
             if let Some(Value::String(pattern)) = fields.get("pattern") {
-                take(pattern);
+                visit(pattern);
             }
             if let Some(Value::Object(keys)) = fields.get("patternProperties") {
-                keys.keys().for_each(|key| take(key));
+                keys.keys().for_each(|key| visit(key));
             }
-            fields.values().for_each(|inner| for_each_pattern(inner, take));
+            fields.values().for_each(|inner| for_each_pattern(inner, visit));
         }
-        Value::Array(items) => items.iter().for_each(|inner| for_each_pattern(inner, take)),
+        Value::Array(items) => items.iter().for_each(|inner| for_each_pattern(inner, visit)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -1,39 +1,39 @@
-//! How a run stands: the words that lists, pages and answers share.
+//! Statuses, waits and outcomes of runs.
 //!
-//! Never: a second truth. A status follows from the journal.
+//! Invariant: a status is always derived from the journal.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{GateId, RunId};
-use crate::policy::budget::Cap;
+use crate::policy::budget::BudgetCap;
 use crate::raw::RawJson;
 use crate::text_macros::string_enum;
 use crate::time::Timestamp;
 
 string_enum! {
-    /// The eight states of a run.
+    /// Status of a run, as shown to users.
     pub enum Status {
-        /// Never claimed.
+        /// No worker has claimed the run yet.
         Pending = "pending",
-        /// A worker drives it, or will as soon as one has time.
+        /// A worker drives the run, or the run is ready to be claimed.
         Running = "running",
-        /// Parked until something happens.
+        /// The run is parked until the event that it waits for happens.
         Waiting = "waiting",
-        /// Parked because the agent can't go on, or a part is missing.
+        /// The run is parked because the agent is blocked or something that it needs is missing.
         Blocked = "blocked",
-        /// Stopped by a person for a while.
+        /// A person paused the run.
         Paused = "paused",
-        /// Ended with a result.
+        /// The run ended with a result.
         Completed = "completed",
-        /// Ended without.
+        /// The run ended with an error.
         Failed = "failed",
-        /// Ended because somebody said so.
+        /// The run ended because it was cancelled.
         Cancelled = "cancelled",
     }
 }
 
 impl Status {
-    /// Whether nothing follows.
+    /// Returns whether a run with this status has ended.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Completed | Self::Failed | Self::Cancelled => true,
@@ -42,39 +42,39 @@ impl Status {
     }
 }
 
-/// What a parked run waits for. Where a point in time stands, the wait ends then
-/// by itself; the row of the timer is what counts.
+/// What a parked run waits for. If a variant contains a time, the wait ends at that time; the timer
+/// in the store is authoritative.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
-    /// People to allow calls or a result.
+    /// The run waits for the approval of calls or of its result.
     Approval(Vec<GateId>),
-    /// A person's words.
+    /// The run waits for the answer to a question.
     Question(GateId),
-    /// A program's word.
+    /// The run waits for a signal from a program.
     Signal(GateId),
-    /// Somebody to help an agent that can't go on.
+    /// The run waits for help, because the agent is blocked.
     Blocked(GateId),
-    /// A point in time that the agent asked for.
+    /// The run waits until a time that the agent chose.
     Timer(Timestamp),
-    /// A run that this one asked for.
+    /// The run waits for the end of this child run.
     Child(RunId),
-    /// A provider that wants fewer requests.
+    /// The run waits until a provider's rate limit ends.
     RateLimit(Timestamp),
-    /// The next try of a call or of the run.
+    /// The run waits until a call or the run itself is retried.
     Retry(Timestamp),
-    /// A free sandbox.
+    /// The run waits for a free sandbox slot.
     SandboxSlot,
-    /// More budget.
-    Budget(Cap),
-    /// A follow-up, in a run that is kept open.
+    /// The run waits for a higher budget cap.
+    Budget(BudgetCap),
+    /// The run has answered and waits for follow-up messages until this time.
     Message(Timestamp),
-    /// A worker: the last one let go of the run in good order.
+    /// The run waits for another worker, because its last worker released it without a crash.
     Worker,
 }
 
 impl Wait {
-    /// The reason as it stands in answers.
+    /// Returns the reason for the wait as used in the API.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Approval(_) => "approval",
@@ -92,8 +92,9 @@ impl Wait {
         }
     }
 
-    /// When the wait ends by itself.
-    pub const fn until(&self) -> Option<Timestamp> {
+    /// Returns the time at which the wait ends even if no event arrives. `None` if there is no such
+    /// time.
+    pub const fn end_time(&self) -> Option<Timestamp> {
         if let Self::Timer(at) | Self::RateLimit(at) | Self::Retry(at) | Self::Message(at) = self {
             return Some(*at);
         }
@@ -101,20 +102,20 @@ impl Wait {
     }
 }
 
-/// How a run ended.
+/// Outcome of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// With a result.
-    Completed(Output),
-    /// Without one, and why.
+pub enum RunOutcome {
+    /// The run completed with this result.
+    Completed(RunOutput),
+    /// The run failed with this error.
     Failed(RunError),
-    /// Because somebody said so.
+    /// The run was cancelled for this reason.
     Cancelled(String),
 }
 
-impl Outcome {
-    /// The terminal status.
+impl RunOutcome {
+    /// Returns the final status of a run with this outcome.
     pub const fn status(&self) -> Status {
         match self {
             Self::Completed(_) => Status::Completed,
@@ -124,44 +125,44 @@ impl Outcome {
     }
 }
 
-/// What a completed run gives back.
+/// Result of a completed run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Output {
-    /// The final words.
+pub struct RunOutput {
+    /// Final text of the agent.
     pub text: String,
-    /// The structured answer, where there is one.
+    /// Structured result of the run, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_some")]
     pub data: Option<RawJson>,
-    /// How sure the agent says it is, 0 to 100.
+    /// Confidence in the result as stated by the agent, from 0 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
-    /// Things it made.
+    /// Artifacts created by the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<RawJson>,
 }
 
-/// What is written down is there, also where it is `null`.
+/// Deserializes a field that is present as `Some`, even if its value is `null`.
 fn deserialize_some<'de, D: serde::Deserializer<'de>>(
-    from: D,
+    deserializer: D,
 ) -> Result<Option<RawJson>, D::Error> {
-    RawJson::deserialize(from).map(Some)
+    RawJson::deserialize(deserializer).map(Some)
 }
 
-/// Why a run failed: a word for programs, a sentence and a way on for people.
+/// Error of a failed run: a code for programs, and a message and a hint for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunError {
-    /// Such as `turn_limit` or `auth`.
+    /// Error code, such as `turn_limit` or `auth`.
     pub code: String,
-    /// What happened.
+    /// Description of the error for people.
     pub message: String,
-    /// What helps.
+    /// Suggestion for people how to fix the error. May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
 }
 
 impl RunError {
-    /// A fault with these words.
+    /// Creates an error with a code, a message and a hint.
     pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into(), hint: hint.into() }
     }

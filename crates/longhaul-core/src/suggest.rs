@@ -1,42 +1,49 @@
-//! Says that a word is not known, and which one may have been meant.
+//! "Did you mean" suggestions for unknown words.
 //!
-//! Never: decides by it. A likeness is said to a person and never acted upon.
+//! Suggestions are only shown to people. Nothing is decided by them.
 
-/// How like a known word must be, from 0 to 1, to be the one that was meant.
+/// Minimum similarity of a suggestion, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// How like a word is that differs by one letter, or by two that changed places.
+/// Similarity of names that differ by one character, or by two swapped characters.
 const ONE_TYPO_SIMILARITY: f64 = 0.85;
 
-/// The known word that is most like this one, if any is.
-pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    known
+/// Returns the known name that is most similar to an unknown name, if any is similar enough.
+pub fn closest_match<'a>(
+    input: &str,
+    known_names: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    known_names
         .into_iter()
-        .map(|name| (similarity(word, name), name))
+        .map(|name| (similarity(input, name), name))
         .filter(|(likeness, _)| *likeness >= SIMILARITY_MIN)
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, name)| name)
 }
 
-/// That a word is not known, and the way on: the one that was meant, or all there are.
-pub fn unknown_message(what: &str, word: &str, known: &[&str]) -> String {
-    match closest(word, known.iter().copied()) {
-        Some(name) => format!("unknown {what} `{word}`, did you mean `{name}`?"),
-        None if known.is_empty() => format!("unknown {what} `{word}`, there are none"),
-        None => format!("unknown {what} `{word}`, there are `{}`", known.join("`, `")),
+/// Returns an error message for an unknown name, with a suggestion or the list of known names.
+pub fn unknown_name_message(kind: &str, input: &str, known_names: &[&str]) -> String {
+    match closest_match(input, known_names.iter().copied()) {
+        Some(name) => format!("unknown {kind} `{input}`, did you mean `{name}`?"),
+        None if known_names.is_empty() => format!("unknown {kind} `{input}`, no {kind} exists"),
+        None => format!("unknown {kind} `{input}`, expected one of `{}`", known_names.join("`, `")),
     }
 }
 
-/// The known words, the most alike first.
-pub fn ranked<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut all: Vec<&str> = known.into_iter().collect();
-    all.sort_by(|one, other| similarity(word, other).total_cmp(&similarity(word, one)));
+/// Returns the known names sorted by their similarity to an unknown name, most similar first.
+pub fn rank_by_similarity<'a>(
+    input: &str,
+    known_names: impl IntoIterator<Item = &'a str>,
+) -> Vec<&'a str> {
+    let mut all: Vec<&str> = known_names.into_iter().collect();
+    all.sort_by(|one, other| similarity(input, other).total_cmp(&similarity(input, one)));
     all
 }
 
-/// One slip of the fingers is enough to make a short word look strange.
-fn similarity(word: &str, name: &str) -> f64 {
-    let slip = name.len() >= 3 && strsim::osa_distance(word, name) == 1;
+/// Returns the similarity of two names, from 0 to 1. Names that differ by a single typo count as
+/// similar even if they are short.
+fn similarity(input: &str, name: &str) -> f64 {
+    let slip = name.len() >= 3 && strsim::osa_distance(input, name) == 1;
     let slip = if slip { ONE_TYPO_SIMILARITY } else { 0.0 };
-    strsim::jaro_winkler(word, name).max(slip)
+    strsim::jaro_winkler(input, name).max(slip)
 }

@@ -1,6 +1,6 @@
-//! A unit of work: what is to be done, by whom, under which policy.
+//! Task specifications: the work of a run, its agent and its policy.
 //!
-//! Never: the work's state. In a durable inbox a task is a run, one row, one id.
+//! A task has no state of its own. In a durable inbox it becomes a run with the same id.
 
 use std::collections::BTreeMap;
 
@@ -13,80 +13,81 @@ use crate::policy::Policy;
 use crate::raw::{Hash, RawJson};
 use crate::time::Timestamp;
 
-/// Everything a run is made of, journaled once when it is created.
+/// Specification of a run, stored in its journal when the run is created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskSpec {
-    /// Who does it.
+    /// Agent that executes the task.
     pub agent: AgentName,
-    /// The agent's version: the hash of its definition.
+    /// Hash of the agent definition that the run is pinned to.
     pub definition: Hash,
-    /// A text or any JSON.
+    /// Input of the task: a text or any JSON.
     pub input: RawJson,
-    /// Names the runtime injects and the model can neither see nor set.
+    /// Values injected by the runtime, by name. The model can neither see nor set them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, RawJson>,
-    /// A conversation that came with the task.
+    /// Messages of a conversation that are submitted with the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Message>,
-    /// The model, where the task names one.
+    /// Model that overrides the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Where it queues.
+    /// Inbox that the task is queued in.
     pub inbox: InboxName,
-    /// What kind of task it is, for filters.
+    /// Type of the task, by which lists and workers can filter.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// It is an event: its kind and its input are told to the agent in words.
+    /// Whether the task is an event. Its kind and input are then described to the agent in text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub event: bool,
-    /// Higher goes first; it orders lanes against each other, never inside one.
+    /// Priority of the run in the queue: higher values first. It orders lanes relative to each
+    /// other, not the runs in a lane.
     #[serde(default)]
     pub priority: i32,
-    /// Only one run of a lane goes at a time. Only a root has one.
+    /// Lane of the run. The runs of a lane are executed one at a time. Only a root run has a lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneKey>,
-    /// The conversation it belongs to.
+    /// Thread of the run, i.e. the conversation whose memory it shares with earlier runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadKey>,
-    /// Whom the conversation is about.
+    /// Resource that the thread is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceKey>,
-    /// When it may begin.
-    #[serde(default, skip_serializing_if = "Start::is_now")]
-    pub start: Start,
-    /// What binds it.
+    /// Earliest time at which the run may start.
+    #[serde(default, skip_serializing_if = "EarliestStart::is_now")]
+    pub start: EarliestStart,
+    /// Limits and rules of the run.
     #[serde(default)]
     pub policy: Policy,
-    /// The run that asked for this one.
+    /// Parent run, which started this run. `None` for a root run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
-    /// The run at the top; a root's own id.
+    /// Root of the tree of runs that this run belongs to. A root run has its own id here.
     pub root: RunId,
-    /// Where it stands in a chain.
+    /// Position of the run in a chain. `None` if it belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainPosition>,
-    /// Runs that were submitted with it.
+    /// Batch that the task was submitted with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchId>,
-    /// Who submitted it, such as `key:ops`.
+    /// Principal that submitted the task, such as `key:ops`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitter: Option<String>,
-    /// On whose behalf, as the caller says it.
+    /// Actor on whose behalf the run acts, as stated by the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<RawJson>,
-    /// Handles of things elsewhere.
+    /// Identifiers of related objects in other systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<RawJson>,
-    /// Labels to find it by.
+    /// Tags of the run, for searching.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Anything else the caller wants back.
+    /// Arbitrary data of the caller, returned unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<RawJson>,
 }
 
 impl TaskSpec {
-    /// A task with nothing but who, what and where.
+    /// Creates a task with default settings.
     pub fn new(run: RunId, agent: AgentName, input: RawJson, inbox: InboxName) -> Self {
         Self {
             definition: Hash::digest(agent.as_str().as_bytes()),
@@ -102,7 +103,7 @@ impl TaskSpec {
             lane: None,
             thread: None,
             resource: None,
-            start: Start::Now,
+            start: EarliestStart::Now,
             policy: Policy::default(),
             parent: None,
             root: run,
@@ -117,20 +118,20 @@ impl TaskSpec {
     }
 }
 
-/// When a task may begin.
+/// Condition for starting the run of a task: a time, or the end of the previous run of its batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Start {
-    /// As soon as a worker has time.
+pub enum EarliestStart {
+    /// The task may start as soon as a worker is available.
     #[default]
     Now,
-    /// Not before this point.
+    /// The task may not start before this time.
     At(Timestamp),
-    /// When the run before it in its sequential batch has completed.
+    /// The task may start after the previous run of its sequential batch has completed.
     AfterBatch,
 }
 
-impl Start {
+impl EarliestStart {
     const fn is_now(&self) -> bool {
         matches!(self, Self::Now)
     }

@@ -1,11 +1,11 @@
-//! Templates rendered within a bound of memory. The template language has no such bound
-//! of its own: `"a" * 100000000` takes no more of its fuel than `1 + 1`.
+//! Template rendering with a memory limit. The template engine itself has none:
+//! `"a" * 100000000` uses no more of its fuel than `1 + 1`.
 //!
-//! Invariant: a template whose values or text outgrow its budget fails before much more
-//! than the budget is built: a byte of text counts one, and so does a value, which takes
-//! some 24 bytes. For that every instruction that builds a value is followed by a call
-//! that charges the value's size, and every text goes through the formatter. A value does
-//! not grow after it was charged: iterators become lists, and a namespace is in nothing.
+//! Invariant: a template whose values or output exceed its budget fails before much more than
+//! the budget is allocated. One byte of text counts 1, and so does each value, which takes about
+//! 24 bytes. For this purpose, every instruction that builds a value is followed by a call that
+//! charges the value's size, and all output goes through the formatter. A value can't grow after
+//! it was charged: iterators are converted to lists, and namespaces can't be nested.
 
 mod budget;
 
@@ -18,44 +18,45 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters};
 
-use self::budget::{RenderBudget, invalid_operation, is_namespace, nested_namespace_error};
+use self::budget::{RenderBudget, invalid_operation_error, is_namespace, nested_namespace_error};
 
-/// Functions that templates can't name, because of the dot.
+/// Name of the internal function that charges the budget of a rendering. Templates can't call the
+/// function, because its name contains a dot.
 const CHARGE: &str = "budget.charge";
 const MULTIPLY: &str = "budget.multiply";
 const CHECK_ATTRIBUTE: &str = "budget.check_attribute";
 
-/// Filters and functions whose result may be much larger than what they are given, and
-/// which prompts do not need.
+/// Filters that are not available, because their result may be much larger than their arguments and
+/// prompts don't need them.
 const REMOVED_FILTERS: [&str; 5] = ["format", "pprint", "batch", "slice", "chain"];
 const REMOVED_FUNCTIONS: [&str; 1] = ["debug"];
 
-/// Bounds of one rendering.
+/// Limits of one template rendering.
 #[derive(Debug, Clone)]
 pub struct TemplateLimits {
-    /// Maximum number of instructions.
+    /// Maximum number of template instructions that are executed.
     pub fuel: u64,
-    /// Maximum bytes of text and number of values that are built.
+    /// Maximum number of bytes of text plus number of values that the template builds.
     pub budget: u64,
-    /// Maximum depth of calls and scopes.
+    /// Maximum nesting depth of calls and scopes.
     pub recursion: usize,
 }
 
-/// Text of a value in the rendered text.
+/// Function that formats a value for the output of a template.
 pub type FormatFn = fn(&Value) -> Result<String, Error>;
 
 /// Renders a template with strict handling of undefined values and without escaping.
 ///
 /// # Errors
-/// Fails where the template is broken or outgrows its limits.
+/// Fails if the template is invalid or exceeds its limits.
 pub fn render(
     source: &str,
     values: Value,
     syntax: SyntaxConfig,
     (limits, format): (&TemplateLimits, FormatFn),
 ) -> Result<String, Error> {
-    let (root, blocks) = compile(source, syntax)?;
-    let environment = environment(limits, format);
+    let (root, blocks) = compile_template(source, syntax)?;
+    let environment = build_environment(limits, format);
     let mut text = String::new();
     let mut output = make_string_output(&mut text);
     eval(&environment, &root, values, &blocks, &mut output, AutoEscape::None)?;
@@ -63,35 +64,36 @@ pub fn render(
     Ok(text)
 }
 
-/// Refuses a template that can't be rendered within bounds.
+/// Checks that a template can be rendered within limits.
 ///
 /// # Errors
-/// Fails where a text or a list stands beside `*`, where a list is spread into arguments,
-/// and where the source is no template.
-pub fn check(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
-    compile(source, syntax.clone()).map(|_| ())
+/// Fails if a string or list is used with `*`, if a list is spread into arguments, or if the
+/// source is not a valid template.
+pub fn check_template(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+    compile_template(source, syntax.clone()).map(|_| ())
 }
 
-/// Instructions of a template and of its blocks.
+/// Instructions of a compiled template and of its blocks.
 type CompiledTemplate<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);
 
-fn compile(source: &str, syntax: SyntaxConfig) -> Result<CompiledTemplate<'_>, Error> {
-    check_constants(source, &syntax)?;
+fn compile_template(source: &str, syntax: SyntaxConfig) -> Result<CompiledTemplate<'_>, Error> {
+    check_constant_expressions(source, &syntax)?;
     let mut generator = CodeGenerator::new("<string>", source);
     generator.compile_stmt(&parse(source, "<string>", syntax)?);
     let (root, blocks) = generator.finish();
-    let blocks = blocks.into_iter().map(|(name, block)| Ok((name, with_charges(block)?)));
-    Ok((with_charges(root)?, blocks.collect::<Result<_, Error>>()?))
+    let blocks = blocks.into_iter().map(|(name, block)| Ok((name, insert_budget_checks(block)?)));
+    Ok((insert_budget_checks(root)?, blocks.collect::<Result<_, Error>>()?))
 }
 
-/// Refuses what the compiler itself would compute without bounds: it multiplies constants.
-fn check_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
+/// Rejects constant expressions that the compiler would evaluate without limits, such as the
+/// product of a string and a large number.
+fn check_constant_expressions(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     let (mut multiplies, mut has_text) = (false, false);
     for token in tokenize(source, false, syntax.clone()) {
         let (token, span) = token?;
         #[expect(
             clippy::wildcard_enum_match_arm,
-            reason = "all other tokens can't make a constant grow"
+            reason = "no other token can make a constant grow"
         )]
         match token {
             Token::VariableStart | Token::BlockStart => (multiplies, has_text) = (false, false),
@@ -103,7 +105,7 @@ fn check_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
         }
         if multiplies && has_text {
             let detail = format!(
-                "line {}: `*` is for numbers only, and can't stand in one tag with a text or a list",
+                "line {}: `*` is for numbers only and can't be used in one tag with a string or a list",
                 span.start_line
             );
             return Err(Error::new(ErrorKind::InvalidOperation, detail));
@@ -112,10 +114,10 @@ fn check_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     Ok(())
 }
 
-fn environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environment<'a> {
+fn build_environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environment<'a> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // An error then names the expression that is undefined.
+    // Makes errors name the undefined expression.
     environment.set_debug(true);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(limits.fuel));
@@ -134,24 +136,25 @@ fn environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environment<'a>
         output.write_str(&text).map_err(Error::from)
     });
     let left = budget.clone();
-    environment.add_function(CHARGE, move |value: ValueOrKwargs| left.charge(value.into_value()));
+    environment
+        .add_function(CHARGE, move |value: ValueOrKwargs| left.charge_value(value.into_value()));
     environment.add_function(CHECK_ATTRIBUTE, |value: Value| match is_namespace(&value) {
         true => Err(nested_namespace_error()),
         false => Ok(value),
     });
-    environment.add_function(MULTIPLY, |left: Value, right: Value| product(&left, &right));
+    environment.add_function(MULTIPLY, |left: Value, right: Value| multiply(&left, &right));
     let growing: [(&'static str, Value, OutputSizeBound); 11] = [
-        ("replace", Value::from_function(filters::replace), replace_size),
-        ("join", Value::from_function(filters::join), join_size),
-        ("indent", Value::from_function(filters::indent), indent_size),
-        ("list", Value::from_function(filters::list), split_size),
-        ("split", Value::from_function(filters::split), split_size),
-        ("lines", Value::from_function(filters::lines), split_size),
-        ("sort", Value::from_function(filters::sort), split_size),
-        ("unique", Value::from_function(filters::unique), split_size),
-        ("map", Value::from_function(filters::map), split_size),
-        ("select", Value::from_function(filters::select), split_size),
-        ("reject", Value::from_function(filters::reject), split_size),
+        ("replace", Value::from_function(filters::replace), replace_size_bound),
+        ("join", Value::from_function(filters::join), join_size_bound),
+        ("indent", Value::from_function(filters::indent), indent_size_bound),
+        ("list", Value::from_function(filters::list), split_count_bound),
+        ("split", Value::from_function(filters::split), split_count_bound),
+        ("lines", Value::from_function(filters::lines), split_count_bound),
+        ("sort", Value::from_function(filters::sort), split_count_bound),
+        ("unique", Value::from_function(filters::unique), split_count_bound),
+        ("map", Value::from_function(filters::map), split_count_bound),
+        ("select", Value::from_function(filters::select), split_count_bound),
+        ("reject", Value::from_function(filters::reject), split_count_bound),
     ];
     for (name, filter, growth) in growing {
         let left = budget.clone();
@@ -167,47 +170,47 @@ fn environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environment<'a>
     environment
 }
 
-/// Upper bound of the bytes that a filter makes of its arguments.
+/// Function that returns an upper bound for the output of a filter in bytes, given its arguments.
 type OutputSizeBound = fn(&[Value]) -> u64;
 
-fn bytes(value: Option<&Value>) -> u64 {
+fn text_byte_count(value: Option<&Value>) -> u64 {
     value.map_or(0, |value| match value.as_str() {
         Some(text) => text.len() as u64,
         None => value.to_string().len() as u64,
     })
 }
 
-fn replace_size(args: &[Value]) -> u64 {
+fn replace_size_bound(args: &[Value]) -> u64 {
     let found = match (args.first().and_then(Value::as_str), args.get(1)) {
         (Some(text), Some(from)) => text.matches(&*from.to_string()).count() as u64,
         _ => 0,
     };
-    bytes(args.first()).saturating_add(found.saturating_mul(bytes(args.get(2))))
+    text_byte_count(args.first()).saturating_add(found.saturating_mul(text_byte_count(args.get(2))))
 }
 
-fn join_size(args: &[Value]) -> u64 {
+fn join_size_bound(args: &[Value]) -> u64 {
     let items = args.first().and_then(Value::len).unwrap_or(0) as u64;
-    let others = args.iter().skip(1).map(|other| bytes(Some(other)));
+    let others = args.iter().skip(1).map(|other| text_byte_count(Some(other)));
     let joiner: u64 = others.sum();
-    bytes(args.first()).saturating_add(items.saturating_mul(joiner))
+    text_byte_count(args.first()).saturating_add(items.saturating_mul(joiner))
 }
 
-fn indent_size(args: &[Value]) -> u64 {
+fn indent_size_bound(args: &[Value]) -> u64 {
     let lines = args.first().and_then(Value::as_str);
     let lines = lines.map_or(1, |text| text.split('\n').count() as u64);
     let named = |name: &str| args.last().and_then(|last| last.get_attr(name).ok());
     let width = args.get(1).and_then(Value::as_usize);
     let width = width.or_else(|| named("width")?.as_usize()).unwrap_or(4) as u64;
-    bytes(args.first()).saturating_add(lines.saturating_mul(width))
+    text_byte_count(args.first()).saturating_add(lines.saturating_mul(width))
 }
 
-/// Upper bound of the values that a text is split into.
-fn split_size(args: &[Value]) -> u64 {
+/// Returns an upper bound of the number of values that a text is split into.
+fn split_count_bound(args: &[Value]) -> u64 {
     let text = args.first().and_then(Value::as_str);
     text.map_or(0, |text| text.len() as u64)
 }
 
-fn product(left: &Value, right: &Value) -> Result<Value, Error> {
+fn multiply(left: &Value, right: &Value) -> Result<Value, Error> {
     let wrong = || Error::new(ErrorKind::InvalidOperation, "`*` is for numbers only");
     let is_number = |value: &Value| value.kind() == ValueKind::Number;
     if !is_number(left) || !is_number(right) {
@@ -220,14 +223,14 @@ fn product(left: &Value, right: &Value) -> Result<Value, Error> {
     Ok(Value::from(float(left)? * float(right)?))
 }
 
-/// The same instructions, with a charge after each that builds a value. A raw text is
-/// emitted as a value, so that the formatter sees it.
-fn with_charges<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'a>, Error> {
-    let mut places = Vec::new();
+/// Inserts an instruction that charges the budget after each instruction that builds a value. Raw
+/// text is emitted as a value, so that it goes through the formatter.
+fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'a>, Error> {
+    let mut positions = Vec::new();
     let mut next = 0;
-    while let Some(instruction) = instructions.get(places.len() as u32) {
+    while let Some(instruction) = instructions.get(positions.len() as u32) {
         check_instruction(instruction)?;
-        places.push(next);
+        positions.push(next);
         next += if matches!(instruction, Instruction::SetAttr(_)) {
             4
         } else if builds_value(instruction) || matches!(instruction, Instruction::EmitRaw(_)) {
@@ -236,10 +239,10 @@ fn with_charges<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'
             1
         };
     }
-    places.push(next);
-    let place = |at: u32| places.get(at as usize).copied().unwrap_or(at);
+    positions.push(next);
+    let target = |at: u32| positions.get(at as usize).copied().unwrap_or(at);
     let mut made = Instructions::new(instructions.name(), instructions.source());
-    for at in 0..places.len() as u32 {
+    for at in 0..positions.len() as u32 {
         let line = instructions.get_line(at).unwrap_or(1);
         let line = u16::try_from(line).unwrap_or(u16::MAX);
         let Some(instruction) = instructions.get_mut(at) else {
@@ -248,16 +251,13 @@ fn with_charges<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'
         let mut add = |instruction| made.add_with_line(instruction, line);
         let instruction = std::mem::replace(instruction, Instruction::Swap);
         let builds = builds_value(&instruction);
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "all other instructions stay as they are"
-        )]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "all other instructions are unchanged")]
         match instruction {
             Instruction::EmitRaw(text) => {
                 add(Instruction::LoadConst(Value::from(text)));
                 add(Instruction::Emit)
             }
-            // The value is below the namespace.
+            // The value is below the namespace on the stack.
             set @ Instruction::SetAttr(_) => {
                 add(Instruction::Swap);
                 add(Instruction::CallFunction(CHECK_ATTRIBUTE, Some(1)));
@@ -265,13 +265,13 @@ fn with_charges<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'
                 add(set)
             }
             Instruction::Mul => add(Instruction::CallFunction(MULTIPLY, Some(2))),
-            Instruction::Iterate(to) => add(Instruction::Iterate(place(to))),
-            Instruction::Jump(to) => add(Instruction::Jump(place(to))),
-            Instruction::JumpIfFalse(to) => add(Instruction::JumpIfFalse(place(to))),
-            Instruction::JumpIfFalseOrPop(to) => add(Instruction::JumpIfFalseOrPop(place(to))),
-            Instruction::JumpIfTrueOrPop(to) => add(Instruction::JumpIfTrueOrPop(place(to))),
+            Instruction::Iterate(to) => add(Instruction::Iterate(target(to))),
+            Instruction::Jump(to) => add(Instruction::Jump(target(to))),
+            Instruction::JumpIfFalse(to) => add(Instruction::JumpIfFalse(target(to))),
+            Instruction::JumpIfFalseOrPop(to) => add(Instruction::JumpIfFalseOrPop(target(to))),
+            Instruction::JumpIfTrueOrPop(to) => add(Instruction::JumpIfTrueOrPop(target(to))),
             Instruction::BuildMacro(name, to, flags) => {
-                add(Instruction::BuildMacro(name, place(to), flags))
+                add(Instruction::BuildMacro(name, target(to), flags))
             }
             other => add(other),
         };
@@ -282,18 +282,19 @@ fn with_charges<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'
     Ok(made)
 }
 
-/// Refuses what puts any number of values on the stack at once, and what would panic.
+/// Rejects instructions that push any number of values at once, and an instruction that would
+/// panic.
 fn check_instruction(instruction: &Instruction<'_>) -> Result<(), Error> {
     if matches!(instruction, Instruction::UnpackLists(_)) {
-        return Err(invalid_operation("a list can't be spread into arguments"));
+        return Err(invalid_operation_error("a list can't be spread into arguments"));
     }
     if matches!(instruction, Instruction::CallMethod("cycle", Some(1))) {
-        return Err(invalid_operation("`cycle` needs an argument"));
+        return Err(invalid_operation_error("`cycle` needs an argument"));
     }
     Ok(())
 }
 
-/// Whether the result of an instruction may be larger than what it is given.
+/// Returns whether the result of an instruction may be larger than its operands.
 fn builds_value(instruction: &Instruction<'_>) -> bool {
     matches!(
         instruction,
@@ -315,7 +316,7 @@ fn builds_value(instruction: &Instruction<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn rendered(source: &str) -> Result<String, String> {
+    fn render_source(source: &str) -> Result<String, String> {
         let limits = TemplateLimits { fuel: 100_000, budget: 1 << 20, recursion: 32 };
         let format = |value: &Value| Ok(value.to_string());
         let values = minijinja::context! { items => ["a", "b"], text => "x\ny", n => 3 };
@@ -356,7 +357,7 @@ mod tests {
                 "123",
             ),
         ] {
-            assert_eq!(rendered(source).as_deref(), Ok(expect), "{source}");
+            assert_eq!(render_source(source).as_deref(), Ok(expect), "{source}");
         }
     }
 
@@ -386,11 +387,11 @@ mod tests {
             "{% set ns = namespace(x=[]) %}{% for i in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}".to_owned(),
             "{% set ns = namespace(x=[1]) %}{% for i in range(999) %}{% set ns.x = ns.x|zip %}{% endfor %}{{ ns.x }}".to_owned(),
             "{% set ns = namespace(x=[1]) %}{% for i in range(9999) %}{% set ns.x = ns.x[:] + [1] %}{% endfor %}{{ ns.x }}".to_owned(),
-            // A list of many, each of which is long.
+            // A list of many long strings.
             "{% set s = range(9999)|join %}{% set ns = namespace(x=[s]) %}{% for i in range(12) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x|length }}".to_owned(),
             format!("{{% set x = range(99999) %}}{{{{ x|zip({}x) }}}}", "x, ".repeat(20)),
         ] {
-            let why = rendered(&source).unwrap_err();
+            let why = render_source(&source).unwrap_err();
             let bounded = why.contains("too much text") || why.contains("too deep");
             assert!(bounded, "{source}: {why}");
         }
@@ -404,7 +405,7 @@ mod tests {
             "{{ ([1] * 100000000)|list }}",
             "{% set a = 100000000 * ('a') %}",
         ] {
-            let why = rendered(source).unwrap_err();
+            let why = render_source(source).unwrap_err();
             assert!(why.contains("`*` is for numbers only"), "{source}: {why}");
         }
         for (source, expect) in [
@@ -417,17 +418,17 @@ mod tests {
             ("{% set a = namespace() %}{{ dict(a=a) }}", "namespace"),
             ("{% for i in items %}{{ loop.cycle() }}{% endfor %}", "cycle"),
         ] {
-            let why = rendered(source).unwrap_err();
+            let why = render_source(source).unwrap_err();
             assert!(why.contains(expect), "{source}: {why}");
         }
         for source in ["{{ '%999999999d'|format(1) }}", "{{ items|batch(999999999, 1)|list }}"] {
-            assert!(rendered(source).unwrap_err().contains("filter"), "{source}");
+            assert!(render_source(source).unwrap_err().contains("filter"), "{source}");
         }
     }
 
     #[test]
     fn template_errors_name_their_line() {
-        let why = rendered("a\nb {{ 'x' ~ 'y' }}\n{{ nothing }}").unwrap_err();
+        let why = render_source("a\nb {{ 'x' ~ 'y' }}\n{{ nothing }}").unwrap_err();
         assert!(why.contains(":3"), "{why}");
     }
 }

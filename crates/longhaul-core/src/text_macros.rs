@@ -1,6 +1,6 @@
-//! Macros for types that are written as text: in JSON, in logs and in answers.
+//! Macros for types with a text form, which is used in JSON, logs and messages.
 
-/// Writes and reads these types in JSON by their `Display` and `FromStr`.
+/// Implements `Serialize` and `Deserialize` by means of `Display` and `FromStr`.
 macro_rules! serde_as_text {
     ($($name:ty),+) => {$(
         impl serde::Serialize for $name {
@@ -18,7 +18,7 @@ macro_rules! serde_as_text {
     )+};
 }
 
-/// Shows these types in logs as people read them.
+/// Implements `Debug` by means of `Display`.
 macro_rules! debug_as_display {
     ($($name:ty),+) => {$(
         impl std::fmt::Debug for $name {
@@ -29,7 +29,7 @@ macro_rules! debug_as_display {
     )+};
 }
 
-/// An enum whose variants are one word each, in JSON as in texts.
+/// Defines an enum whose variants have a fixed name in JSON and in texts.
 macro_rules! string_enum {
     ($(#[$meta:meta])* pub enum $name:ident {
         $($(#[$doc:meta])* $variant:ident = $word:literal,)+
@@ -41,10 +41,10 @@ macro_rules! string_enum {
         }
 
         impl $name {
-            /// All of them, in this order.
+            /// All variants of the enum, in declaration order.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
-            /// As it is written.
+            /// Returns the name of the variant in JSON and in texts.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }

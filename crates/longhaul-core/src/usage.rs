@@ -1,10 +1,10 @@
-//! Tokens and money: what was used, what it costs, what a call may cost at worst.
+//! Token usage, prices, and worst-case costs of model requests.
 //!
-//! Never: knows a provider's prices. They are handed in as a tariff.
+//! The prices of providers are passed in as [`ModelPricing`].
 
 use serde::{Deserialize, Serialize};
 
-/// Money in millionths of a dollar.
+/// Money in millionths of a US dollar.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -12,46 +12,46 @@ use serde::{Deserialize, Serialize};
 pub struct MicroUsd(pub u64);
 
 impl MicroUsd {
-    /// Nothing.
+    /// Amount of zero dollars.
     pub const ZERO: Self = Self(0);
 
-    /// Both together.
+    /// Returns the sum of both amounts.
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// What is left when `other` is gone, never below nothing.
+    /// Returns the difference of both amounts, or zero if `other` is larger.
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
-/// Tokens that a call used, as the provider counts them.
+/// Tokens used by a request, as counted by the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// Tokens read at the full price.
+    /// Number of input tokens at the full price.
     #[serde(skip_serializing_if = "is_zero")]
     pub input_tokens: u64,
-    /// Tokens written, reasoning included.
+    /// Number of output tokens, including reasoning.
     #[serde(skip_serializing_if = "is_zero")]
     pub output_tokens: u64,
-    /// Tokens read from a prompt cache.
+    /// Number of input tokens read from a prompt cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
-    /// Tokens written to a prompt cache.
+    /// Number of input tokens written to a prompt cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
-    /// How many of the output tokens were reasoning.
+    /// Number of those output tokens that were used for reasoning.
     #[serde(skip_serializing_if = "is_zero")]
     pub reasoning_tokens: u64,
-    /// The provider did not say; we guessed.
+    /// Whether the numbers are estimated because the provider did not report them.
     #[serde(skip_serializing_if = "is_false")]
     pub estimated: bool,
 }
 
 impl Usage {
-    /// Both together.
+    /// Returns the sum of both token usages.
     pub const fn plus(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
@@ -63,12 +63,12 @@ impl Usage {
         }
     }
 
-    /// All tokens that went in and out.
-    pub const fn tokens(self) -> u64 {
+    /// Returns the total number of input and output tokens.
+    pub const fn total_tokens(self) -> u64 {
         self.sent_tokens().saturating_add(self.output_tokens)
     }
 
-    /// The tokens of the question, cached ones too.
+    /// Returns the total number of input tokens, including cached tokens.
     pub const fn sent_tokens(self) -> u64 {
         self.input_tokens.saturating_add(self.cached_tokens).saturating_add(self.cache_write_tokens)
     }
@@ -82,24 +82,24 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// What a model charges, in micro-dollars for a million tokens.
+/// Price of a model in micro-dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
-    /// For a million tokens read.
+    /// Price per million input tokens, in micro-dollars.
     pub input: u64,
-    /// For a million tokens written.
+    /// Price per million output tokens, in micro-dollars.
     pub output: u64,
-    /// For a million tokens read from a cache.
+    /// Price per million tokens read from a cache, in micro-dollars.
     pub cached: u64,
-    /// For a million tokens written to a cache.
+    /// Price per million tokens written to a cache, in micro-dollars.
     pub cache_write: u64,
 }
 
 impl Price {
-    /// The price of what costs nothing.
+    /// Price of a model that costs nothing.
     pub const FREE: Self = Self { input: 0, output: 0, cached: 0, cache_write: 0 };
 
-    /// What this usage costs, rounded up.
+    /// Returns the cost of the given token usage at this price, rounded up.
     pub const fn cost(self, usage: Usage) -> MicroUsd {
         let total = usage.input_tokens as u128 * self.input as u128
             + usage.output_tokens as u128 * self.output as u128
@@ -109,25 +109,28 @@ impl Price {
         MicroUsd(if micros > u64::MAX as u128 { u64::MAX } else { micros as u64 })
     }
 
-    /// The dearest way to read a token: a call may miss every cache, or fill one.
-    pub const fn max_input(self) -> u64 {
+    /// Returns the highest price of an input token, because a request may miss every cache, or fill
+    /// one.
+    pub const fn max_input_price(self) -> u64 {
         if self.cache_write > self.input { self.cache_write } else { self.input }
     }
 }
 
-/// What the heart must know of a model to hold a call's worst case.
+/// Price and limits of a model, used to compute the worst-case cost of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelPricing {
-    /// The list price; none where it is not known, and then money can't bind.
+    /// List price of the model. `None` means that it is unknown; a money cap can then not be
+    /// enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// The most tokens one reply may have.
+    /// Maximum length of a reply in tokens.
     pub max_output_tokens: u64,
-    /// How many tokens fit into the model's window.
+    /// Size of the model's context window in tokens.
     pub window_tokens: u64,
-    /// Bytes of request for one token, a low guess so that holds are high enough.
+    /// Assumed number of request bytes per token. The number is low, so that cost estimates are
+    /// high enough.
     pub bytes_per_token: u64,
-    /// Tokens of system prompt and tools, sent with every call.
+    /// Number of tokens of the system prompt and the tools, which are part of every request.
     pub fixed_tokens: u64,
 }
 
@@ -144,10 +147,10 @@ impl Default for ModelPricing {
 }
 
 impl ModelPricing {
-    /// What binds when either of two models may be asked: the dearer price and the
-    /// narrower limits. Where one price is not known, the other counts.
+    /// Combines the pricing of two models of which either may be used: the higher price and the
+    /// lower limits. If one price is unknown, the other price is used.
     #[must_use]
-    pub fn most_restrictive(self, other: Self) -> Self {
+    pub fn merge_most_restrictive(self, other: Self) -> Self {
         let price = match (self.price, other.price) {
             (Some(one), Some(two)) => Some(Price {
                 input: one.input.max(two.input),
@@ -166,29 +169,31 @@ impl ModelPricing {
         }
     }
 
-    /// The tokens that a call sends with so many bytes of conversation, a high guess.
-    pub const fn input_tokens(&self, bytes: u64) -> u64 {
+    /// Estimates the number of input tokens for this many bytes of conversation, rounded up.
+    pub const fn estimate_input_tokens(&self, conversation_bytes: u64) -> u64 {
         let per_token = if self.bytes_per_token == 0 { 1 } else { self.bytes_per_token };
-        self.fixed_tokens.saturating_add(bytes.div_ceil(per_token))
+        self.fixed_tokens.saturating_add(conversation_bytes.div_ceil(per_token))
     }
 
-    /// What a call has used, about, that sent `bytes` of conversation and got `reply` bytes.
-    pub fn estimate(&self, bytes: u64, reply: u64) -> Usage {
+    /// Estimates the token usage of a request from the lengths of its conversation and its reply in
+    /// bytes.
+    pub fn estimate_usage(&self, conversation_bytes: u64, reply_bytes: u64) -> Usage {
         Usage {
-            input_tokens: self.input_tokens(bytes),
-            output_tokens: reply.div_ceil(self.bytes_per_token.max(1)),
+            input_tokens: self.estimate_input_tokens(conversation_bytes),
+            output_tokens: reply_bytes.div_ceil(self.bytes_per_token.max(1)),
             estimated: true,
             ..Usage::default()
         }
     }
 
-    /// The worst case of a call that sends `bytes` of conversation.
-    pub const fn hold(&self, bytes: u64, max_tokens: u64) -> Hold {
-        let input = self.input_tokens(bytes);
+    /// Returns the worst-case cost of a request, given the length of its conversation in bytes and
+    /// the maximum length of its reply in tokens.
+    pub const fn worst_case_hold(&self, conversation_bytes: u64, max_tokens: u64) -> Hold {
+        let input = self.estimate_input_tokens(conversation_bytes);
         let micros = match self.price {
             None => MicroUsd::ZERO,
             Some(price) => {
-                let worst = Price { input: price.max_input(), ..price };
+                let worst = Price { input: price.max_input_price(), ..price };
                 worst.cost(Usage {
                     input_tokens: input,
                     output_tokens: max_tokens,
@@ -203,26 +208,26 @@ impl ModelPricing {
     }
 }
 
-/// What is set aside for a call before it is sent.
+/// Amount of money and tokens that is held (reserved) in the budget before a model request is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Money.
+    /// Amount of money that is held (reserved).
     pub micro_usd: MicroUsd,
-    /// Tokens, in and out.
+    /// Number of input and output tokens that are held (reserved).
     pub tokens: u64,
 }
 
-/// What is left of an account for the next hold. None: no cap.
+/// Remaining budget of a run. `None` means no cap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemainingBudget {
-    /// Money.
+    /// Remaining money. `None` means no cap on money.
     pub micro_usd: Option<MicroUsd>,
-    /// Tokens.
+    /// Remaining tokens. `None` means no cap on tokens.
     pub tokens: Option<u64>,
 }
 
 impl RemainingBudget {
-    /// Whether this hold still fits.
+    /// Returns whether the remaining budget covers the amount to be held (reserved).
     pub fn covers(self, hold: Hold) -> bool {
         self.micro_usd.is_none_or(|left| hold.micro_usd <= left)
             && self.tokens.is_none_or(|left| hold.tokens <= left)

@@ -1,8 +1,8 @@
-//! An agent as data: prompt, models, tools, policies. Its canonical bytes are
-//! its definition, and the hash of those is its version.
+//! The definition of an agent as plain data: prompt, models, tools and policies.
 //!
-//! Never: what is not data. A model's adapter, a key or a tool's code is looked
-//! up when a run is claimed.
+//! The definition is stored as the canonical JSON of an [`Agent`], and the hash of that JSON is the
+//! agent's version. Model adapters, keys and tool code are not part of the definition: they are
+//! looked up when a worker claims a run.
 
 pub mod config;
 
@@ -14,9 +14,9 @@ use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{GateRule, ResultGate};
 use longhaul_core::policy::retry::RetryPolicy;
-use longhaul_core::policy::{LaneOnPark, Policy};
+use longhaul_core::policy::{ParkedLanePolicy, Policy};
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
-use longhaul_core::suggest::closest;
+use longhaul_core::suggest::closest_match;
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -24,132 +24,142 @@ use crate::agent::config::{
     LoopGuardConfig, PerceptionConfig, PerceptionInterval, SandboxConfig, Skill,
 };
 
-/// Everything that defines an agent.
+/// Complete definition of an agent, as its file sets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
-    /// Its name.
+    /// Name of the agent, unique in the project.
     pub name: AgentName,
-    /// What it is for, in a sentence.
+    /// One-sentence description of the agent's purpose.
     #[serde(default)]
     pub description: String,
-    /// Models as `provider/model` or short names, tried in order; empty: the project's.
+    /// Models as `provider/model` or alias, tried in this order. An empty list means the project's
+    /// default model.
     #[serde(default)]
     pub models: Vec<String>,
-    /// Whether a task may name no other model: the agent is a function of a program.
+    /// Whether tasks are forbidden to choose another model, because the agent is called as a
+    /// function by a program.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fixed_model: bool,
-    /// Models for runs that an `idle_tick` made, tried in order; empty: the same.
+    /// Models for runs that an `idle_tick` event starts, tried in this order. An empty list means
+    /// that such runs use the agent's `models`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle_models: Vec<String>,
-    /// The tools it may use, by our names.
+    /// Names of the tools that the agent may use, as Longhaul (not the model API) spells them.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Names that the runtime injects and the model can neither see nor set.
+    /// Names of context values that the runtime injects into tool calls. The model can neither see
+    /// nor set them.
     #[serde(default)]
     pub context: Vec<String>,
-    /// Caps of its own.
+    /// Budget caps of the agent, which override those of the project.
     #[serde(default)]
     pub budget: BudgetPatch,
-    /// Retries of its own.
+    /// Retry settings of the agent, which override those of the project.
     #[serde(default)]
     pub retry: RetryPatch,
-    /// After so many turns a run of it ends.
+    /// Maximum number of turns per run. `None` means no limit.
     pub max_turns: Option<u32>,
-    /// Which calls need a person; the first match wins.
+    /// Rules that decide which tool calls a person must approve. The first matching rule wins.
     #[serde(default)]
     pub rules: Vec<GateRule>,
-    /// What its calls do to the world, where it knows better than the tool.
+    /// Rules that set the effect class of tool calls, overriding what the tools declare.
     #[serde(default)]
     pub effects: Vec<EffectRule>,
-    /// What happens to a call in doubt that no rule speaks of.
+    /// What to do with a call in doubt (started, outcome unknown after a crash) if no rule covers
+    /// it.
     pub in_doubt: Option<InDoubtPolicy>,
-    /// The final answer is itself a gate.
+    /// Gate at which a person must approve the final answer before it is accepted.
     pub result_gate: Option<ResultGate>,
-    /// A run that would end stays open for follow-ups this long.
+    /// How long a run that would complete stays open for follow-up messages. `None` means not at
+    /// all.
     pub keep_open: Option<Millis>,
-    /// The lane of its runs, a template over `input` and `context`.
+    /// Template for the name of the lane of the agent's runs, with the values `input` and
+    /// `context`. Only one run of a lane is driven at a time.
     pub lane: Option<String>,
-    /// What a parked run does with its lane.
+    /// Whether a run that waits (is parked) keeps or releases its lane.
     #[serde(default)]
-    pub lane_on_park: LaneOnPark,
-    /// The skills it may read, as their files introduce themselves.
+    pub lane_on_park: ParkedLanePolicy,
+    /// Skills that the agent may read, with the name and description from their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Skill>,
-    /// Where its commands run.
+    /// Settings of the sandbox in which the agent's commands run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxConfig>,
-    /// When it is told, or stopped, because it turns in circles.
+    /// Settings of the loop guard, which warns and then ends a run that repeats the same tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guards: Option<LoopGuardConfig>,
-    /// Who looks at the world for it.
+    /// Context provider that tells the agent the state of the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionConfig>,
-    /// The JSON Schema of its result.
+    /// JSON Schema of the agent's result. `None` means that the result is free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
-    /// What the model reads of an event, by its kind: templates.
+    /// Templates of the text in which the model reads an event, by kind of event.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<String, String>,
-    /// The rules of the folder that it works in, as people wrote them.
+    /// Instructions from the `AGENTS.md` file of the project folder, for all agents.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub project_rules: String,
-    /// The system prompt, a template over `input`, `context`, `perception` and `memory`.
+    /// Template of the system prompt, with the values `input`, `context`, `perception` and
+    /// `memory`.
     #[serde(default)]
     pub prompt: String,
 }
 
-/// A word about what calls of a tool do, where the agent knows better.
+/// Rule that overrides the effect class of matching tool calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectRule {
-    /// A glob over the tool's name.
+    /// Glob for the names of tools to which the rule applies.
     pub tool: String,
-    /// A glob over the call's subject; none matches every call.
+    /// Glob that every subject of the call (such as a path or command) must match. `None` matches
+    /// every call.
     #[serde(default, rename = "match")]
     pub subject: Option<String>,
-    /// What such a call does.
+    /// Effect class of calls that match the rule.
     pub class: EffectClass,
 }
 
-/// Caps that replace others where they are named.
+/// Budget caps that override other caps. A cap that is `None` overrides nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetPatch {
-    /// The caps.
+    /// New caps of the budget. Caps that are not set stay as they are.
     pub caps: BudgetRaise,
-    /// From this share on, in percent, the agent is told to wrap up.
+    /// Share of the budget, in percent, from which the agent is told to wrap up.
     pub warn_percent: Option<u8>,
 }
 
 impl BudgetPatch {
-    /// These caps over those.
+    /// Returns `budget`, with every cap that this patch sets replaced by the cap of the patch.
     pub fn apply_to(self, budget: Budget) -> Budget {
         Budget {
             warn_percent: self.warn_percent.unwrap_or(budget.warn_percent),
-            ..budget.with_raise(self.caps)
+            ..budget.with_raised_caps(self.caps)
         }
     }
 }
 
-/// Retries that replace others where they are named.
+/// Retry settings that override other settings. A setting that is `None` overrides nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPatch {
-    /// So many further attempts.
+    /// Maximum number of retries of a run after its first attempt.
     pub max_retries: Option<u32>,
-    /// Before the first of them.
+    /// Delay before the first retry of a run.
     pub initial_delay: Option<Millis>,
-    /// Never longer.
+    /// Maximum delay before a retry of a run.
     pub max_delay: Option<Millis>,
-    /// Longer by this factor each time, in hundredths.
+    /// Factor in percent by which the delay grows with each retry.
     pub multiplier_percent: Option<u32>,
-    /// After this much active time an attempt is called overdue.
+    /// Active time after which an attempt of a run is reported as overdue.
     pub soft_timeout: Option<Millis>,
-    /// After this much active time an attempt ends.
+    /// Active time after which an attempt of a run is ended.
     pub hard_timeout: Option<Millis>,
 }
 
 impl RetryPatch {
-    /// These over those.
+    /// Returns `retry`, with every setting that this patch sets replaced by the setting of the
+    /// patch.
     pub fn apply_to(self, retry: RetryPolicy) -> RetryPolicy {
         RetryPolicy {
             max_retries: self.max_retries.unwrap_or(retry.max_retries),
@@ -162,23 +172,23 @@ impl RetryPatch {
     }
 }
 
-/// What binds a run where neither agent nor task says otherwise.
+/// Budget and retry policy of runs for which neither the agent nor the task sets any.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Defaults {
-    /// Caps.
+pub struct PolicyDefaults {
+    /// Budget caps of runs without caps of their own.
     pub budget: Budget,
-    /// Retries.
+    /// Retry policy of runs without a policy of their own.
     pub retry: RetryPolicy,
 }
 
-impl Default for Defaults {
+impl Default for PolicyDefaults {
     fn default() -> Self {
         Self { budget: Budget::PROJECT_DEFAULT, retry: RetryPolicy::default() }
     }
 }
 
 impl Agent {
-    /// An agent of this name that says nothing else.
+    /// Creates an agent with this name and defaults for everything else.
     pub fn new(name: AgentName) -> Self {
         Self {
             name,
@@ -197,7 +207,7 @@ impl Agent {
             result_gate: None,
             keep_open: None,
             lane: None,
-            lane_on_park: LaneOnPark::default(),
+            lane_on_park: ParkedLanePolicy::default(),
             skills: Vec::new(),
             sandbox: None,
             guards: None,
@@ -209,26 +219,27 @@ impl Agent {
         }
     }
 
-    /// Its bytes in the one form that is hashed and kept.
+    /// Returns the canonical JSON of the agent, which is hashed and stored.
     pub fn definition(&self) -> Blob {
         let value = serde_json::to_value(self).unwrap_or_default();
         Blob::new(canonical_json(&value).into_bytes())
     }
 
-    /// The hash of what defines it.
+    /// Returns the agent's version: the hash of its definition.
     pub fn version(&self) -> Hash {
         self.definition().hash()
     }
 
-    /// The agent that these bytes define.
+    /// Parses an agent from the bytes of its definition.
     pub fn parse(definition: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(definition)
     }
 
-    /// What binds its runs, with the caps that a task names on top.
-    pub fn policy(&self, defaults: &Defaults, task: BudgetPatch) -> Policy {
+    /// Returns the policy of the agent's runs: `defaults`, overridden by the agent, overridden by
+    /// the budget caps of the task.
+    pub fn run_policy(&self, defaults: &PolicyDefaults, task_budget: BudgetPatch) -> Policy {
         Policy {
-            budget: task.apply_to(self.budget.apply_to(defaults.budget)),
+            budget: task_budget.apply_to(self.budget.apply_to(defaults.budget)),
             retry: self.retry.apply_to(defaults.retry),
             max_turns: self.max_turns,
             rules: self.rules.clone(),
@@ -239,34 +250,35 @@ impl Agent {
             refresh_perception_each_turn: self
                 .perception
                 .as_ref()
-                .is_some_and(|sight| sight.every == PerceptionInterval::Turn),
+                .is_some_and(|perception| perception.every == PerceptionInterval::Turn),
         }
     }
 }
 
-/// The agents that this process knows by name.
+/// The agents that this process knows, by name.
 #[derive(Debug, Clone, Default)]
 pub struct AgentRegistry(BTreeMap<AgentName, std::sync::Arc<Agent>>);
 
 impl AgentRegistry {
-    /// Takes an agent in, in the place of one of the same name.
+    /// Adds an agent, replacing an existing agent with the same name.
     pub fn register(&mut self, agent: Agent) {
         self.0.insert(agent.name.clone(), std::sync::Arc::new(agent));
     }
 
-    /// The agent of this name.
-    pub fn find(&self, name: &str) -> Option<&std::sync::Arc<Agent>> {
-        self.0.iter().find(|(known, _)| known.as_str() == name).map(|(_, agent)| agent)
+    /// Returns the agent with this name.
+    pub fn find_agent(&self, name: &str) -> Option<&std::sync::Arc<Agent>> {
+        self.0.iter().find(|(key, _)| key.as_str() == name).map(|(_, agent)| agent)
     }
 
-    /// All of them, by name.
-    pub fn all(&self) -> impl Iterator<Item = &std::sync::Arc<Agent>> {
+    /// Iterates over all agents in the order of their names.
+    pub fn agents(&self) -> impl Iterator<Item = &std::sync::Arc<Agent>> {
         self.0.values()
     }
 
-    /// The known name that is most like this one, if any is.
-    pub fn suggest(&self, name: &str) -> Option<&str> {
-        closest(name, self.0.keys().map(AgentName::as_str))
+    /// Returns the registered agent name that is most similar to `name`, for error messages. `None`
+    /// if no registered name is similar.
+    pub fn find_similar_name(&self, name: &str) -> Option<&str> {
+        closest_match(name, self.0.keys().map(AgentName::as_str))
     }
 }
 
@@ -274,13 +286,13 @@ impl AgentRegistry {
 mod tests {
     use super::*;
 
-    fn agent() -> Agent {
+    fn test_agent() -> Agent {
         Agent { prompt: "You tidy.".into(), ..Agent::new(AgentName::new("tidy").unwrap()) }
     }
 
     #[test]
     fn an_agent_definition_round_trips() {
-        let agent = agent();
+        let agent = test_agent();
         assert_eq!(Agent::parse(&agent.definition().content).unwrap(), agent);
         assert_eq!(agent.version(), agent.definition().hash());
         let other = Agent { prompt: "You tidy!".into(), ..agent.clone() };
@@ -293,19 +305,19 @@ mod tests {
             caps: BudgetRaise { turns: Some(turns), ..BudgetRaise::default() },
             warn_percent: None,
         };
-        let agent = Agent { budget: turns(7), ..agent() };
-        let policy = agent.policy(&Defaults::default(), BudgetPatch::default());
+        let agent = Agent { budget: turns(7), ..test_agent() };
+        let policy = agent.run_policy(&PolicyDefaults::default(), BudgetPatch::default());
         assert_eq!(policy.budget.turns, Some(7));
         assert_eq!(policy.budget.micro_usd, Budget::PROJECT_DEFAULT.micro_usd);
-        let policy = agent.policy(&Defaults::default(), turns(9));
+        let policy = agent.run_policy(&PolicyDefaults::default(), turns(9));
         assert_eq!(policy.budget.turns, Some(9));
     }
 
     #[test]
     fn a_misspelled_agent_name_gets_a_suggestion() {
-        let mut roster = AgentRegistry::default();
-        roster.register(agent());
-        assert_eq!(roster.suggest("tidi"), Some("tidy"));
-        assert_eq!(roster.suggest("research"), None);
+        let mut registry = AgentRegistry::default();
+        registry.register(test_agent());
+        assert_eq!(registry.find_similar_name("tidi"), Some("tidy"));
+        assert_eq!(registry.find_similar_name("research"), None);
     }
 }

@@ -1,6 +1,6 @@
-//! The texts that a question only names by their hashes, each read once.
+//! Loads prompts and tool tables that are stored as blobs, each of them only once.
 //!
-//! Never: changes a question. A model knows no blobs, so they are spelled out for it.
+//! A [`ModelRequest`] may refer to blobs, but model adapters need the text.
 
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::records::RecordStore;
@@ -8,45 +8,45 @@ use longhaul_core::raw::{BlobRef, StoredText};
 
 use crate::error::Error;
 
-/// Prompts and tables that were read.
+/// Cache of texts that were loaded from blobs.
 #[derive(Debug, Default)]
 pub(crate) struct BlobTextCache(Vec<(BlobRef, StoredText)>);
 
 impl BlobTextCache {
-    /// The question with prompt and table as texts.
+    /// Replaces blob references in the system prompt and the tool table with their texts.
     pub(crate) async fn inline_blobs(
         &mut self,
-        shelves: &dyn RecordStore,
-        mut ask: ModelRequest,
+        records: &dyn RecordStore,
+        mut request: ModelRequest,
     ) -> Result<ModelRequest, Error> {
-        for at in [&mut ask.system, &mut ask.tools] {
+        for at in [&mut request.system, &mut request.tools] {
             if let StoredText::Blob(named) = *at {
-                let found = self.load_text(shelves, named).await?;
+                let found = self.load_blob_text(records, named).await?;
                 let lost = || Error::Internal {
-                    run: ask.run,
+                    run: request.run,
                     reason: format!(
-                        "the text {} of its prompt is not in the store, or no text",
+                        "the blob {} of its prompt or tool table is missing in the store, or is not UTF-8",
                         named.hash
                     ),
                 };
                 *at = found.ok_or_else(lost)?;
             }
         }
-        Ok(ask)
+        Ok(request)
     }
 
-    async fn load_text(
+    async fn load_blob_text(
         &mut self,
-        shelves: &dyn RecordStore,
-        at: BlobRef,
+        records: &dyn RecordStore,
+        reference: BlobRef,
     ) -> Result<Option<StoredText>, Error> {
-        if let Some((_, text)) = self.0.iter().find(|(known, _)| *known == at) {
+        if let Some((_, text)) = self.0.iter().find(|(blob_ref, _)| *blob_ref == reference) {
             return Ok(Some(text.clone()));
         }
-        let bytes = shelves.blob(at.hash).await?;
+        let bytes = records.blob(reference.hash).await?;
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         let text = text.map(StoredText::inline);
-        self.0.extend(text.iter().map(|text| (at, text.clone())));
+        self.0.extend(text.iter().map(|text| (reference, text.clone())));
         Ok(text)
     }
 }

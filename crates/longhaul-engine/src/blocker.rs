@@ -1,26 +1,26 @@
-//! What keeps a run from going on, and whether a person can bring it.
+//! Why a run is blocked, and whether the cause is permanent.
 //!
-//! Never: a reason without what helps.
+//! A blocked run waits until a person has removed the cause.
 
 use longhaul_run::Input;
 
-/// Why a run can't go on.
+/// The reason why a run cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Blocker {
-    /// What, and what helps.
+    /// Message for people: what is missing and how to fix it.
     pub(crate) message: String,
-    /// What is wrong is part of the run: only another run is without it.
+    /// Whether the cause is part of the run itself, so that only a new run can succeed.
     pub(crate) is_permanent: bool,
 }
 
 impl Blocker {
-    /// Something that is part of the run.
-    pub(crate) const fn permanent(sentence: String) -> Self {
+    /// Creates a blocker with a permanent cause, which no person can remove.
+    pub(crate) const fn permanent(message: String) -> Self {
         let lasts = true;
-        Self { message: sentence, is_permanent: lasts }
+        Self { message, is_permanent: lasts }
     }
 
-    /// What the run is told of it.
+    /// Converts the blocker into the state machine's input that blocks the run.
     pub(crate) fn into_input(self) -> Input {
         match self.is_permanent {
             true => Input::Unrunnable(self.message),
@@ -30,9 +30,9 @@ impl Blocker {
 }
 
 impl From<String> for Blocker {
-    /// Something that somebody can bring.
-    fn from(sentence: String) -> Self {
+    /// Creates a blocker whose cause a person can remove.
+    fn from(message: String) -> Self {
         let lasts = false;
-        Self { message: sentence, is_permanent: lasts }
+        Self { message, is_permanent: lasts }
     }
 }

@@ -1,7 +1,6 @@
-//! Tells those who follow runs which journals have grown: one reader for a
-//! whole process, however many follow.
+//! Notifies subscribers when journals grow, with a single reader of the store per process.
 //!
-//! Never: says what was written. A ring is a hint; the journal is the truth.
+//! A notification is only a hint: the subscriber reads the journal to see what changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,36 +13,36 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
 use crate::error::Error;
 
-/// So many rows are looked at in one go.
+/// Maximum number of rows of the store that are read at once.
 const ROWS_MAX: usize = 10_000;
 
-/// Without a sign it is looked this often.
+/// Interval at which the store is polled when it reports no change.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
-/// Whence it is known.
+/// Services that the reader of a change feed uses to detect changes.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangeSource<'a> {
-    /// The journals.
+    /// Store with the journals of all runs.
     pub store: &'a dyn Store,
-    /// The order in which they grow.
+    /// Store with the global log, which orders the events of all journals.
     pub records: &'a dyn RecordStore,
-    /// The time.
+    /// Clock by which the reader waits between two polls of the store.
     pub clock: &'a dyn Clock,
 }
 
-/// The bells of this process. Clones are the same.
+/// Notifies subscribers in this process when journals grow. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub struct ChangeFeed {
     subscribers: Arc<Mutex<Subscribers>>,
-    /// Somebody has come to listen.
+    /// Signal for a waiting reader that somebody has subscribed.
     subscribed: Arc<Notify>,
-    /// Held by the one that reads.
+    /// Lock that the active reader holds, so that only one reader works at a time.
     reader: Arc<AsyncMutex<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Subscribers {
-    /// Somebody reads for all.
+    /// Whether a reader is active in this process.
     has_reader: bool,
     runs: HashMap<RunId, watch::Sender<Seq>>,
     all: Option<watch::Sender<GlobalSeq>>,
@@ -51,59 +50,60 @@ struct Subscribers {
 
 impl Subscribers {
     fn is_empty(&self) -> bool {
-        let nobody = self.all.as_ref().is_none_or(|bell| bell.receiver_count() == 0);
-        nobody && self.runs.is_empty()
+        let unused = self.all.as_ref().is_none_or(|sender| sender.receiver_count() == 0);
+        unused && self.runs.is_empty()
     }
 }
 
 impl ChangeFeed {
-    fn with_subscribers<T>(&self, use_it: impl FnOnce(&mut Subscribers) -> T) -> T {
-        use_it(&mut self.subscribers.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_subscribers<T>(&self, f: impl FnOnce(&mut Subscribers) -> T) -> T {
+        f(&mut self.subscribers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Hears from now on when this run's journal has grown; none: nobody reads
-    /// for all here, so that everybody must look for themselves.
+    /// Subscribes to changes of one run. `None` if no reader is active in this process, so that the
+    /// caller has to poll the store.
     pub fn subscribe(&self, run: RunId) -> Option<RunSubscription> {
-        let heard = self.with_subscribers(|bells| {
-            let bell = |bells: &mut Subscribers| {
-                let made = bells.runs.entry(run);
+        let receiver = self.with_subscribers(|subscribers| {
+            let subscribe_run = |subscribers: &mut Subscribers| {
+                let made = subscribers.runs.entry(run);
                 made.or_insert_with(|| watch::Sender::new(Seq::START)).subscribe()
             };
-            bells.has_reader.then(|| bell(bells))
+            subscribers.has_reader.then(|| subscribe_run(subscribers))
         })?;
         self.subscribed.notify_one();
-        Some(RunSubscription { feed: self.clone(), run, receiver: heard })
+        Some(RunSubscription { feed: self.clone(), run, receiver })
     }
 
-    /// Hears from now on when any journal has grown.
+    /// Subscribes to changes of all journals. `None` if no reader is active in this process.
     pub fn subscribe_all(&self) -> Option<watch::Receiver<GlobalSeq>> {
-        let heard = self.with_subscribers(|bells| {
-            let bell = |all: &mut Option<watch::Sender<GlobalSeq>>| {
+        let receiver = self.with_subscribers(|subscribers| {
+            let subscribe_to = |all: &mut Option<watch::Sender<GlobalSeq>>| {
                 all.get_or_insert_with(|| watch::Sender::new(GlobalSeq::default())).subscribe()
             };
-            bells.has_reader.then(|| bell(&mut bells.all))
+            subscribers.has_reader.then(|| subscribe_to(&mut subscribers.all))
         })?;
         self.subscribed.notify_one();
-        Some(heard)
+        Some(receiver)
     }
 
-    /// How many listen: to single runs, and to all of them.
+    /// Returns the number of active subscriptions, to single runs and to all journals.
     pub fn subscriber_count(&self) -> usize {
-        self.with_subscribers(|bells| {
-            let runs: usize = bells.runs.values().map(watch::Sender::receiver_count).sum();
-            let all = bells.all.as_ref().map_or(0, watch::Sender::receiver_count);
+        self.with_subscribers(|subscribers| {
+            let runs: usize = subscribers.runs.values().map(watch::Sender::receiver_count).sum();
+            let all = subscribers.all.as_ref().map_or(0, watch::Sender::receiver_count);
             runs + all
         })
     }
 
-    /// Reads for all until it is dropped. While nobody listens it rests. Of several at once
-    /// one reads, and the next begins when that one ends.
-    pub async fn run_reader(&self, source: ChangeSource<'_>) -> Result<(), Error> {
+    /// Reads changes and notifies subscribers until the future is dropped. Waits while there are no
+    /// subscribers. If several readers are started, one of them reads and the others wait for their
+    /// turn.
+    pub async fn read_changes(&self, source: ChangeSource<'_>) -> Result<(), Error> {
         let _turn = self.reader.lock().await;
         let _reading = ReaderGuard::new(self);
         let mut changes = source.store.watch();
         loop {
-            while self.with_subscribers(|bells| bells.is_empty()) {
+            while self.with_subscribers(|subscribers| subscribers.is_empty()) {
                 self.subscribed.notified().await;
             }
             let mut at = match source.records.last_global_seq().await {
@@ -114,17 +114,17 @@ impl ChangeFeed {
                 }
                 Err(error) => return Err(error.into()),
             };
-            // What was written between a listener's coming and this look counts too.
+            // Changes between a subscription and this read count, too.
             self.notify_all();
-            while !self.with_subscribers(|bells| bells.is_empty()) {
+            while !self.with_subscribers(|subscribers| subscribers.is_empty()) {
                 tokio::select! {
                     biased;
-                    changed = changes.changed() => changed?,
+                    changed = changes.wait_for_change() => changed?,
                     () = source.clock.sleep(POLL_INTERVAL) => {}
                 }
                 match self.publish_changes(source, at).await {
-                    Ok(seen) => at = seen,
-                    // It passes; whoever listens is told at the next look.
+                    Ok(last_seen) => at = last_seen,
+                    // The error is transient; subscribers are notified after the next read.
                     Err(Error::Store(StoreError::Busy { .. })) => {}
                     Err(error) => return Err(error),
                 }
@@ -132,61 +132,61 @@ impl ChangeFeed {
         }
     }
 
-    /// Rings for everything that was written after a place.
+    /// Notifies the subscribers of journals that have grown since the given global sequence number.
     async fn publish_changes(
         &self,
         source: ChangeSource<'_>,
         mut at: GlobalSeq,
     ) -> Result<GlobalSeq, Error> {
         loop {
-            let grown = source.records.changed_since(at, ROWS_MAX).await?;
+            let grown = source.records.changed_runs_since(at, ROWS_MAX).await?;
             if grown.end == at {
                 return Ok(at);
             }
             at = grown.end;
-            self.with_subscribers(|bells| {
+            self.with_subscribers(|subscribers| {
                 for (run, seq) in &grown.runs {
-                    if let Some(bell) = bells.runs.get(run) {
-                        bell.send_replace(*seq);
+                    if let Some(sender) = subscribers.runs.get(run) {
+                        sender.send_replace(*seq);
                     }
                 }
-                if let Some(bell) = &bells.all {
-                    bell.send_replace(at);
+                if let Some(sender) = &subscribers.all {
+                    sender.send_replace(at);
                 }
             });
         }
     }
 
     fn notify_all(&self) {
-        self.with_subscribers(|bells| {
-            for bell in bells.runs.values() {
-                bell.send_modify(|_| {});
+        self.with_subscribers(|subscribers| {
+            for sender in subscribers.runs.values() {
+                sender.send_modify(|_| {});
             }
-            if let Some(bell) = &bells.all {
-                bell.send_modify(|_| {});
+            if let Some(sender) = &subscribers.all {
+                sender.send_modify(|_| {});
             }
         });
     }
 }
 
-/// Somebody reads for all. When they stop, every bell is gone, and whoever
-/// listened to one looks for themselves.
+/// Guard that marks a reader as active. Dropping the guard removes all subscriptions, so that the
+/// subscribers poll the store themselves.
 struct ReaderGuard<'a>(&'a ChangeFeed);
 
 impl<'a> ReaderGuard<'a> {
-    fn new(tail: &'a ChangeFeed) -> Self {
-        tail.with_subscribers(|bells| bells.has_reader = true);
-        Self(tail)
+    fn new(feed: &'a ChangeFeed) -> Self {
+        feed.with_subscribers(|subscribers| subscribers.has_reader = true);
+        Self(feed)
     }
 }
 
 impl Drop for ReaderGuard<'_> {
     fn drop(&mut self) {
-        self.0.with_subscribers(|bells| *bells = Subscribers::default());
+        self.0.with_subscribers(|subscribers| *subscribers = Subscribers::default());
     }
 }
 
-/// The bell of one run.
+/// Subscription to the changes of one run.
 #[derive(Debug)]
 pub struct RunSubscription {
     feed: ChangeFeed,
@@ -195,19 +195,21 @@ pub struct RunSubscription {
 }
 
 impl RunSubscription {
-    /// Returns when the journal has grown; false: nobody rings any more.
-    pub async fn changed(&mut self) -> bool {
+    /// Waits until the journal of the run has grown. Returns `false` if no reader is active any
+    /// more.
+    pub async fn wait_for_change(&mut self) -> bool {
         self.receiver.changed().await.is_ok()
     }
 }
 
 impl Drop for RunSubscription {
     fn drop(&mut self) {
-        self.feed.with_subscribers(|bells| {
-            // This listener itself is still counted.
-            let last = bells.runs.get(&self.run).is_some_and(|bell| bell.receiver_count() <= 1);
+        self.feed.with_subscribers(|subscribers| {
+            // This subscriber is still counted.
+            let last =
+                subscribers.runs.get(&self.run).is_some_and(|sender| sender.receiver_count() <= 1);
             if last {
-                bells.runs.remove(&self.run);
+                subscribers.runs.remove(&self.run);
             }
         });
     }

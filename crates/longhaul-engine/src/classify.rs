@@ -1,12 +1,13 @@
-//! What a call is, found out before anything is decided about it.
+//! Classifies the calls of a reply: tool, effect class, subjects (texts that approval rules match)
+//! and validity of the input.
 //!
-//! Never: decides. What is found here is journaled with the reply, so that a
-//! later build judges the call as this one did.
+//! The classification is journaled together with the reply, so that a later build treats the call
+//! in the same way as this one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use longhaul_core::event::turn::CallClassification;
+use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::ToolName;
 use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
@@ -21,135 +22,154 @@ use crate::panics;
 use crate::run_env::RunEnv;
 use crate::tool_registry::RegisteredTool;
 
-/// The longest input of a call that is read.
+/// Maximum length of the input of a tool call, in bytes.
 const INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Appraises a call that a model wants made, whose input held this secret.
-pub(crate) async fn classify_call(
-    capsule: &RunEnv,
+/// Classifies a tool call that the model made. The call comes with the name of a secret in its
+/// input, if there is one.
+pub(crate) async fn classify_tool_call(
+    env: &RunEnv,
     run: &Run,
-    (call, held): (&ToolCall, Option<&str>),
-) -> CallClassification {
+    (call, secret_name): (&ToolCall, Option<&str>),
+) -> ToolCallClassification {
     let name = ToolName::lossy(&call.name);
-    let Some(equipped) = capsule.tool(&call.name) else {
-        let has: Vec<&str> = capsule.tools_by_wire_name().map(|(wire, _)| wire).collect();
-        let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
-        return rejected_call(name.as_str(), &format!("there is no tool `{name}`; there is {has}"));
+    let Some(registered) = env.tool(&call.name) else {
+        let available: Vec<&str> = env.tools_by_wire_name().map(|(wire, _)| wire).collect();
+        let available = if available.is_empty() { "none".to_owned() } else { available.join(", ") };
+        return classify_as_rejected(
+            name.as_str(),
+            &format!("there is no tool `{name}`; the available tools are: {available}"),
+        );
     };
-    match held {
-        // What never executes is words, and they are read without it.
-        Some(secret) if equipped.tool.is_some() => {
-            rejected_call(equipped.spec().name.as_str(), &secret_problem(secret))
+    match secret_name {
+        // Control tools are not executed: their input is only text, in which the secret was
+        // redacted.
+        Some(secret) if registered.tool.is_some() => {
+            classify_as_rejected(registered.spec().name.as_str(), &secret_error_message(secret))
         }
-        Some(_) | None => classify_input(capsule, run, equipped, &call.input).await,
+        Some(_) | None => classify_tool_input(env, run, registered, &call.input).await,
     }
 }
 
-/// Why a call is not made whose input held this secret: what is left of it is
-/// another.
-pub(crate) fn secret_problem(secret: &str) -> String {
-    format!("its input holds the secret `{secret}`, which is not handed to tools; write it without")
+/// Returns the error message for a tool call whose input contains the secret with this name. Such a
+/// call is not made, because without the secret it would be a different call.
+pub(crate) fn secret_error_message(secret_name: &str) -> String {
+    format!(
+        "the input holds the secret `{secret_name}`, which is not passed to tools; leave it out"
+    )
 }
 
-/// Appraises an input for a tool, whoever wrote it.
-pub(crate) async fn classify_input(
-    capsule: &RunEnv,
+/// Classifies the input of a tool call, written by the model or by a person.
+pub(crate) async fn classify_tool_input(
+    env: &RunEnv,
     run: &Run,
-    equipped: &RegisteredTool,
+    registered: &RegisteredTool,
     input: &RawJson,
-) -> CallClassification {
-    let card = equipped.spec();
-    let input = match parse_input(input) {
-        Ok(input) => capsule.without_injected(equipped, input),
-        Err(why) => return rejected_call(card.name.as_str(), &why),
+) -> ToolCallClassification {
+    let spec = registered.spec();
+    let input = match parse_tool_input(input) {
+        Ok(input) => env.remove_injected_parameters(registered, input),
+        Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
     };
-    let problem = equipped.input_error(&input, &*capsule.clock).await;
-    let said = match &equipped.tool {
-        // What never executes may stand beside anything.
-        None => CallFacts::pure(),
-        // What does not fit its schema is not shown to the tool either.
-        Some(_) if problem.is_some() => CallFacts::pure(),
-        Some(tool) => match query_tool(&**tool, &input, &capsule.injected_context(run)) {
-            Ok(said) => said,
-            Err(why) => return rejected_call(card.name.as_str(), &why),
+    let problem = registered.input_error(&input, &*env.clock).await;
+    let facts = match &registered.tool {
+        // Control tools are not executed, so they have no effect and no subjects.
+        None => ToolCallFacts::pure(),
+        // An invalid input is not passed to the tool's own methods either.
+        Some(_) if problem.is_some() => ToolCallFacts::pure(),
+        Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
+            Ok(facts) => facts,
+            Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
         },
     };
-    CallClassification {
-        tool: card.name.clone(),
-        class: declared_class(&capsule.agent, &card.name, &said).unwrap_or(said.class),
-        subjects: said.subjects,
-        injected_subjects: said.injected,
-        opaque: said.opaque,
+    ToolCallClassification {
+        tool: spec.name.clone(),
+        class: declared_effect_class(&env.agent, &spec.name, &facts).unwrap_or(facts.class),
+        subjects: facts.subjects,
+        injected_subjects: facts.injected,
+        opaque: facts.opaque,
         problem,
-        can_verify: card.can_verify,
-        in_doubt: card.in_doubt,
-        may_outlive_worker: equipped.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
+        can_verify: spec.can_verify,
+        in_doubt: spec.in_doubt,
+        may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
     }
 }
 
-/// What a tool says of a call.
-struct CallFacts {
+/// What a tool declares about one of its calls: effect class and subjects.
+struct ToolCallFacts {
     class: EffectClass,
     subjects: Vec<String>,
-    /// The subjects that only the context gives.
+    /// Subjects (texts that approval rules match) that come from the injected context and not from
+    /// the input.
     injected: Vec<String>,
     opaque: bool,
 }
 
-impl CallFacts {
+impl ToolCallFacts {
     const fn pure() -> Self {
         Self { class: EffectClass::Pure, subjects: Vec::new(), injected: Vec::new(), opaque: false }
     }
 }
 
-/// Asks a tool about a call; a panic in its code is a reason not to make it.
-fn query_tool(
+/// Asks a tool to describe a call, before the call is made. If the tool panics, the call is not
+/// made.
+fn describe_tool_call(
     tool: &dyn Tool,
     input: &Value,
     context: &BTreeMap<String, RawJson>,
-) -> Result<CallFacts, String> {
-    let said = catch_unwind(AssertUnwindSafe(|| {
-        let subjects = tool.subjects_with_context(input, context);
+) -> Result<ToolCallFacts, String> {
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let subjects = tool.rule_subjects_with_context(input, context);
         let injected = match context.is_empty() {
             true => Vec::new(),
             false => {
-                let read = tool.subjects(input);
-                let unread = subjects.iter().filter(|subject| !read.contains(subject));
-                unread.cloned().collect()
+                let read = tool.rule_subjects(input);
+                let unseen = subjects.iter().filter(|subject| !read.contains(subject));
+                unseen.cloned().collect()
             }
         };
-        CallFacts { class: tool.class(input), subjects, injected, opaque: tool.is_opaque(input) }
+        ToolCallFacts {
+            class: tool.class(input),
+            subjects,
+            injected,
+            opaque: tool.has_unknown_subjects(input),
+        }
     }));
-    said.map_err(|panic| {
-        let words = panics::panic_message(&*panic);
-        format!("the tool panicked when it was shown this call: {words}")
+    result.map_err(|panic| {
+        let message = panics::panic_message(&*panic);
+        format!("the tool panicked while it described this call: {message}")
     })
 }
 
-fn parse_input(input: &RawJson) -> Result<Value, String> {
+fn parse_tool_input(input: &RawJson) -> Result<Value, String> {
     if input.as_str().len() > INPUT_BYTES_MAX {
         return Err(format!("the input is longer than {INPUT_BYTES_MAX} bytes"));
     }
-    serde_json::from_str(input.as_str()).map_err(|why| format!("the input can't be read: {why}"))
+    serde_json::from_str(input.as_str())
+        .map_err(|why| format!("the input is not valid JSON: {why}"))
 }
 
-/// The class that the agent's file gives a call: by the first of its words that
-/// matches the tool and every subject. Where subjects can't be read, only a word
-/// about every call of the tool counts.
-fn declared_class(agent: &Agent, tool: &ToolName, said: &CallFacts) -> Option<EffectClass> {
+/// Returns the effect class that the agent file declares for a call: that of the first rule that
+/// matches the tool and every subject. If the subjects are unknown, only rules without a subject
+/// pattern match.
+fn declared_effect_class(
+    agent: &Agent,
+    tool: &ToolName,
+    facts: &ToolCallFacts,
+) -> Option<EffectClass> {
     let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
-    let told = agent.effects.iter().find(|rule| {
+    let matched = agent.effects.iter().find(|rule| {
         let fits = rule.subject.as_ref().is_none_or(|glob| {
-            let mut subjects = said.subjects.iter();
-            !said.opaque && subjects.all(|subject| matches(glob, subject))
+            let mut subjects = facts.subjects.iter();
+            !facts.opaque && subjects.all(|subject| matches(glob, subject))
         });
         matches(&rule.tool, tool.as_str()) && fits
     });
-    told.map(|rule| rule.class)
+    matched.map(|rule| rule.class)
 }
 
-fn rejected_call(name: &str, problem: &str) -> CallClassification {
-    CallClassification {
+fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
+    ToolCallClassification {
         tool: ToolName::lossy(name),
         class: EffectClass::Pure,
         subjects: Vec::new(),

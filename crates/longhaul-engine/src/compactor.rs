@@ -1,29 +1,35 @@
-//! Who sums up the conversations of a run, if not its own model.
-//!
-//! Never: a reason to stop. Without it the run's own model does the work.
+//! Chooses the model that summarizes the conversations of a run, if that is not the run's own
+//! model.
 
-use longhaul_core::event::run::Compactor;
+use longhaul_core::event::run::CompactionModel;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::StoredText;
 
 use crate::services::ModelResolver;
 
-/// The short name under which a project sets it.
+/// Model alias under which a project configures the model for summaries.
 const COMPACTOR_ALIAS: &str = "compact";
 
-/// What is played back is played whole: nobody else is asked beside it.
+/// Model name prefixes of providers that replay recorded replies. Runs with such a model use the
+/// same model for summaries, so that the whole run is replayed.
 const REPLAY_PREFIXES: [&str; 2] = ["scripted/", "cassette/"];
 
-/// The model that a project has set for summing up, where it is not the run's own.
-pub(crate) fn compactor(models: &dyn ModelResolver, ask: &ModelRequest) -> Option<Compactor> {
-    if REPLAY_PREFIXES.iter().any(|played| ask.model.starts_with(played)) {
+/// Returns the model that the project configures for summaries. `None` means the run's own model.
+pub(crate) fn resolve_compactor(
+    models: &dyn ModelResolver,
+    request: &ModelRequest,
+) -> Option<CompactionModel> {
+    if REPLAY_PREFIXES.iter().any(|played| request.model.starts_with(played)) {
         return None;
     }
     let found = models.resolve(Some(COMPACTOR_ALIAS)).ok()?;
-    if found.name == ask.model {
+    if found.name == request.model {
         return None;
     }
-    let question =
-        ModelRequest { model: found.name.clone(), tools: StoredText::inline("[]"), ..ask.clone() };
-    Some(Compactor { pricing: found.model.estimate(&question).pricing, model: found.name })
+    let question = ModelRequest {
+        model: found.name.clone(),
+        tools: StoredText::inline("[]"),
+        ..request.clone()
+    };
+    Some(CompactionModel { pricing: found.model.estimate(&question).pricing, model: found.name })
 }

@@ -1,7 +1,4 @@
-//! Those who look at the world for agents, by name: code of the program that
-//! Longhaul is part of.
-//!
-//! Never: looks. Ways that are no name are somebody else's to find.
+//! Registry of context providers, which the embedding program implements in code.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +8,7 @@ use longhaul_core::port::context::ContextProvider;
 use crate::agent::config::PerceptionSource;
 use crate::services::{ContextProviders, NoContextProviders};
 
-/// Those who look, by name, and whoever finds the others.
+/// Registry of context providers by name, with a fallback for commands and URLs.
 #[derive(Debug, Clone)]
 pub struct ContextProviderRegistry {
     providers: BTreeMap<String, Arc<dyn ContextProvider>>,
@@ -25,25 +22,26 @@ impl Default for ContextProviderRegistry {
 }
 
 impl ContextProviderRegistry {
-    /// Nobody by name yet; programs and addresses are found by these.
-    pub fn with_fallback(others: Arc<dyn ContextProviders>) -> Self {
-        Self { providers: BTreeMap::new(), fallback: others }
+    /// Creates an empty registry. Context providers without a name (commands and URLs) are looked
+    /// up in the given fallback.
+    pub fn with_fallback(fallback: Arc<dyn ContextProviders>) -> Self {
+        Self { providers: BTreeMap::new(), fallback }
     }
 
-    /// Takes somebody in, in the place of whoever had the name.
-    pub fn register(&mut self, name: impl Into<String>, eye: Arc<dyn ContextProvider>) {
-        self.providers.insert(name.into(), eye);
+    /// Registers a context provider, replacing an existing provider with the same name.
+    pub fn register(&mut self, name: impl Into<String>, provider: Arc<dyn ContextProvider>) {
+        self.providers.insert(name.into(), provider);
     }
 }
 
 impl ContextProviders for ContextProviderRegistry {
-    fn resolve(&self, eye: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
-        let PerceptionSource::Named(name) = eye else {
-            return self.fallback.resolve(eye);
+    fn resolve(&self, source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+        let PerceptionSource::Named(name) = source else {
+            return self.fallback.resolve(source);
         };
         self.providers.get(name).cloned().ok_or_else(|| {
             format!(
-                "Nobody named `{name}` looks at the world in this program. Register a context \
+                "There is no context provider named `{name}` in this program. Register a context \
                  provider of that name, or start a worker that has one."
             )
         })
@@ -69,11 +67,11 @@ mod tests {
 
     #[test]
     fn an_unknown_context_provider_is_named() {
-        let mut eyes = ContextProviderRegistry::default();
-        eyes.register("mole", Arc::new(FailingProvider));
-        assert!(eyes.resolve(&PerceptionSource::Named("mole".into())).is_ok());
-        let missing = eyes.resolve(&PerceptionSource::Named("hawk".into())).unwrap_err();
+        let mut registry = ContextProviderRegistry::default();
+        registry.register("mole", Arc::new(FailingProvider));
+        assert!(registry.resolve(&PerceptionSource::Named("mole".into())).is_ok());
+        let missing = registry.resolve(&PerceptionSource::Named("hawk".into())).unwrap_err();
         assert!(missing.contains("`hawk`"), "{missing}");
-        assert!(eyes.resolve(&PerceptionSource::Url("http://a".into())).is_err());
+        assert!(registry.resolve(&PerceptionSource::Url("http://a".into())).is_err());
     }
 }

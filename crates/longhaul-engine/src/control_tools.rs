@@ -1,6 +1,7 @@
-//! The cards of the tools that the heart knows: what a model is told of them.
+//! Specs of the control tools, such as `ask_human` or `finish`, as the model sees them.
 //!
-//! Never: what they do. The heart turns them into gates, timers and ends.
+//! Control tools are never executed: the state machine turns their calls into gates, timers and
+//! results.
 
 use longhaul_core::id::ToolName;
 use longhaul_core::port::tool::ToolSpec;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::output_schema::OutputSchema;
 
-/// A control tool as it is written down here.
+/// Definition of a control tool, from which its spec is built.
 struct ControlToolDef {
     name: &'static str,
     description: &'static str,
@@ -16,20 +17,26 @@ struct ControlToolDef {
     required: &'static [&'static str],
 }
 
-/// The cards of all control tools.
-pub(crate) fn specs() -> Vec<ToolSpec> {
-    let written = [ask_human(), report_blocked(), report_progress(), wait(), finish()];
-    written.into_iter().filter_map(spec).collect()
+/// Returns the specs of all control tools.
+pub(crate) fn control_tool_specs() -> Vec<ToolSpec> {
+    let written = [
+        ask_human_tool(),
+        report_blocked_tool(),
+        report_progress_tool(),
+        wait_tool(),
+        finish_tool(),
+    ];
+    written.into_iter().filter_map(build_tool_spec).collect()
 }
 
-fn spec(written: ControlToolDef) -> Option<ToolSpec> {
+fn build_tool_spec(definition: ControlToolDef) -> Option<ToolSpec> {
     Some(ToolSpec {
-        name: ToolName::new(written.name).ok()?,
-        description: written.description.to_owned(),
+        name: ToolName::new(definition.name).ok()?,
+        description: definition.description.to_owned(),
         schema: json!({
             "type": "object",
-            "properties": written.properties,
-            "required": written.required,
+            "properties": definition.properties,
+            "required": definition.required,
             "additionalProperties": false,
         }),
         can_verify: false,
@@ -38,7 +45,7 @@ fn spec(written: ControlToolDef) -> Option<ToolSpec> {
     })
 }
 
-fn ask_human() -> ControlToolDef {
+fn ask_human_tool() -> ControlToolDef {
     ControlToolDef {
         name: "ask_human",
         description: "Asks a person a question and waits for the answer, for days if need be. \
@@ -56,11 +63,11 @@ fn ask_human() -> ControlToolDef {
     }
 }
 
-fn report_blocked() -> ControlToolDef {
+fn report_blocked_tool() -> ControlToolDef {
     ControlToolDef {
         name: "report_blocked",
-        description: "Says that you can't go on without help, and waits for it. Say what is \
-            missing and who could mend it.",
+        description: "Reports that you can't continue without help, and waits for it. Say what is \
+            missing and who could fix it.",
         properties: json!({
             "reason": { "type": "string", "minLength": 1, "maxLength": 8_000 },
         }),
@@ -68,10 +75,10 @@ fn report_blocked() -> ControlToolDef {
     }
 }
 
-fn report_progress() -> ControlToolDef {
+fn report_progress_tool() -> ControlToolDef {
     ControlToolDef {
         name: "report_progress",
-        description: "Tells the people who watch how far you are. It does not end your turn.",
+        description: "Reports your progress to the people who watch. It does not end your turn.",
         properties: json!({
             "percent": { "type": "number", "minimum": 0, "maximum": 100 },
             "message": { "type": "string", "maxLength": 2_000 },
@@ -80,12 +87,12 @@ fn report_progress() -> ControlToolDef {
     }
 }
 
-fn wait() -> ControlToolDef {
+fn wait_tool() -> ControlToolDef {
     ControlToolDef {
         name: "wait",
-        description: "Rests until a time has come or a signal arrives. It costs nothing.",
+        description: "Waits until a time, for a duration or for a signal. It costs nothing.",
         properties: json!({
-            "for": { "type": "string", "description": "A span, such as `2h 30m`" },
+            "for": { "type": "string", "description": "A duration, such as `2h 30m`" },
             "until": { "type": "string", "description": "A time, such as `2026-01-31T09:00:00Z`" },
             "signal": { "type": "string", "description": "The name of a signal", "maxLength": 200 },
         }),
@@ -93,20 +100,20 @@ fn wait() -> ControlToolDef {
     }
 }
 
-/// The card of `finish` where the result must be of this kind.
-pub(crate) fn finish_spec(contract: &OutputSchema) -> Option<ToolSpec> {
-    let card = spec(finish())?;
+/// Returns the spec of the control tool `finish` for an agent with an output schema.
+pub(crate) fn finish_tool_spec(output_schema: &OutputSchema) -> Option<ToolSpec> {
+    let base = build_tool_spec(finish_tool())?;
     Some(ToolSpec {
-        description: format!("{} It must fit the schema.", card.description),
-        schema: contract.finish_input_schema(),
-        ..card
+        description: format!("{} The result must match the schema.", base.description),
+        schema: output_schema.finish_input_schema(),
+        ..base
     })
 }
 
-fn finish() -> ControlToolDef {
+fn finish_tool() -> ControlToolDef {
     ControlToolDef {
         name: "finish",
-        description: "Ends your work with this result. Nothing is done after it.",
+        description: "Ends your work with this result. Nothing runs after it.",
         properties: json!({
             "output": { "description": "The result: a text, or any JSON" },
         }),

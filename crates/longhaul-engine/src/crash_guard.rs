@@ -1,42 +1,44 @@
-//! Keeps a run that ends its worker process from doing so without end.
+//! Keeps a run that crashes its worker process from doing so forever.
 //!
-//! Every run that was in flight when the process died counts a crash, so the last
-//! attempt before a run is blocked is a trial: no other run that has crashed before is
-//! in flight beside it until it makes progress. A run that has never crashed waits for
-//! nobody: one that ends the process while another is on trial blocks that one.
+//! When a worker process dies, a crash is counted for every run that it drove. The last attempt
+//! before a run is blocked is therefore a trial: no other run that has crashed before is driven
+//! until the run on trial makes progress. Runs that have never crashed do not wait: if one of them
+//! kills the process during a trial, the run on trial is blocked.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A run that has crashed before holds one of these, and a run on trial holds all.
+/// Total number of permits of a crash guard. A run that has crashed before holds one permit, and a
+/// run on its last attempt holds all of them.
 const PERMITS: u32 = 1 << 16;
 
-/// A bound on crashes, shared by all drives of one worker.
+/// Limits how often a run may crash its worker, shared by all drivers of a worker.
 #[derive(Debug, Clone)]
 pub struct CrashGuard {
-    /// None: no bound.
+    /// Number of crashes after which a run is blocked. `None` means no limit.
     limit: Option<u32>,
-    /// First come, first served: a run that waits for all of them is not overtaken.
+    /// Permits for runs that have crashed before. The semaphore is fair, so a run that waits for
+    /// all permits is not overtaken.
     permits: Arc<Semaphore>,
 }
 
-/// The right to begin after a crash.
-pub(crate) type Trial = OwnedSemaphorePermit;
+/// Crash guard permits that a run holds while it is tried again after a crash.
+pub(crate) type TrialPermits = OwnedSemaphorePermit;
 
-/// What a number of crashes means for the next attempt.
+/// Whether a run may start, depending on the number of its crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// It may begin at once.
+pub(crate) enum RunAdmission {
+    /// The run may start at once.
     Free,
-    /// It needs a [`Trial`] of so many permits.
+    /// The run may start when it has acquired this number of permits.
     Trial { permits: u32 },
-    /// There is none.
+    /// The run has crashed too often and may not start any more.
     Blocked,
 }
 
 impl CrashGuard {
-    /// A guard that blocks a run after `limit` crashes at the same place.
+    /// Creates a guard that blocks a run after `limit` crashes at the same point.
     pub fn new(limit: Option<u32>) -> Self {
         Self {
             limit: limit.filter(|limit| *limit > 0),
@@ -44,27 +46,29 @@ impl CrashGuard {
         }
     }
 
-    pub(crate) fn admission(&self, crashes: u32) -> Admission {
+    pub(crate) fn decide_admission(&self, crash_count: u32) -> RunAdmission {
         match self.limit {
-            Some(limit) if crashes >= limit => Admission::Blocked,
-            Some(limit) if crashes > 0 && crashes + 1 == limit => {
-                Admission::Trial { permits: PERMITS }
+            Some(limit) if crash_count >= limit => RunAdmission::Blocked,
+            Some(limit) if crash_count > 0 && crash_count + 1 == limit => {
+                RunAdmission::Trial { permits: PERMITS }
             }
-            Some(_) if crashes > 0 => Admission::Trial { permits: 1 },
-            Some(_) | None => Admission::Free,
+            Some(_) if crash_count > 0 => RunAdmission::Trial { permits: 1 },
+            Some(_) | None => RunAdmission::Free,
         }
     }
 
-    /// So many permits, if nobody is in the way.
-    pub(crate) fn try_trial(&self, permits: u32) -> Option<Trial> {
+    /// Acquires permits for a run that has crashed before. `None` if not enough permits are free
+    /// now.
+    pub(crate) fn try_acquire_permits(&self, permit_count: u32) -> Option<TrialPermits> {
         let all = Arc::clone(&self.permits);
-        all.try_acquire_many_owned(permits).ok()
+        all.try_acquire_many_owned(permit_count).ok()
     }
 
-    /// Waits for so many permits. None: never.
-    pub(crate) async fn trial(&self, permits: u32) -> Option<Trial> {
+    /// Waits for the permits of a run that has crashed before. `None` if the crash guard's
+    /// semaphore is closed.
+    pub(crate) async fn acquire_permits(&self, permit_count: u32) -> Option<TrialPermits> {
         let all = Arc::clone(&self.permits);
-        all.acquire_many_owned(permits).await.ok()
+        all.acquire_many_owned(permit_count).await.ok()
     }
 }
 
@@ -72,45 +76,45 @@ impl CrashGuard {
 mod tests {
     use super::*;
 
-    const EXCLUSIVE_TRIAL: Admission = Admission::Trial { permits: PERMITS };
-    const SHARED_TRIAL: Admission = Admission::Trial { permits: 1 };
+    const EXCLUSIVE_TRIAL: RunAdmission = RunAdmission::Trial { permits: PERMITS };
+    const SHARED_TRIAL: RunAdmission = RunAdmission::Trial { permits: 1 };
 
     #[test]
     fn the_last_attempt_before_the_limit_is_a_trial() {
-        let admitted = |limit, crashes| CrashGuard::new(limit).admission(crashes);
-        let three: Vec<Admission> = (0..5).map(|crashes| admitted(Some(3), crashes)).collect();
+        let admitted = |limit, crashes| CrashGuard::new(limit).decide_admission(crashes);
+        let three: Vec<RunAdmission> = (0..5).map(|crashes| admitted(Some(3), crashes)).collect();
         assert_eq!(
             three,
             [
-                Admission::Free,
+                RunAdmission::Free,
                 SHARED_TRIAL,
                 EXCLUSIVE_TRIAL,
-                Admission::Blocked,
-                Admission::Blocked
+                RunAdmission::Blocked,
+                RunAdmission::Blocked
             ]
         );
-        // A run that has never crashed waits for nobody.
-        assert_eq!(admitted(Some(1), 0), Admission::Free);
-        assert_eq!(admitted(Some(1), 1), Admission::Blocked);
+        // A run that has never crashed does not wait.
+        assert_eq!(admitted(Some(1), 0), RunAdmission::Free);
+        assert_eq!(admitted(Some(1), 1), RunAdmission::Blocked);
         for limit in [None, Some(0)] {
-            assert_eq!(admitted(limit, 1_000), Admission::Free);
+            assert_eq!(admitted(limit, 1_000), RunAdmission::Free);
         }
     }
 
     #[tokio::test]
     async fn crashed_runs_and_trials_exclude_each_other() {
         let guard = CrashGuard::new(Some(3));
-        let (first, second) = (guard.try_trial(1), guard.try_trial(1));
-        assert!(first.is_some() && second.is_some(), "side by side");
-        assert!(guard.try_trial(PERMITS).is_none());
-        let mut waiting = std::pin::pin!(guard.trial(PERMITS));
+        let (first, second) = (guard.try_acquire_permits(1), guard.try_acquire_permits(1));
+        assert!(first.is_some() && second.is_some(), "both runs start");
+        assert!(guard.try_acquire_permits(PERMITS).is_none());
+        let mut waiting = std::pin::pin!(guard.acquire_permits(PERMITS));
         assert!(futures_util::poll!(&mut waiting).is_pending());
-        // Whoever comes later does not keep it waiting.
-        assert!(guard.try_trial(1).is_none());
+        // A later request does not overtake it.
+        assert!(guard.try_acquire_permits(1).is_none());
         drop((first, second));
         let alone = waiting.await;
-        assert!(alone.is_some() && guard.try_trial(1).is_none());
+        assert!(alone.is_some() && guard.try_acquire_permits(1).is_none());
         drop(alone);
-        assert!(guard.try_trial(1).is_some());
+        assert!(guard.try_acquire_permits(1).is_some());
     }
 }

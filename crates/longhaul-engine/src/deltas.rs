@@ -1,7 +1,7 @@
-//! The words of models as they are spoken: a bounded log beside the journal.
+//! Broadcasts the output of models while it is generated.
 //!
-//! Never: needed. The journal has every word when the turn is over; whoever
-//! listens too slowly misses words here and nothing else.
+//! The broadcast is a best-effort copy: the journal has the full reply when the turn is over. A
+//! slow subscriber may miss deltas of the broadcast, but loses nothing else.
 
 mod holdback;
 
@@ -15,42 +15,43 @@ use tokio::sync::watch;
 
 use crate::deltas::holdback::HoldbackBuffer;
 
-/// So much of one reply is kept for those who come late.
+/// Maximum number of bytes of one reply that are buffered for late subscribers.
 const REPLY_BYTES_MAX: usize = 256 * 1024;
 
-/// A piece of what a model says.
+/// A piece of the text that a model generates for a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delta {
-    /// In which run.
+pub struct ReplyDelta {
+    /// Run whose model generates the reply.
     pub run: RunId,
-    /// In which turn.
+    /// Number of the turn that the reply belongs to.
     pub turn: u32,
-    /// In which try of it.
+    /// Number of the attempt to generate the reply, within the turn.
     pub attempt: u32,
-    /// After so many bytes of the reply.
+    /// Byte offset of `text` in the reply.
     pub offset: usize,
-    /// The words.
+    /// Text that the model generated, with secrets redacted.
     pub text: Arc<str>,
 }
 
-/// What models are saying in this process. Clones are the same.
+/// Broadcast of the replies that models generate in this process. Cheap to clone; clones share
+/// state.
 #[derive(Debug, Clone, Default)]
 pub struct DeltaBroadcast {
-    channels: Arc<Mutex<HashMap<RunId, Channel>>>,
+    channels: Arc<Mutex<HashMap<RunId, ReplyChannel>>>,
 }
 
-/// Where one run is heard: what is said, and who listens.
+/// The current reply of one run and the signal for its subscribers.
 #[derive(Debug, Default)]
-struct Channel {
+struct ReplyChannel {
     reply: Option<LiveReply>,
-    /// None: nobody ever listened.
+    /// Signal for subscribers that the reply has grown. `None` if nobody has subscribed yet.
     changed: Option<watch::Sender<()>>,
 }
 
-impl Channel {
+impl ReplyChannel {
     fn notify(&self) {
-        if let Some(bell) = &self.changed {
-            bell.send_replace(());
+        if let Some(sender) = &self.changed {
+            sender.send_replace(());
         }
     }
 
@@ -64,123 +65,132 @@ struct LiveReply {
     turn: u32,
     attempt: u32,
     text: String,
-    /// The reply is complete: it is kept only for those who listened to it.
+    /// Whether the reply is complete and is kept only for existing subscribers.
     is_complete: bool,
 }
 
 impl LiveReply {
-    const fn end(&self) -> Position {
-        Position { turn: self.turn, attempt: self.attempt, offset: self.text.len() }
+    const fn end(&self) -> ReplyPosition {
+        ReplyPosition { turn: self.turn, attempt: self.attempt, offset: self.text.len() }
     }
 }
 
 impl DeltaBroadcast {
-    fn with_channels<T>(&self, use_it: impl FnOnce(&mut HashMap<RunId, Channel>) -> T) -> T {
-        use_it(&mut self.channels.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_channels<T>(&self, f: impl FnOnce(&mut HashMap<RunId, ReplyChannel>) -> T) -> T {
+        f(&mut self.channels.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Hears what the model of one run says, from the beginning of the reply
-    /// that is under way.
+    /// Subscribes to the model output of one run, starting at the beginning of the current reply.
     pub fn subscribe(&self, run: RunId) -> DeltaStream {
-        let (bell, at) = self.with_channels(|rooms| {
-            let room = rooms.entry(run).or_default();
-            let bell = room.changed.get_or_insert_with(|| watch::Sender::new(()));
-            // What was over before somebody came is in the journal.
-            let past = room.reply.as_ref().filter(|talk| talk.is_complete);
-            (bell.subscribe(), past.map(LiveReply::end))
+        let (receiver, at) = self.with_channels(|channels| {
+            let channel = channels.entry(run).or_default();
+            let receiver = channel.changed.get_or_insert_with(|| watch::Sender::new(()));
+            // A reply that was complete before the subscription is in the journal.
+            let past = channel.reply.as_ref().filter(|reply| reply.is_complete);
+            (receiver.subscribe(), past.map(LiveReply::end))
         });
-        DeltaStream { broadcast: self.clone(), run, changed: bell, position: at }
+        DeltaStream { broadcast: self.clone(), run, changed: receiver, position: at }
     }
 
-    /// What the model of this run has said so far in the turn under way.
-    pub fn partial_reply(&self, run: RunId) -> Option<Delta> {
-        let under_way = |rooms: &mut HashMap<RunId, Channel>| {
-            let talk = rooms.get(&run)?.reply.as_ref();
-            talk.filter(|talk| !talk.is_complete).map(drop)
+    /// Returns the text that the run's model has generated so far in the current turn.
+    pub fn partial_reply(&self, run: RunId) -> Option<ReplyDelta> {
+        let under_way = |channels: &mut HashMap<RunId, ReplyChannel>| {
+            let reply = channels.get(&run)?.reply.as_ref();
+            reply.filter(|reply| !reply.is_complete).map(drop)
         };
         self.with_channels(under_way)?;
         self.delta_since(run, None)
     }
 
-    /// What was said after a place in a reply; of another reply, all of it.
-    fn delta_since(&self, run: RunId, at: Option<Position>) -> Option<Delta> {
-        self.with_channels(|rooms| {
-            let talk = rooms.get(&run)?.reply.as_ref()?;
-            let offset = match at {
-                Some(at) if (at.turn, at.attempt) == (talk.turn, talk.attempt) => at.offset,
+    /// Returns the text of the current reply after a position. If the position belongs to an
+    /// earlier reply, the whole text is returned.
+    fn delta_since(&self, run: RunId, position: Option<ReplyPosition>) -> Option<ReplyDelta> {
+        self.with_channels(|channels| {
+            let reply = channels.get(&run)?.reply.as_ref()?;
+            let offset = match position {
+                Some(position)
+                    if (position.turn, position.attempt) == (reply.turn, reply.attempt) =>
+                {
+                    position.offset
+                }
                 Some(_) | None => 0,
             };
-            Some(Delta {
+            Some(ReplyDelta {
                 run,
-                turn: talk.turn,
-                attempt: talk.attempt,
+                turn: reply.turn,
+                attempt: reply.attempt,
                 offset,
-                text: talk.text.get(offset..)?.into(),
+                text: reply.text.get(offset..)?.into(),
             })
         })
     }
 
-    /// An ear for one question, which lets nobody hear a secret.
-    pub(crate) fn sink(&self, ask: &ModelRequest, redact: Arc<dyn Redact>) -> BroadcastSink {
-        self.sink_for((ask.run, ask.turn, ask.attempt), redact)
+    /// Creates the sink that receives the output of one model request. Secrets are redacted before
+    /// anything is published.
+    pub(crate) fn create_sink(
+        &self,
+        request: &ModelRequest,
+        redact: Arc<dyn Redact>,
+    ) -> BroadcastSink {
+        self.create_sink_for_reply((request.run, request.turn, request.attempt), redact)
     }
 
-    fn sink_for(
+    fn create_sink_for_reply(
         &self,
         (run, turn, attempt): (RunId, u32, u32),
         redact: Arc<dyn Redact>,
     ) -> BroadcastSink {
-        let talk = LiveReply { turn, attempt, text: String::new(), is_complete: false };
-        self.with_channels(|rooms| rooms.entry(run).or_default().reply = Some(talk));
+        let reply = LiveReply { turn, attempt, text: String::new(), is_complete: false };
+        self.with_channels(|channels| channels.entry(run).or_default().reply = Some(reply));
         BroadcastSink { broadcast: self.clone(), run, redact, holdback: Mutex::default() }
     }
 
-    /// Lets those who listen hear this.
-    fn publish(&self, run: RunId, words: &str) {
-        if words.is_empty() {
+    /// Adds text to the current reply of a run and notifies the subscribers.
+    fn publish(&self, run: RunId, text: &str) {
+        if text.is_empty() {
             return;
         }
-        self.with_channels(|rooms| {
-            let Some(room) = rooms.get_mut(&run) else {
+        self.with_channels(|channels| {
+            let Some(channel) = channels.get_mut(&run) else {
                 return;
             };
-            if let Some(talk) = &mut room.reply {
-                talk.text.push_str(words);
+            if let Some(reply) = &mut channel.reply {
+                reply.text.push_str(text);
             }
-            room.notify();
+            channel.notify();
         });
     }
 }
 
-/// A place in a reply.
+/// A position in the model output of a run.
 #[derive(Debug, Clone, Copy)]
-struct Position {
+struct ReplyPosition {
     turn: u32,
     attempt: u32,
     offset: usize,
 }
 
-/// Somebody who listens to one run. Whoever listens slowly gets longer pieces.
+/// Subscription to the model output of one run. A slow subscriber receives fewer, larger deltas.
 #[derive(Debug)]
 pub struct DeltaStream {
     broadcast: DeltaBroadcast,
     run: RunId,
     changed: watch::Receiver<()>,
-    position: Option<Position>,
+    position: Option<ReplyPosition>,
 }
 
 impl DeltaStream {
-    /// The words of a turn that were said and not heard yet.
-    pub fn rest_of_turn(&mut self, turn: u32) -> Option<Delta> {
-        self.take_rest(|delta| delta.turn == turn)
+    /// Returns the part of the turn's reply that this subscriber has not received yet.
+    pub fn take_rest_of_turn(&mut self, turn: u32) -> Option<ReplyDelta> {
+        self.take_rest_if(|delta| delta.turn == turn)
     }
 
-    fn take_rest(&mut self, wanted: impl Fn(&Delta) -> bool) -> Option<Delta> {
+    fn take_rest_if(&mut self, predicate: impl Fn(&ReplyDelta) -> bool) -> Option<ReplyDelta> {
         let delta = self.broadcast.delta_since(self.run, self.position)?;
-        if delta.text.is_empty() || !wanted(&delta) {
+        if delta.text.is_empty() || !predicate(&delta) {
             return None;
         }
-        self.position = Some(Position {
+        self.position = Some(ReplyPosition {
             turn: delta.turn,
             attempt: delta.attempt,
             offset: delta.offset + delta.text.len(),
@@ -188,11 +198,11 @@ impl DeltaStream {
         Some(delta)
     }
 
-    /// The next words.
-    pub async fn next(&mut self) -> Delta {
+    /// Waits for the next piece of model output of the run.
+    pub async fn next(&mut self) -> ReplyDelta {
         loop {
             self.changed.mark_unchanged();
-            if let Some(delta) = self.take_rest(|_| true) {
+            if let Some(delta) = self.take_rest_if(|_| true) {
                 return delta;
             }
             if self.changed.changed().await.is_err() {
@@ -204,64 +214,63 @@ impl DeltaStream {
 
 impl Drop for DeltaStream {
     fn drop(&mut self) {
-        self.broadcast.with_channels(|rooms| {
-            let last = rooms.get(&self.run).is_some_and(|room| {
-                let under_way = room.reply.as_ref().is_some_and(|talk| !talk.is_complete);
-                // This one is still counted.
-                !under_way && room.subscriber_count() <= 1
+        self.broadcast.with_channels(|channels| {
+            let last = channels.get(&self.run).is_some_and(|channel| {
+                let under_way = channel.reply.as_ref().is_some_and(|reply| !reply.is_complete);
+                // This subscriber is still counted.
+                !under_way && channel.subscriber_count() <= 1
             });
             if last {
-                rooms.remove(&self.run);
+                channels.remove(&self.run);
             }
         });
     }
 }
 
-/// Takes the words of one reply in. When it is dropped they are forgotten, except
-/// for those who listened: a reply may be over before they have heard its last
-/// words, and for a model that answers at once these are all.
+/// Receives the text of one reply from the model adapter. When the sink is dropped, the reply is
+/// removed, unless there are subscribers that have not received all of it yet.
 #[derive(Debug)]
 pub(crate) struct BroadcastSink {
     broadcast: DeltaBroadcast,
     run: RunId,
     redact: Arc<dyn Redact>,
-    /// Secrets are looked for behind a lock of this reply alone: the rooms are
-    /// everybody's.
+    /// Text that is held back until it is redacted. The buffer has its own lock, because the
+    /// channels are shared by all runs.
     holdback: Mutex<HoldbackBuffer>,
 }
 
 impl BroadcastSink {
-    /// Takes something out of what is held back and says it, in this order also when
-    /// two do.
-    fn publish_from(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
+    /// Takes text out of the holdback buffer and publishes it. The lock on the buffer keeps
+    /// concurrent calls in order.
+    fn publish_held_text(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
         let mut held = self.holdback.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = take(&mut held);
-        self.broadcast.publish(self.run, &words);
+        let text = take(&mut held);
+        self.broadcast.publish(self.run, &text);
     }
 
-    /// The words so far, when no more are waited for.
-    pub(crate) fn text(&self) -> Arc<str> {
-        self.publish_from(|held| held.drain(&*self.redact));
+    /// Returns the complete text of the reply. Called when no more text will follow.
+    pub(crate) fn complete_text(&self) -> Arc<str> {
+        self.publish_held_text(|held| held.drain(&*self.redact));
         self.broadcast.partial_reply(self.run).map_or_else(|| "".into(), |delta| delta.text)
     }
 }
 
 impl DeltaSink for BroadcastSink {
     fn on_text(&self, text: &str) {
-        self.publish_from(|held| held.push(text, &*self.redact, REPLY_BYTES_MAX));
+        self.publish_held_text(|held| held.push(text, &*self.redact, REPLY_BYTES_MAX));
     }
 }
 
 impl Drop for BroadcastSink {
     fn drop(&mut self) {
-        self.publish_from(|held| held.drain(&*self.redact));
-        self.broadcast.with_channels(|rooms| {
-            let Some(room) = rooms.get_mut(&self.run) else {
+        self.publish_held_text(|held| held.drain(&*self.redact));
+        self.broadcast.with_channels(|channels| {
+            let Some(channel) = channels.get_mut(&self.run) else {
                 return;
             };
-            match (room.subscriber_count(), &mut room.reply) {
-                (0, _) => drop(rooms.remove(&self.run)),
-                (_, Some(talk)) => talk.is_complete = true,
+            match (channel.subscriber_count(), &mut channel.reply) {
+                (0, _) => drop(channels.remove(&self.run)),
+                (_, Some(reply)) => reply.is_complete = true,
                 (_, None) => {}
             }
         });
@@ -277,19 +286,19 @@ mod tests {
     use super::*;
 
     impl DeltaBroadcast {
-        /// An ear where there are no secrets.
+        /// Creates a sink for a run that has no secrets to redact.
         fn sink_without_secrets(&self, run: RunId, turn: u32) -> BroadcastSink {
-            self.sink_for((run, turn, 1), Arc::new(NoRedaction))
+            self.create_sink_for_reply((run, turn, 1), Arc::new(NoRedaction))
         }
     }
 
-    /// Knows two, and one of them begins with the other.
+    /// Test redactor with two secrets, one of which is a prefix of the other.
     #[derive(Debug)]
-    struct TwoSecrets;
+    struct TwoSecretsRedactor;
 
     const SECRETS: [&str; 2] = ["abcab-long", "abcab"];
 
-    impl Redact for TwoSecrets {
+    impl Redact for TwoSecretsRedactor {
         fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
             match text.contains("abcab") {
                 true => text.replace(SECRETS[0], "<L>").replace(SECRETS[1], "<S>").into(),
@@ -298,90 +307,90 @@ mod tests {
         }
 
         fn partial_match_len(&self, text: &str) -> usize {
-            let begun = SECRETS.iter().flat_map(|one| (1..one.len()).map(|end| &one[..end]));
-            let begun = begun.filter(|begun| text.ends_with(begun));
-            begun.map(str::len).max().unwrap_or(0)
+            let prefixes = SECRETS.iter().flat_map(|one| (1..one.len()).map(|end| &one[..end]));
+            let prefixes = prefixes.filter(|prefixes| text.ends_with(prefixes));
+            prefixes.map(str::len).max().unwrap_or(0)
         }
     }
 
     #[test]
     fn no_secret_is_streamed_however_it_is_chunked() {
-        fn check(pieces: &[&str], on_the_way: &str, all: &str) {
-            let feed = DeltaBroadcast::default();
+        fn check_streamed_text(pieces: &[&str], streamed: &str, complete: &str) {
+            let broadcast = DeltaBroadcast::default();
             let run = RunId::from_bits(7);
-            let ear = feed.sink_for((run, 1, 1), Arc::new(TwoSecrets));
+            let sink = broadcast.create_sink_for_reply((run, 1, 1), Arc::new(TwoSecretsRedactor));
             for piece in pieces {
-                ear.on_text(piece);
+                sink.on_text(piece);
             }
-            assert_eq!(&*feed.partial_reply(run).unwrap().text, on_the_way, "{pieces:?}");
-            let mut listener = feed.subscribe(run);
-            drop(ear);
-            assert_eq!(&*listener.rest_of_turn(1).unwrap().text, all, "{pieces:?}");
+            assert_eq!(&*broadcast.partial_reply(run).unwrap().text, streamed, "{pieces:?}");
+            let mut listener = broadcast.subscribe(run);
+            drop(sink);
+            assert_eq!(&*listener.take_rest_of_turn(1).unwrap().text, complete, "{pieces:?}");
         }
-        check(&["it is abc", "ab!"], "it is <S>!", "it is <S>!");
-        check(&["it is abcab"], "it is ", "it is <S>");
-        check(&["it is abcab", "-lo", "ng."], "it is <L>.", "it is <L>.");
-        check(&["it is abcab-", "lot"], "it is <S>-lot", "it is <S>-lot");
-        check(&["a", "b", "c", "a", "b", "c"], "<S>c", "<S>c");
-        check(&["a", "b", "ä"], "abä", "abä");
-        check(&["a bc a"], "a bc ", "a bc a");
+        check_streamed_text(&["it is abc", "ab!"], "it is <S>!", "it is <S>!");
+        check_streamed_text(&["it is abcab"], "it is ", "it is <S>");
+        check_streamed_text(&["it is abcab", "-lo", "ng."], "it is <L>.", "it is <L>.");
+        check_streamed_text(&["it is abcab-", "lot"], "it is <S>-lot", "it is <S>-lot");
+        check_streamed_text(&["a", "b", "c", "a", "b", "c"], "<S>c", "<S>c");
+        check_streamed_text(&["a", "b", "ä"], "abä", "abä");
+        check_streamed_text(&["a bc a"], "a bc ", "a bc a");
     }
 
     #[tokio::test]
     async fn deltas_are_streamed_in_order_and_dropped_at_the_end() {
-        let feed = DeltaBroadcast::default();
+        let broadcast = DeltaBroadcast::default();
         let run = RunId::from_bits(7);
-        let mut early = feed.subscribe(run);
-        let ear = feed.sink_without_secrets(run, 3);
-        ear.on_text("one ");
-        let heard = |delta: Delta| (delta.turn, delta.offset, delta.text.to_string());
-        assert_eq!(heard(early.next().await), (3, 0, "one ".to_owned()));
-        ear.on_text("two");
-        ear.on_text(" three");
-        assert_eq!(heard(early.next().await), (3, 4, "two three".to_owned()));
-        let mut late = feed.subscribe(run);
-        assert_eq!(heard(late.next().await), (3, 0, "one two three".to_owned()));
-        assert_eq!(&*ear.text(), "one two three");
-        drop(ear);
-        assert_eq!(feed.partial_reply(run), None);
-        let ear = feed.sink_without_secrets(run, 4);
-        ear.on_text("four");
-        assert_eq!(heard(early.next().await), (4, 0, "four".to_owned()));
+        let mut early = broadcast.subscribe(run);
+        let sink = broadcast.sink_without_secrets(run, 3);
+        sink.on_text("one ");
+        let fields = |delta: ReplyDelta| (delta.turn, delta.offset, delta.text.to_string());
+        assert_eq!(fields(early.next().await), (3, 0, "one ".to_owned()));
+        sink.on_text("two");
+        sink.on_text(" three");
+        assert_eq!(fields(early.next().await), (3, 4, "two three".to_owned()));
+        let mut late = broadcast.subscribe(run);
+        assert_eq!(fields(late.next().await), (3, 0, "one two three".to_owned()));
+        assert_eq!(&*sink.complete_text(), "one two three");
+        drop(sink);
+        assert_eq!(broadcast.partial_reply(run), None);
+        let sink = broadcast.sink_without_secrets(run, 4);
+        sink.on_text("four");
+        assert_eq!(fields(early.next().await), (4, 0, "four".to_owned()));
         drop((early, late));
-        drop(ear);
-        assert!(feed.with_channels(|rooms| rooms.is_empty()));
+        drop(sink);
+        assert!(broadcast.with_channels(|channels| channels.is_empty()));
     }
 
     #[test]
     fn subscribers_receive_the_last_delta() {
-        let feed = DeltaBroadcast::default();
+        let broadcast = DeltaBroadcast::default();
         let run = RunId::from_bits(7);
-        let mut early = feed.subscribe(run);
-        let ear = feed.sink_without_secrets(run, 1);
-        ear.on_text("all at once");
-        drop(ear);
-        let mut late = feed.subscribe(run);
-        assert_eq!(late.rest_of_turn(1), None, "the journal has them now");
-        assert_eq!(feed.partial_reply(run), None);
-        assert_eq!(early.rest_of_turn(2), None);
-        assert_eq!(&*early.rest_of_turn(1).unwrap().text, "all at once");
-        assert_eq!(early.rest_of_turn(1), None);
+        let mut early = broadcast.subscribe(run);
+        let sink = broadcast.sink_without_secrets(run, 1);
+        sink.on_text("all at once");
+        drop(sink);
+        let mut late = broadcast.subscribe(run);
+        assert_eq!(late.take_rest_of_turn(1), None, "the journal has the reply now");
+        assert_eq!(broadcast.partial_reply(run), None);
+        assert_eq!(early.take_rest_of_turn(2), None);
+        assert_eq!(&*early.take_rest_of_turn(1).unwrap().text, "all at once");
+        assert_eq!(early.take_rest_of_turn(1), None);
         drop((early, late));
-        assert!(feed.with_channels(|rooms| rooms.is_empty()));
+        assert!(broadcast.with_channels(|channels| channels.is_empty()));
     }
 
     #[test]
     fn the_delta_buffer_is_limited() {
-        let feed = DeltaBroadcast::default();
-        let ear = feed.sink_without_secrets(RunId::from_bits(7), 1);
+        let broadcast = DeltaBroadcast::default();
+        let sink = broadcast.sink_without_secrets(RunId::from_bits(7), 1);
         for _ in 0..100 {
-            ear.on_text(&"x".repeat(8 * 1024));
+            sink.on_text(&"x".repeat(8 * 1024));
         }
-        assert_eq!(ear.text().len(), REPLY_BYTES_MAX);
-        let ear = feed.sink_without_secrets(RunId::from_bits(8), 1);
-        ear.on_text("one");
-        ear.on_text(&"x".repeat(REPLY_BYTES_MAX));
-        ear.on_text("two");
-        assert_eq!(&*ear.text(), "one", "nothing stands after a hole");
+        assert_eq!(sink.complete_text().len(), REPLY_BYTES_MAX);
+        let sink = broadcast.sink_without_secrets(RunId::from_bits(8), 1);
+        sink.on_text("one");
+        sink.on_text(&"x".repeat(REPLY_BYTES_MAX));
+        sink.on_text("two");
+        assert_eq!(&*sink.complete_text(), "one", "no text is published after a gap");
     }
 }

@@ -1,7 +1,7 @@
-//! Drives one claimed run until it rests, ends, or is another's.
+//! Drives one claimed run until the run is idle, has ended, or is lost to another driver.
 //!
-//! Never: decides (that is `longhaul-run`), and never opens a database. It asks
-//! what is next, lets one adapter act, and tells what came of it.
+//! The loop commits an input, asks the state machine (`longhaul-run`) for the next step, and
+//! performs that step with the adapters. The loop decides nothing itself.
 
 mod abort;
 pub(crate) mod assignment;
@@ -20,11 +20,11 @@ use futures_util::FutureExt as _;
 use longhaul_core::port::tool::ClaimId;
 use longhaul_run::{Input, Step, next};
 
-pub use crate::drive::assignment::{Assignment, DriveOutcome};
+pub use crate::drive::assignment::{DriveOutcome, RunAssignment};
 
-use crate::drive::compact::compact;
-use crate::drive::context::{DriveContext, Setup};
-use crate::drive::model_call::run_turn;
+use crate::drive::compact::compact_conversation;
+use crate::drive::context::{DriveContext, DriverSetupOutcome};
+use crate::drive::model_call::run_model_turn;
 use crate::drive::perception::{prepare_run, refresh_perception};
 use crate::drive::tool_calls::run_tool_calls;
 use crate::error::Error;
@@ -32,43 +32,50 @@ use crate::redaction::Redaction;
 use crate::run_session::CommitOutcome;
 use crate::services::{EngineServices, release_external_tools};
 
-/// Drives a run. Dropping the future is a crash: nothing is lost by it but what
-/// no journal knows of.
-pub async fn drive(ports: &EngineServices, charge: Assignment) -> Result<DriveOutcome, Error> {
-    let stay = ClaimId { run: charge.claim.run, epoch: charge.claim.epoch };
-    let parted = AssertUnwindSafe(drive_loop(ports, charge)).catch_unwind().await;
-    // Whatever was opened for this run alone is not needed while it rests, also
-    // when that rest is one that nobody wanted.
-    release_external_tools(ports, stay).await;
+/// Drives a claimed run until it is idle or ends. Dropping the future is equivalent to a crash:
+/// only what is not in the journal yet is lost.
+pub async fn drive_run(
+    services: &EngineServices,
+    assignment: RunAssignment,
+) -> Result<DriveOutcome, Error> {
+    let claim = ClaimId { run: assignment.claim.run, epoch: assignment.claim.epoch };
+    let parted = AssertUnwindSafe(run_drive_loop(services, assignment)).catch_unwind().await;
+    // External tools of this claim are not needed while the run is idle, even if it is idle because
+    // of an error or a panic.
+    release_external_tools(services, claim).await;
     parted.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-async fn drive_loop(ports: &EngineServices, charge: Assignment) -> Result<DriveOutcome, Error> {
-    let (mut desk, arrived) = DriveContext::open(ports, charge).await?;
+async fn run_drive_loop(
+    services: &EngineServices,
+    assignment: RunAssignment,
+) -> Result<DriveOutcome, Error> {
+    let (mut ctx, arrived) = DriveContext::open_claimed_run(services, assignment).await?;
     let mut input = match arrived {
-        Setup::Ready => Some(Input::Advance),
-        Setup::Blocked(lack) => Some(lack.into_input()),
-        Setup::CrashLoop => Some(Input::CrashLoop),
-        Setup::Lost => None,
+        DriverSetupOutcome::Ready => Some(Input::Advance),
+        DriverSetupOutcome::Blocked(blocker) => Some(blocker.into_input()),
+        DriverSetupOutcome::CrashLoop => Some(Input::CrashLoop),
+        DriverSetupOutcome::Lost => None,
     };
-    while let Some(mut said) = input.take() {
-        // Whoever could not bring a part says why in words of their own.
-        if let Input::MissingDependency(sentence) | Input::Unrunnable(sentence) = &mut said {
-            *sentence = Redaction(&*ports.redact).text(std::mem::take(sentence));
+    while let Some(mut current_input) = input.take() {
+        // These messages come from code outside the engine, such as external tool sources, so they
+        // are redacted.
+        if let Input::MissingDependency(message) | Input::Unrunnable(message) = &mut current_input {
+            *message = Redaction(&*services.redact).redact_text(std::mem::take(message));
         }
-        if desk.session.commit(said).await? == CommitOutcome::Lost {
+        if ctx.session.commit(current_input).await? == CommitOutcome::Lost {
             return Ok(DriveOutcome::Lost);
         }
-        desk.end_trial();
-        input = match next(desk.session.run(), desk.session.now()) {
-            Step::Prepare => prepare_run(&mut desk).await?,
-            Step::RefreshPerception => refresh_perception(&mut desk).await?,
-            Step::AskModel(ask) => run_turn(&mut desk, ask).await?,
-            Step::Compact(ask) => compact(&mut desk, ask).await?,
-            Step::UseTools(todos) => run_tool_calls(&mut desk, todos).await?,
+        ctx.end_crash_trial();
+        input = match next(ctx.session.run(), ctx.session.now()) {
+            Step::Prepare => prepare_run(&mut ctx).await?,
+            Step::RefreshPerception => refresh_perception(&mut ctx).await?,
+            Step::AskModel(request) => run_model_turn(&mut ctx, request).await?,
+            Step::Compact(request) => compact_conversation(&mut ctx, request).await?,
+            Step::UseTools(todos) => run_tool_calls(&mut ctx, todos).await?,
             Step::Park(_) | Step::Finish(_) | Step::Advance => Some(Input::Advance),
             Step::Idle => return Ok(DriveOutcome::Idle),
         };
     }
-    Ok(desk.release().await)
+    Ok(ctx.give_up_run().await)
 }

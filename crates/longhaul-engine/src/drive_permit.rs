@@ -1,13 +1,11 @@
-//! A place among the runs that a worker drives at once.
-//!
-//! Never: counts. The semaphore that its permit is of does.
+//! The permit to drive one run: one of the permits that limit the worker's concurrent runs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A permit that can be given back for a while. Clones are the same. The default has no
-/// permit and needs none.
+/// Permit to drive a run, which can be released and acquired again. Cheap to clone; clones share
+/// the permit. The default value has no semaphore and never waits.
 #[derive(Debug, Clone, Default)]
 pub struct DrivePermit {
     semaphore: Option<Arc<Semaphore>>,
@@ -15,7 +13,7 @@ pub struct DrivePermit {
 }
 
 impl DrivePermit {
-    /// A slot with this permit.
+    /// Creates a drive permit that holds `permit`.
     pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
         Self {
             semaphore: Some(Arc::clone(permit.semaphore())),
@@ -23,19 +21,19 @@ impl DrivePermit {
         }
     }
 
-    fn set(&self, permit: Option<OwnedSemaphorePermit>) {
+    fn set_permit(&self, permit: Option<OwnedSemaphorePermit>) {
         *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
     }
 
-    /// Gives the permit back, so that another run can have it.
+    /// Releases the permit, so that another run can be driven.
     pub(crate) fn release(&self) {
-        self.set(None);
+        self.set_permit(None);
     }
 
-    /// Waits for a permit.
+    /// Acquires the permit again, waiting until another run has released one.
     pub(crate) async fn acquire(&self) {
         if let Some(semaphore) = &self.semaphore {
-            self.set(Arc::clone(semaphore).acquire_owned().await.ok());
+            self.set_permit(Arc::clone(semaphore).acquire_owned().await.ok());
         }
     }
 }

@@ -1,81 +1,82 @@
-//! What can go wrong in the engine, in short words with their causes.
+//! The error type of the engine, with one stable code per variant.
 //!
-//! Never: what a model or a tool did wrong. That is data and stands in journals.
+//! A failing model or tool is not an error of the engine: the failure is recorded as an event in
+//! the journal.
 
 use longhaul_core::id::{GateId, LaneKey, RunId, SteerId};
 use longhaul_core::port::store::StoreError;
 pub use longhaul_run::Rejection;
 use longhaul_run::state::ReplayError;
 
-/// A fault, or a no to whoever asked.
+/// A failed or rejected operation of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store failed.
+    /// The store failed to read or write.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A journal does not fold.
+    /// The journal contains events that cannot be replayed.
     #[error(transparent)]
     InvalidJournal(#[from] ReplayError),
-    /// The heart does not take what was said.
+    /// The state machine rejected the input or command for a run.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// There is no such run.
+    /// No run has this id.
     #[error("there is no run {0}")]
     RunNotFound(RunId),
-    /// There is no such gate.
+    /// No gate has this id.
     #[error("there is no gate {0}")]
     GateNotFound(GateId),
-    /// There is no such agent.
+    /// No agent has the requested name.
     #[error("there is no agent named `{name}`")]
     AgentNotFound {
-        /// What was asked for.
+        /// Agent name that was requested.
         name: String,
-        /// What may have been meant.
+        /// Existing agent name that is most similar. `None` if no name is similar.
         suggestion: Option<String>,
     },
-    /// There is no such message.
+    /// The run has no message with this id that a person sent.
     #[error("there is no message {0} for this run")]
     SteerNotFound(SteerId),
-    /// There is no such key, or it counts no longer.
-    #[error("there is no key named `{0}` that still counts")]
+    /// No active API key has this name; an expired or revoked key is not active.
+    #[error("there is no active key named `{0}`")]
     KeyNotFound(String),
-    /// A key of this name counts already.
-    #[error("there is a key named `{0}` already")]
+    /// An active API key with this name already exists.
+    #[error("there is already a key named `{0}`")]
     KeyNameTaken(String),
-    /// The system has no chance to give.
-    #[error("this system gives no random numbers, so that no secret can be made")]
+    /// The operating system provides no secure random numbers.
+    #[error("no secure random numbers are available, so no secret can be created")]
     EntropyUnavailable,
-    /// The idempotency key was used for another request.
+    /// The idempotency key was used for a request with a different body.
     #[error("this idempotency key was used for another request")]
     IdempotencyKeyReused,
-    /// The lane is full.
+    /// The lane has reached its maximum number of runs.
     #[error("the lane `{0}` is full")]
     LaneFull(LaneKey),
-    /// Too much is going on at once: it may be tried again.
-    #[error("others wrote to {0} all the time, so that nothing could be decided")]
+    /// There are too many concurrent writes to the run. The caller may retry.
+    #[error("there are too many concurrent writes to {0}; try again")]
     Contention(RunId),
-    /// A template of an agent can't be filled.
-    #[error("{what} of agent `{agent}` can't be made: {reason}")]
+    /// A template of an agent could not be rendered.
+    #[error("{what} of agent `{agent}` can't be rendered: {reason}")]
     Template {
-        /// Whose.
+        /// Name of the agent whose template failed.
         agent: String,
-        /// Which.
+        /// Name of the template that failed, such as "the lane".
         what: &'static str,
-        /// Why not.
+        /// Cause of the failure, with the line in the template.
         reason: String,
     },
-    /// The heart and the engine do not understand each other: a fault of ours.
-    #[error("{run} can't go on: {reason}")]
+    /// The state machine, the engine and the store disagree. This is a bug in Longhaul.
+    #[error("internal error in {run}: {reason}")]
     Internal {
-        /// Which run.
+        /// Run in which the error occurred.
         run: RunId,
-        /// What happened.
+        /// Description of the disagreement, for a bug report.
         reason: String,
     },
 }
 
 impl Error {
-    /// A word for programs.
+    /// Returns the stable error code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Store(StoreError::DiskFull { .. }) => "disk_full",

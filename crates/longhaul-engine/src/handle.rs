@@ -1,6 +1,7 @@
-//! The handle: what people and programs ask of Longhaul.
+//! The [`Longhaul`] handle: the API through which people and programs use the engine.
 //!
-//! Never: drives a run. Everything said here is an append like any other.
+//! The handle never drives a run. Every change it makes is an append to a journal or a row of the
+//! store.
 
 mod answer;
 mod commands;
@@ -23,85 +24,90 @@ use longhaul_core::change::{Batch, Change};
 use longhaul_core::request::IdempotencyKey;
 
 pub use crate::handle::answer::GateAnswerOutcome;
-pub use crate::handle::keys::{CreateKey, Identity, IssuedKey};
-pub use crate::handle::links::{CreateLink, ResolvedLink};
+pub use crate::handle::keys::{CallerIdentity, CreateKeyRequest, IssuedKey};
+pub use crate::handle::links::{CreateGateLinkRequest, ResolvedGateLink};
 pub use crate::handle::memory::ThreadMessage;
 pub use crate::handle::model_calls::ModelCallOutcome;
 pub use crate::handle::submit::SubmitOutcome;
 pub use crate::handle::watch::JournalStream;
 
-use crate::agent::{Agent, AgentRegistry, Defaults};
+use crate::agent::{Agent, AgentRegistry, PolicyDefaults};
 use crate::error::{Error, Rejection};
 use crate::redaction::Redaction;
 use crate::services::EngineServices;
 
-/// A cheap handle to everything. Clones are the same.
+/// Handle to the engine. Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct Longhaul {
     services: EngineServices,
     agents: Arc<RwLock<AgentRegistry>>,
-    defaults: Defaults,
+    defaults: PolicyDefaults,
     request: Option<IdempotencyKey>,
 }
 
 impl Longhaul {
-    /// A handle over these parts, for these agents.
-    pub fn new(ports: EngineServices, roster: AgentRegistry, defaults: Defaults) -> Self {
-        let roster = Redaction(&*ports.redact).agents(&roster);
-        Self { services: ports, agents: Arc::new(RwLock::new(roster)), defaults, request: None }
+    /// Creates a handle that uses these services and knows these agents.
+    pub fn new(
+        services: EngineServices,
+        registry: AgentRegistry,
+        defaults: PolicyDefaults,
+    ) -> Self {
+        let registry = Redaction(&*services.redact).redact_agents(&registry);
+        Self { services, agents: Arc::new(RwLock::new(registry)), defaults, request: None }
     }
 
-    /// The same handle for one request under an idempotency key: what it changes is
-    /// committed together with a note that this request has changed it.
+    /// Returns a handle for one request with an idempotency key. Changes made through this handle
+    /// are committed together with a record that the request was applied.
     #[must_use]
-    pub fn for_request(&self, key: IdempotencyKey) -> Self {
+    pub fn for_idempotent_request(&self, key: IdempotencyKey) -> Self {
         Self { request: Some(key), ..self.clone() }
     }
 
-    /// A batch that also marks the request it is appended for.
-    fn with_request_mark(&self, mut batch: Batch) -> Batch {
+    /// Adds to a batch the record that the current request was applied, if it has an idempotency
+    /// key.
+    fn mark_request_applied(&self, mut batch: Batch) -> Batch {
         let mark = self.request.clone().map(Change::MarkRequestApplied);
         batch.changes.extend(mark);
         batch
     }
 
-    /// What it works with.
+    /// Returns the services that the handle uses.
     pub const fn services(&self) -> &EngineServices {
         &self.services
     }
 
-    /// Takes an agent in, in the place of one of the same name.
+    /// Adds an agent, replacing an existing agent with the same name.
     pub fn register(&self, agent: Agent) {
-        let agent = self.redaction().agent(agent);
+        let agent = self.redaction().redact_agent(agent);
         self.agents.write().unwrap_or_else(PoisonError::into_inner).register(agent);
     }
 
-    /// Puts these agents in the place of all that were known.
+    /// Replaces all agents that the handle knows.
     pub fn replace_agents(&self, agents: AgentRegistry) {
-        let agents = self.redaction().agents(&agents);
+        let agents = self.redaction().redact_agents(&agents);
         *self.agents.write().unwrap_or_else(PoisonError::into_inner) = agents;
     }
 
-    /// All agents, by name.
+    /// Returns all agents that the handle knows, in the order of their names.
     pub fn agents(&self) -> Vec<Arc<Agent>> {
-        let roster = self.agents.read().unwrap_or_else(PoisonError::into_inner);
-        roster.all().cloned().collect()
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.agents().cloned().collect()
     }
 
-    /// The agent of this name; the error is a name that may have been meant.
+    /// Returns the agent with this name. The error is the most similar agent name, if there is one.
     pub fn agent(&self, name: &str) -> Result<Arc<Agent>, Option<String>> {
-        let roster = self.agents.read().unwrap_or_else(PoisonError::into_inner);
-        match roster.find(name) {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        match agents.find_agent(name) {
             Some(agent) => Ok(Arc::clone(agent)),
-            None => Err(roster.suggest(name).map(str::to_owned)),
+            None => Err(agents.find_similar_name(name).map(str::to_owned)),
         }
     }
 }
 
-/// Holds words to a bound.
-fn check_len(what: &'static str, bytes: usize, max: usize) -> Result<(), Error> {
-    match bytes <= max {
+/// Returns an error if a text is longer than the maximum. The label names the text in the error.
+fn check_text_len(label: &'static str, len_bytes: usize, max_bytes: usize) -> Result<(), Error> {
+    match len_bytes <= max_bytes {
         true => Ok(()),
-        false => Err(Rejection::TooLong { what, max }.into()),
+        false => Err(Rejection::TooLong { what: label, max: max_bytes }.into()),
     }
 }

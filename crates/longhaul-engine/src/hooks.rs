@@ -1,31 +1,32 @@
-//! What a program wants to hear of its worker: a run begins, ends, rests, fails.
+//! Callbacks (hooks) into the embedding program when runs start, end or park.
 //!
-//! Never: holds a run up. A hook that panics is noted and forgotten.
+//! A hook never delays a run for long: it has a timeout, and a panic in a hook is logged and
+//! ignored.
 
 use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 
-/// Somebody who wants to know. Every method may be left out.
+/// Callbacks that a worker invokes. Every method has an empty default implementation.
 #[async_trait]
 pub trait Hooks: Send + Sync + std::fmt::Debug {
-    /// A run was claimed and is about to be driven.
+    /// Called when the worker has claimed a run, before it drives the run.
     async fn on_start(&self, _run: RunId) {}
 
-    /// A run has completed.
+    /// Called when a run has completed.
     async fn on_complete(&self, _run: &RunRow) {}
 
-    /// A run has failed or was cancelled.
+    /// Called when a run has failed or was cancelled.
     async fn on_error(&self, _run: &RunRow) {}
 
-    /// A run rests and holds nothing here.
+    /// Called when a run was parked, paused or released and no longer occupies this worker.
     async fn on_idle(&self, _run: &RunRow) {}
 
-    /// There was nothing to claim.
+    /// Called when the worker found no run to claim.
     async fn on_empty(&self) {}
 }
 
-/// Nobody wants to know.
+/// [`Hooks`] that do nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHooks;
 

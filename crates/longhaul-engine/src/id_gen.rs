@@ -1,6 +1,4 @@
-//! Where new ids and secrets come from.
-//!
-//! Never: an id twice, and never a secret that follows from anything.
+//! Generates ids and random secrets.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -10,22 +8,23 @@ use uuid::{ContextV7, Uuid};
 
 use crate::clock::SystemClock;
 
-/// A source of ids that rise with time, and of chance.
+/// Generator of ids that increase with time, and of random bytes.
 pub trait IdGenerator: Send + Sync + fmt::Debug {
-    /// The bits of the next id.
-    fn next_bits(&self) -> u128;
+    /// Returns the bits of a new id.
+    fn next_id_bits(&self) -> u128;
 
-    /// Bits that nobody can guess; none: the system has no chance to give.
+    /// Returns cryptographically secure random bytes. `None` if the operating system can't provide
+    /// any.
     fn random_bytes(&self) -> Option<[u8; 32]>;
 }
 
-/// Ids of version 7: a time and chance.
+/// Generator of version 7 UUIDs, which consist of a timestamp and random bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UuidV7Generator;
 
 impl IdGenerator for UuidV7Generator {
-    fn next_bits(&self) -> u128 {
-        // The context keeps ids rising when the wall clock is set back.
+    fn next_id_bits(&self) -> u128 {
+        // The context keeps ids increasing when the wall clock is set back.
         static CONTEXT: Mutex<ContextV7> = Mutex::new(ContextV7::new());
         let micros = u64::try_from(SystemClock.now().as_micros()).unwrap_or_default();
         let nanos = (micros % 1_000_000) as u32 * 1_000;

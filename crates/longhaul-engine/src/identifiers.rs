@@ -1,18 +1,18 @@
-//! The identifiers in a text: what must not be lost when it is put in fewer words.
+//! Finds the identifiers in a text that a summary must not lose: paths, URLs, ids, amounts and
+//! quoted names.
 //!
-//! Never: understands them. A path, an address, an id, an amount or a name in
-//! quotes is known by its letters.
+//! Identifiers are recognized by their characters alone.
 
 use std::collections::HashSet;
 
-/// So much of one text is looked at.
+/// Maximum number of bytes of a text that are searched for identifiers.
 const TEXT_BYTES_MAX: usize = 64 * 1_024;
-/// The longest identifier.
+/// Maximum length of an identifier in bytes.
 const IDENTIFIER_BYTES_MAX: usize = 200;
-/// The longest name in quotes, in letters.
+/// Maximum length of a quoted name in characters.
 const QUOTED_CHARS_MAX: usize = 80;
 
-/// Words that make a number before them an amount.
+/// Units such as `ms`, which make an amount of the number before them.
 const UNITS: &[&str] = &[
     "%", "ms", "s", "sec", "secs", "second", "seconds", "min", "mins", "minute", "minutes", "h",
     "hour", "hours", "day", "days", "week", "weeks", "month", "months", "year", "years", "B", "KB",
@@ -21,75 +21,76 @@ const UNITS: &[&str] = &[
     "users", "requests",
 ];
 
-/// What a text is: names in quotes count in prose only, in data everything has quotes.
+/// Kind of text that is searched. Quoted names count as identifiers only in prose, because in data
+/// everything is quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextKind {
-    /// What people and models say.
+    /// Text written by people or models.
     Prose,
-    /// What goes into tools and comes out of them.
+    /// Inputs and outputs of tools.
     Data,
 }
 
-/// The identifiers of a text, in its order, each once.
+/// Returns the identifiers of a text in order, without duplicates.
 pub(crate) fn find_identifiers(text: &str, kind: TextKind) -> Vec<String> {
     let text = truncate_str(text, TEXT_BYTES_MAX);
-    let mut found = IdentifierList::default();
+    let mut found = FoundIdentifiers::default();
     if kind == TextKind::Prose {
         for line in text.lines() {
             add_quoted_names(line, &mut found);
         }
     }
     let mut number: Option<&str> = None;
-    for raw in text.split(|letter: char| letter.is_whitespace() || is_separator(letter)) {
-        let word = raw.trim_matches(|letter| ".:!?…=*".contains(letter));
+    for raw in text.split(|c: char| c.is_whitespace() || is_word_separator(c)) {
+        let word = raw.trim_matches(|c| ".:!?…=*".contains(c));
         if let Some(number) = number.take()
             && UNITS.contains(&word)
         {
-            found.add(format!("{number} {word}"));
+            found.add_identifier(format!("{number} {word}"));
         } else if is_identifier(word) {
-            found.add(word.to_owned());
+            found.add_identifier(word.to_owned());
         }
-        // Only what stands right before its unit.
+        // Only a number directly before its unit counts.
         number = (is_number(word) && raw == word).then_some(word);
     }
     found.list
 }
 
 #[derive(Debug, Default)]
-struct IdentifierList {
+struct FoundIdentifiers {
     list: Vec<String>,
     seen: HashSet<String>,
 }
 
-impl IdentifierList {
-    fn add(&mut self, mention: String) {
-        if mention.len() <= IDENTIFIER_BYTES_MAX && self.seen.insert(mention.clone()) {
-            self.list.push(mention);
+impl FoundIdentifiers {
+    fn add_identifier(&mut self, identifier: String) {
+        if identifier.len() <= IDENTIFIER_BYTES_MAX && self.seen.insert(identifier.clone()) {
+            self.list.push(identifier);
         }
     }
 }
 
-/// The beginning of a text, cut between letters.
-pub(crate) fn truncate_str(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
+/// Returns the beginning of a text up to a maximum number of bytes, cut at a character boundary.
+pub(crate) fn truncate_str(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
 }
 
-/// Whether a letter stands between words.
-fn is_separator(letter: char) -> bool {
-    "\"'`,;()[]{}<>|“”‘’«»「」".contains(letter)
+/// Whether a character separates words.
+fn is_word_separator(c: char) -> bool {
+    "\"'`,;()[]{}<>|“”‘’«»「」".contains(c)
 }
 
-/// Names in quotes.
-fn add_quoted_names(line: &str, found: &mut IdentifierList) {
+/// Adds the quoted names in a line to the identifiers found so far.
+fn add_quoted_names(line: &str, found: &mut FoundIdentifiers) {
     for (open, close) in [('`', '`'), ('"', '"'), ('“', '”'), ('「', '」')] {
         let mut rest = line;
         while let Some((_, after)) = rest.split_once(open) {
             let Some((name, then)) = after.split_once(close) else {
                 break;
             };
-            let letters = name.chars().count();
-            if (2..=QUOTED_CHARS_MAX).contains(&letters) && has_alphanumeric(name) {
-                found.add(name.trim().to_owned());
+            let char_count = name.chars().count();
+            if (2..=QUOTED_CHARS_MAX).contains(&char_count) && has_alphanumeric(name) {
+                found.add_identifier(name.trim().to_owned());
             }
             rest = then;
         }
@@ -101,7 +102,7 @@ fn has_alphanumeric(text: &str) -> bool {
 }
 
 fn is_number(word: &str) -> bool {
-    let digits = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let digits = |c: char| c.is_ascii_digit() || c == '.';
     !word.is_empty() && word.chars().all(digits) && word.starts_with(|l: char| l.is_ascii_digit())
 }
 
@@ -111,31 +112,32 @@ fn is_identifier(word: &str) -> bool {
     }
     word.contains("://")
         || is_path(word)
-        || is_dotted(word)
+        || is_dotted_name(word)
         || has_joining_char(word)
-        || is_numbered(word)
+        || is_numbered_word(word)
         || is_camel_case(word)
 }
 
-/// Such as `/etc/hosts`, `~/notes` or `src/main.rs`, but not `and/or`.
+/// Whether a word looks like `/etc/hosts`, `~/notes` or `src/main.rs`, but not like `and/or`.
 fn is_path(word: &str) -> bool {
     let rooted = ["/", "./", "../", "~/", "\\\\"];
     let slashes = word.matches(['/', '\\']).count();
-    let marked = word.contains(|letter: char| letter.is_ascii_digit() || "._-".contains(letter));
+    let marked = word.contains(|c: char| c.is_ascii_digit() || "._-".contains(c));
     rooted.iter().any(|root| word.starts_with(root)) || slashes > 1 || (slashes == 1 && marked)
 }
 
-/// Such as `main.rs`, `example.com` or `v1.2`, but not `e.g` or `end.Next one`.
-fn is_dotted(word: &str) -> bool {
+/// Whether a word looks like `main.rs`, `example.com` or `v1.2`, but not like `e.g` or `end.Next
+/// one`.
+fn is_dotted_name(word: &str) -> bool {
     let pieces: Vec<&str> = word.split('.').collect();
     let whole = pieces.len() > 1 && pieces.iter().all(|piece| has_alphanumeric(piece));
     let long = pieces.iter().any(|piece| piece.chars().count() > 1);
     let last = pieces.last().copied().unwrap_or_default();
     let ends = !last.starts_with(char::is_uppercase);
-    whole && (word.contains(|letter: char| letter.is_ascii_digit()) || (long && ends))
+    whole && (word.contains(|c: char| c.is_ascii_digit()) || (long && ends))
 }
 
-/// Such as `run_01k3`, `std::fs`, `anna@example` or `#general`.
+/// Whether a word looks like `run_01k3`, `std::fs`, `anna@example` or `#general`.
 fn has_joining_char(word: &str) -> bool {
     let named = |mark: char| {
         let rest = word.strip_prefix(mark);
@@ -144,18 +146,18 @@ fn has_joining_char(word: &str) -> bool {
     word.contains('_') || word.contains("::") || word.contains('@') || named('#') || named('$')
 }
 
-/// Such as `PR-12`, `15ms`, `85%` or `4180`, but not `7` or `42`.
-fn is_numbered(word: &str) -> bool {
-    let digits = word.contains(|letter: char| letter.is_ascii_digit());
-    digits && (word.len() > 2 || !word.chars().all(|letter| letter.is_ascii_digit()))
+/// Whether a word looks like `PR-12`, `15ms`, `85%` or `4180`, but not like `7` or `42`.
+fn is_numbered_word(word: &str) -> bool {
+    let digits = word.contains(|c: char| c.is_ascii_digit());
+    digits && (word.len() > 2 || !word.chars().all(|c| c.is_ascii_digit()))
 }
 
-/// Such as `TurnStarted` or `nextSeq`.
+/// Whether a word looks like `TurnStarted` or `nextSeq`.
 fn is_camel_case(word: &str) -> bool {
     let mut before = ' ';
-    word.chars().any(|letter| {
-        let hump = before.is_lowercase() && letter.is_uppercase();
-        before = letter;
+    word.chars().any(|c| {
+        let hump = before.is_lowercase() && c.is_uppercase();
+        before = c;
         hump
     })
 }

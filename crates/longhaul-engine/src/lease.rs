@@ -1,60 +1,62 @@
-//! How long a worker may believe that it lives.
+//! The lease of a worker on the runs that it has claimed, as the worker itself sees it.
 //!
-//! Never: starts anything. A worker that could not beat stops beginning effects
-//! before others may take its runs.
+//! A worker whose heartbeats fail stops starting effects before other workers may claim its runs.
 
 use std::sync::Arc;
 
 use longhaul_core::time::{Clock, Millis};
 use tokio::sync::watch;
 
-/// A worker's belief that it lives. Clones are the same.
+/// A worker's right to drive the runs that it has claimed, renewed by heartbeats. Cheap to clone;
+/// clones share state.
 #[derive(Debug, Clone)]
 pub struct Lease {
     clock: Arc<dyn Clock>,
-    /// A sign of life that is older says nothing any more.
+    /// How long after its last heartbeat the worker may start effects.
     valid_for: Millis,
-    state: watch::Sender<State>,
+    state: watch::Sender<LeaseState>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct State {
+struct LeaseState {
     renewed_nanos: u64,
     lost: bool,
 }
 
 impl Lease {
-    /// A lease that was just renewed. Others may take the runs after `ttl`; its
-    /// own belief ends at two thirds of that.
+    /// Creates a lease that was just renewed. Other workers may claim this worker's runs after
+    /// `ttl`. This worker itself treats the lease as stale after two thirds of `ttl`.
     pub fn new(clock: Arc<dyn Clock>, ttl: Millis) -> Self {
-        let state = State { renewed_nanos: clock.monotonic_nanos(), lost: false };
+        let state = LeaseState { renewed_nanos: clock.monotonic_nanos(), lost: false };
         Self { clock, valid_for: Millis(ttl.0 / 3 * 2), state: watch::Sender::new(state) }
     }
 
-    /// A sign of life was sent at `nanos` and is known to have arrived.
-    pub fn renew(&self, nanos: u64) {
-        self.state.send_modify(|state| state.renewed_nanos = nanos);
+    /// Renews the lease after a successful heartbeat. The parameter is the time on the monotonic
+    /// clock at which the heartbeat was sent.
+    pub fn renew(&self, sent_at_nanos: u64) {
+        self.state.send_modify(|state| state.renewed_nanos = sent_at_nanos);
     }
 
-    /// Others count this worker as dead.
+    /// Marks the lease as lost: the store treats this worker as dead.
     pub fn mark_lost(&self) {
         self.state.send_modify(|state| state.lost = true);
     }
 
-    /// Whether others count this worker as dead.
+    /// Whether the lease is lost.
     pub fn is_lost(&self) -> bool {
         self.state.borrow().lost
     }
 
     fn is_valid(&self) -> bool {
-        let beat = self.state.borrow().renewed_nanos;
-        let silent = self.clock.monotonic_nanos().saturating_sub(beat) / 1_000_000;
+        let renewed = self.state.borrow().renewed_nanos;
+        let silent = self.clock.monotonic_nanos().saturating_sub(renewed) / 1_000_000;
         silent < self.valid_for.0
     }
 
-    /// Waits until something may be begun; false: never more.
-    pub async fn may_begin(&self) -> bool {
-        let mut heard = self.state.subscribe();
+    /// Waits until effects may be started, i.e. until the lease is fresh. Returns `false` if the
+    /// lease is lost.
+    pub async fn wait_until_fresh(&self) -> bool {
+        let mut receiver = self.state.subscribe();
         loop {
             if self.is_lost() {
                 return false;
@@ -62,14 +64,14 @@ impl Lease {
             if self.is_valid() {
                 return true;
             }
-            // The sender lives as long as this lease does.
-            _ = heard.changed().await;
+            // The sender lives as long as this lease, so `changed` never fails.
+            _ = receiver.changed().await;
         }
     }
 
-    /// Returns when others count this worker as dead.
-    pub async fn lost(&self) {
-        let mut heard = self.state.subscribe();
-        _ = heard.wait_for(|state| state.lost).await;
+    /// Waits until the lease is lost.
+    pub async fn wait_until_lost(&self) {
+        let mut receiver = self.state.subscribe();
+        _ = receiver.wait_for(|state| state.lost).await;
     }
 }

@@ -1,7 +1,7 @@
-//! The engine: the only room that waits.
+//! The engine: claims runs, drives them, and offers the [`Longhaul`] handle to people and programs.
 //!
-//! Never: decides what a run does (that is `longhaul-run`), and never names a
-//! concrete store, provider or sandbox.
+//! All waiting happens in this crate. What a run does next is decided by the pure state machine in
+//! `longhaul-run`. Stores, model providers and sandboxes are passed in as trait objects.
 
 pub mod agent;
 mod blob_texts;

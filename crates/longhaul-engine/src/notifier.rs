@@ -1,6 +1,6 @@
-//! Tells drivers in this process that others have written to their runs.
+//! Notifies drivers in this process when a command or another process has changed their runs.
 //!
-//! Never: says what was written. A nudge is a hint; the journal is the truth.
+//! A notification is only a hint: the driver reads the journal to see what changed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,75 +9,76 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_core::id::{RunId, Seq};
 use tokio::sync::Notify;
 
-/// Who is driven here, and the bell for new work. Clones are the same.
+/// Registry of the drivers in this process, with a signal that runs may be ready to be claimed.
+/// Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub struct DriverNotifier {
     drivers: Arc<Mutex<HashMap<RunId, Arc<DriverEntry>>>>,
     ready: Arc<Notify>,
 }
 
-/// The place of one driver.
+/// Entry of one driver in the registry.
 #[derive(Debug, Default)]
 struct DriverEntry {
     changed: Notify,
-    /// The last place of the journal that the driver has folded.
+    /// Sequence number up to which the driver has replayed the journal of its run.
     folded_seq: AtomicU64,
 }
 
 impl DriverNotifier {
-    fn with_drivers<T>(
-        &self,
-        use_it: impl FnOnce(&mut HashMap<RunId, Arc<DriverEntry>>) -> T,
-    ) -> T {
-        use_it(&mut self.drivers.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_drivers<T>(&self, f: impl FnOnce(&mut HashMap<RunId, Arc<DriverEntry>>) -> T) -> T {
+        f(&mut self.drivers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A driver sits down; it leaves when what is returned is dropped.
+    /// Registers the driver of a run. Dropping the returned [`DriverRegistration`] removes the
+    /// driver.
     pub fn register(&self, run: RunId) -> DriverRegistration {
-        let seat = Arc::new(DriverEntry::default());
-        self.with_drivers(|seats| seats.insert(run, Arc::clone(&seat)));
-        DriverRegistration { notifier: self.clone(), run, entry: seat }
+        let entry = Arc::new(DriverEntry::default());
+        self.with_drivers(|drivers| drivers.insert(run, Arc::clone(&entry)));
+        DriverRegistration { notifier: self.clone(), run, entry }
     }
 
-    /// Somebody has written to this run; and it, or another, may be ready now.
-    pub fn run_changed(&self, run: RunId) {
-        let seat = self.with_drivers(|seats| seats.get(&run).cloned());
-        if let Some(seat) = seat {
-            seat.changed.notify_one();
+    /// Notifies the driver of this run, and signals that this run or another one may be ready to be
+    /// claimed.
+    pub fn notify_run_changed(&self, run: RunId) {
+        let entry = self.with_drivers(|drivers| drivers.get(&run).cloned());
+        if let Some(entry) = entry {
+            entry.changed.notify_one();
         }
         self.ready.notify_one();
     }
 
-    /// Runs may have become ready.
-    pub fn work_available(&self) {
+    /// Signals that runs may be ready to be claimed.
+    pub fn notify_work_available(&self) {
         self.ready.notify_one();
     }
 
-    /// Returns when runs may have become ready.
+    /// Waits for the signal that runs may be ready to be claimed.
     pub async fn wait_for_work(&self) {
         self.ready.notified().await;
     }
 
-    /// Nudges every driver whose journal is longer than it has seen.
-    pub fn notify_behind(&self, heads: &[(RunId, Seq)]) {
-        self.with_drivers(|seats| {
+    /// Notifies every driver that has not replayed its run's journal up to the last entry. `heads`
+    /// has the sequence number of the last entry of each journal.
+    pub fn notify_outdated_drivers(&self, heads: &[(RunId, Seq)]) {
+        self.with_drivers(|drivers| {
             for (run, last) in heads {
-                if let Some(seat) = seats.get(run)
-                    && seat.folded_seq.load(Ordering::Acquire) < last.0
+                if let Some(entry) = drivers.get(run)
+                    && entry.folded_seq.load(Ordering::Acquire) < last.0
                 {
-                    seat.changed.notify_one();
+                    entry.changed.notify_one();
                 }
             }
         });
     }
 
-    /// Whether anybody is driven here.
+    /// Whether no driver is registered in this process.
     pub fn is_empty(&self) -> bool {
-        self.with_drivers(|seats| seats.is_empty())
+        self.with_drivers(|drivers| drivers.is_empty())
     }
 }
 
-/// A driver's place at the table.
+/// Registration of a driver, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct DriverRegistration {
     notifier: DriverNotifier,
@@ -86,23 +87,23 @@ pub struct DriverRegistration {
 }
 
 impl DriverRegistration {
-    /// The driver has folded up to here.
-    pub(crate) fn set_folded(&self, seq: Seq) {
+    /// Records that the driver has replayed the journal of its run up to `seq`.
+    pub(crate) fn set_folded_seq(&self, seq: Seq) {
         self.entry.folded_seq.store(seq.0, Ordering::Release);
     }
 
-    /// Returns when somebody has written.
-    pub(crate) async fn notified(&self) {
+    /// Waits for the notification that a command or another process has changed the driver's run.
+    pub(crate) async fn wait_for_notification(&self) {
         self.entry.changed.notified().await;
     }
 }
 
 impl Drop for DriverRegistration {
     fn drop(&mut self) {
-        self.notifier.with_drivers(|seats| {
-            // A next driver of the same run may sit there already.
-            if seats.get(&self.run).is_some_and(|seat| Arc::ptr_eq(seat, &self.entry)) {
-                seats.remove(&self.run);
+        self.notifier.with_drivers(|drivers| {
+            // The next driver of the same run may have registered already.
+            if drivers.get(&self.run).is_some_and(|entry| Arc::ptr_eq(entry, &self.entry)) {
+                drivers.remove(&self.run);
             }
         });
     }

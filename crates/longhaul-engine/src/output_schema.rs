@@ -1,8 +1,8 @@
-//! What the result of a run must be: a schema, and whether an answer fits it.
+//! The output schema of an agent, and the check of final answers against that schema.
 //!
-//! Never: mends an answer. What does not fit is said to the model.
+//! An invalid answer is never repaired: the model is told what is wrong.
 
-use longhaul_core::event::turn::{CallClassification, OutputCheck};
+use longhaul_core::event::turn::{OutputCheck, ToolCallClassification};
 use longhaul_core::message::StopReason;
 use longhaul_core::port::model::ModelResponse;
 use longhaul_core::raw::RawJson;
@@ -12,19 +12,19 @@ use serde_json::{Map, Value, json};
 
 use crate::validation::SchemaValidator;
 
-/// A longer schema is none that a model could follow.
+/// Maximum size of an output schema in bytes. Models could not follow a longer schema.
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
-/// A longer answer is not judged.
+/// Maximum size of a final answer in bytes. Longer answers are invalid.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The tool whose input is a result.
+/// Name of the control tool whose input is the result of the run.
 pub(crate) const FINISH_TOOL: &str = "finish";
 
-/// Where definitions stand in a schema.
+/// Keys under which a JSON Schema keeps its definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// What the result of a run must be.
+/// The compiled output schema of an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct OutputSchema {
     schema: RawJson,
@@ -32,14 +32,14 @@ pub(crate) struct OutputSchema {
 }
 
 impl OutputSchema {
-    /// The contract of this schema, or what is wrong with it.
+    /// Compiles a schema. The error says why the schema is not valid.
     pub(crate) fn new(schema: &RawJson) -> Result<Self, String> {
         if schema.as_str().len() > SCHEMA_BYTES_MAX {
-            return Err(format!("it is longer than {SCHEMA_BYTES_MAX} bytes"));
+            return Err(format!("the schema is longer than {SCHEMA_BYTES_MAX} bytes"));
         }
         let value = schema.to_value();
         if !value.is_object() {
-            return Err("a JSON Schema is an object".to_owned());
+            return Err("a JSON Schema must be an object".to_owned());
         }
         Ok(Self {
             schema: RawJson::from_serialize(&value),
@@ -47,31 +47,31 @@ impl OutputSchema {
         })
     }
 
-    /// The schema.
+    /// Returns the schema as JSON.
     pub(crate) const fn schema(&self) -> &RawJson {
         &self.schema
     }
 
-    /// Whether a reply that ends the run fits, whose calls were appraised like this;
-    /// none: it does not end it.
-    pub(crate) async fn check(
+    /// Checks a reply that would end the run against the output schema. `None` if the reply does
+    /// not end the run.
+    pub(crate) async fn check_reply(
         &self,
-        answered: &ModelResponse,
-        calls: &[CallClassification],
+        response: &ModelResponse,
+        calls: &[ToolCallClassification],
         clock: &dyn Clock,
     ) -> Option<OutputCheck> {
-        let ends = match answered.stop {
+        let ends = match response.stop {
             StopReason::PauseTurn | StopReason::MaxTokens | StopReason::Refusal => false,
             StopReason::EndTurn | StopReason::ToolUse | StopReason::Other(_) => true,
         };
         if !ends {
             return None;
         }
-        if answered.reply.calls().next().is_none() {
-            return Some(self.check_text(&answered.reply.text(), clock).await);
+        if response.reply.tool_calls().next().is_none() {
+            return Some(self.check_text(&response.reply.text(), clock).await);
         }
-        // Whoever appraised it has held it against the schema.
-        let finish = answered.reply.calls().zip(calls);
+        // The input was checked against the schema when the call was classified.
+        let finish = response.reply.tool_calls().zip(calls);
         let finish = finish
             .filter(|(_, found)| found.tool.as_str() == FINISH_TOOL && found.problem.is_none());
         let (call, _) = finish.last()?;
@@ -86,43 +86,42 @@ impl OutputSchema {
         }
         let inner = strip_code_fence(text);
         let Ok(value) = serde_json::from_str::<Value>(inner) else {
-            if let Some(words) = self.text_output(text, clock).await {
-                return OutputCheck::Valid(words);
+            if let Some(output) = self.text_as_json_string(text, clock).await {
+                return OutputCheck::Valid(output);
             }
-            let why = "the answer is not JSON, and the result must be data that fits the schema";
+            let why = "the answer is not JSON, but the result must be data that matches the schema";
             return OutputCheck::Invalid(why.to_owned());
         };
-        let Err(why) = self.validator.check(&value, "the answer", clock).await else {
+        let Err(why) = self.validator.check_value(&value, "the answer", clock).await else {
             return OutputCheck::Valid(RawJson::from_serialize(&value));
         };
         let is_plain = !value.is_object() && !value.is_array();
-        let words = match is_plain {
-            true => self.text_output(text, clock).await,
+        let output = match is_plain {
+            true => self.text_as_json_string(text, clock).await,
             false => None,
         };
-        match words {
-            Some(words) => OutputCheck::Valid(words),
-            None => OutputCheck::Invalid(format!("the answer does not fit the schema: {why}")),
+        match output {
+            Some(output) => OutputCheck::Valid(output),
+            None => OutputCheck::Invalid(format!("the answer does not match the schema: {why}")),
         }
     }
 
-    /// The words of an answer as the data that they are where the schema spells out
-    /// that the result may be a text. A schema that says nothing of it takes every
-    /// text, also one that only speaks of the result.
-    async fn text_output(&self, text: &str, clock: &dyn Clock) -> Option<RawJson> {
+    /// Returns the text of an answer as a JSON string, if the schema explicitly allows a string. A
+    /// schema without a type would accept any text, even a text that only talks about the result.
+    async fn text_as_json_string(&self, text: &str, clock: &dyn Clock) -> Option<RawJson> {
         let schema = self.schema.to_value();
         let may_be = match &schema["type"] {
             Value::String(kind) => kind == "string",
             Value::Array(kinds) => kinds.iter().any(|kind| kind == "string"),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
         };
-        let words = Value::String(text.trim().to_owned());
-        let fits = may_be && self.validator.check(&words, "the answer", clock).await.is_ok();
-        fits.then(|| RawJson::from_serialize(&words))
+        let value = Value::String(text.trim().to_owned());
+        let fits = may_be && self.validator.check_value(&value, "the answer", clock).await.is_ok();
+        fits.then(|| RawJson::from_serialize(&value))
     }
 
-    /// The schema of `finish`: its output is of this kind. Definitions move to the
-    /// top, where the names of them are looked for.
+    /// Returns the input schema of the tool `finish`, with this schema for the property `output`.
+    /// Definitions are moved to the top level, where references look for them.
     pub(crate) fn finish_input_schema(&self) -> Value {
         let mut output = self.schema.to_value();
         let mut top = Map::new();
@@ -132,14 +131,14 @@ impl OutputSchema {
                     top.insert(name.to_owned(), definitions);
                 }
             }
-            // Which draft it is of is said once, at the top.
+            // The draft is declared once, at the top level.
             if let Some(draft) = fields.remove("$schema") {
                 top.insert("$schema".to_owned(), draft);
             }
             fields.remove("$id");
         }
-        rebase_refs(&mut output);
-        top.values_mut().for_each(rebase_refs);
+        rebase_schema_refs(&mut output);
+        top.values_mut().for_each(rebase_schema_refs);
         top.insert("type".into(), "object".into());
         top.insert("properties".into(), json!({ "output": output }));
         top.insert("required".into(), json!(["output"]));
@@ -148,12 +147,12 @@ impl OutputSchema {
     }
 }
 
-/// References within the schema point to where it stands now. Those to an anchor
-/// find it wherever it stands.
-fn rebase_refs(schema: &mut Value) {
+/// Rewrites the references in a schema that became the property `output`. References to anchors
+/// need no change.
+fn rebase_schema_refs(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            // What has an address of its own is looked through from there.
+            // References inside a schema with its own `$id` are relative to that `$id`.
             let address = fields.get("$id").and_then(Value::as_str);
             if address.is_some_and(|address| !address.starts_with('#')) {
                 return;
@@ -165,9 +164,9 @@ fn rebase_refs(schema: &mut Value) {
             {
                 *target = format!("#/properties/output{rest}");
             }
-            fields.values_mut().for_each(rebase_refs);
+            fields.values_mut().for_each(rebase_schema_refs);
         }
-        Value::Array(items) => items.iter_mut().for_each(rebase_refs),
+        Value::Array(items) => items.iter_mut().for_each(rebase_schema_refs),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -177,19 +176,19 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
 
-    fn output_schema(schema: Value) -> OutputSchema {
+    fn compile_test_schema(schema: Value) -> OutputSchema {
         OutputSchema::new(&RawJson::from_serialize(&schema)).unwrap()
     }
 
     fn title_schema() -> OutputSchema {
-        output_schema(json!({
+        compile_test_schema(json!({
             "type": "object",
             "properties": { "title": { "type": "string" } },
             "required": ["title"],
         }))
     }
 
-    async fn check(text: &str, expect: Result<&str, &str>) {
+    async fn check_answer_text(text: &str, expect: Result<&str, &str>) {
         match (title_schema().check_text(text, &SystemClock).await, expect) {
             (OutputCheck::Valid(data), Ok(expect)) => assert_eq!(data.as_str(), expect),
             (OutputCheck::Invalid(why), Err(expect)) => assert!(why.contains(expect), "{why}"),
@@ -199,15 +198,15 @@ mod tests {
 
     #[tokio::test]
     async fn an_invalid_output_says_what_is_wrong() {
-        check(r#"{"title": "A"}"#, Ok(r#"{"title":"A"}"#)).await;
-        check("```json\n{\"title\": \"A\"}\n```", Ok(r#"{"title":"A"}"#)).await;
-        check("Here it is.", Err("not JSON")).await;
-        check("{}", Err("title")).await;
-        check(r#"{"title": 7}"#, Err("/title")).await;
+        check_answer_text(r#"{"title": "A"}"#, Ok(r#"{"title":"A"}"#)).await;
+        check_answer_text("```json\n{\"title\": \"A\"}\n```", Ok(r#"{"title":"A"}"#)).await;
+        check_answer_text("Here it is.", Err("not JSON")).await;
+        check_answer_text("{}", Err("title")).await;
+        check_answer_text(r#"{"title": 7}"#, Err("/title")).await;
         let long = format!("{{\"title\": [\"{}\"]}}", "x".repeat(10_000));
         match title_schema().check_text(&long, &SystemClock).await {
             OutputCheck::Invalid(why) => assert!(why.len() < 1_000, "{}", why.len()),
-            OutputCheck::Valid(_) => panic!("a list is no title"),
+            OutputCheck::Valid(_) => panic!("a list is not a valid title"),
         }
     }
 
@@ -224,7 +223,7 @@ mod tests {
 
     #[test]
     fn references_resolve_in_the_schema_of_finish() {
-        let tree = output_schema(json!({
+        let tree = compile_test_schema(json!({
             "$defs": { "leaf": { "type": "integer" } },
             "type": "object",
             "properties": {
@@ -251,7 +250,7 @@ mod tests {
                 Some(_) => "https://example.org/leaf",
                 None => "#leaf",
             };
-            let tree = output_schema(json!({
+            let tree = compile_test_schema(json!({
                 "$defs": { "some": anchor },
                 "type": "object",
                 "properties": { "value": { "$ref": target } },

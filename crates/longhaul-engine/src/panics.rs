@@ -1,14 +1,12 @@
-//! What is said of a panic in somebody else's code.
-//!
-//! Never: silence. The words help whoever mends it.
+//! Extracts the message from the payload of a caught panic.
 
 use std::any::Any;
 
-/// The words of a panic.
+/// Returns the message of a panic payload.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let words = panic
+    let message = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    words.unwrap_or("without words")
+    message.unwrap_or("no message")
 }

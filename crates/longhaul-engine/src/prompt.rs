@@ -1,8 +1,7 @@
-//! The system prompt, section by section: who the agent is, what its world is like,
-//! what it can read, what binds it, and how things stand.
+//! Builds the system prompt of a run from its sections.
 //!
-//! Never: the same words in another order. What changes from run to run comes last,
-//! so that what stands before it stays in the caches of providers.
+//! Invariant: the order of the sections is fixed, and what changes from run to run comes last, so
+//! that providers can cache the part before it.
 
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::port::model::CURRENT_STATE_HEADING;
@@ -14,46 +13,48 @@ use serde_json::Value;
 use crate::agent::config::Skill;
 use crate::output_schema::OutputSchema;
 
-/// So much of a world is shown.
+/// Maximum number of bytes of the context provider's state of the world in a prompt.
 const WORLD_BYTES_MAX: usize = 32 * 1024;
 
-/// What begins the words about a world that was looked at again.
+/// Heading of the message that tells the model a new state of the world during a run.
 pub(crate) const WORLD_UPDATE_HEADING: &str = "[longhaul] The world around you, as it is now:\n\n";
 
-/// A schema that is longer is not written out: the tool `finish` has it.
+/// Maximum size of an output schema in the prompt, in bytes. A longer schema is only in the spec of
+/// `finish`.
 const SCHEMA_BYTES_MAX: usize = 4 * 1024;
 
-/// What a prompt is made of. Each section stands in it only when it says something.
+/// The sections of a system prompt. Empty sections are left out.
 #[derive(Debug)]
 pub(crate) struct PromptSections<'a> {
-    /// The agent's own words, filled in.
+    /// Prompt from the agent file, rendered for this run.
     pub(crate) identity: &'a str,
-    /// The world, unless the agent's own words speak of it.
+    /// State of the world from the context provider. `None` if there is no state, or if the agent's
+    /// prompt already contains it.
     pub(crate) world: Option<&'a RawJson>,
-    /// What it may read up.
+    /// Skills that the agent can read.
     pub(crate) skills: &'a [Skill],
-    /// Whether it can keep notes, and find them again.
+    /// Whether the agent can save and search notes.
     pub(crate) notes: bool,
-    /// The rules of the folder that it works in.
+    /// Instructions from the `AGENTS.md` file of the project folder.
     pub(crate) rules: &'a str,
-    /// What its result must be.
+    /// Output schema of the agent.
     pub(crate) output_schema: Option<&'a OutputSchema>,
-    /// The kind of event that made the run.
+    /// Kind of the event that started the run. `None` if a task started it.
     pub(crate) event: Option<&'a str>,
-    /// The time.
+    /// Current time, shown to the model.
     pub(crate) now: Timestamp,
 }
 
 impl PromptSections<'_> {
-    /// The prompt of this run.
-    pub(crate) fn render(&self, run: &Run) -> String {
+    /// Returns the system prompt for this run.
+    pub(crate) fn render_system_prompt(&self, run: &Run) -> String {
         let mut text = self.identity.trim_end().to_owned();
-        let mut add = |heading: &str, words: &str| {
+        let mut add = |heading: &str, content: &str| {
             let gap = if text.is_empty() { "" } else { "\n\n" };
-            text.push_str(&format!("{gap}## {heading}\n\n{words}"));
+            text.push_str(&format!("{gap}## {heading}\n\n{content}"));
         };
         if let Some(world) = self.world {
-            add("The world around you", &world_text(world));
+            add("The world around you", &format_world_state(world));
         }
         if !self.skills.is_empty() {
             add("Skills", &skills_text(self.skills));
@@ -74,7 +75,8 @@ impl PromptSections<'_> {
         text
     }
 
-    /// How things stand, a line for each.
+    /// Returns the lines of the prompt about the state of the run: agent, conversation, limits,
+    /// time.
     fn state_lines(&self, run: &Run) -> Vec<String> {
         let task = run.task();
         let mut lines = vec![
@@ -90,23 +92,24 @@ impl PromptSections<'_> {
             (None, None) => {}
         }
         if let Some(event) = self.event {
-            lines.push(format!("- An event made this run: `{event}`."));
+            lines.push(format!("- This run was started by the event `{event}`."));
         }
         if let Some(limits) = limits_text(&run.control().caps, task.policy.max_turns) {
             lines.push(format!("- Your limits: {limits}."));
         }
-        if let Some(contract) = self.output_schema {
-            lines.push(result_instructions(contract));
+        if let Some(output_schema) = self.output_schema {
+            lines.push(result_instructions(output_schema));
         }
         lines
     }
 }
 
-const MEMORY_INSTRUCTIONS: &str = "Your notes outlive this run: `remember` keeps one, `recall` finds what you \
-    kept before. Look there before you ask for what you may know already.";
+const MEMORY_INSTRUCTIONS: &str = "Your notes outlive this run: `remember` saves a note, `recall` finds saved \
+    notes. Search them before you ask for something that you may already know.";
 
-/// A world in words: a text as it is, a summary before the rest, anything else as JSON.
-pub(crate) fn world_text(world: &RawJson) -> String {
+/// Formats the state of the world for the model: text as it is, anything else as JSON. The field
+/// `summary` of an object comes first.
+pub(crate) fn format_world_state(world: &RawJson) -> String {
     let whole = match world.to_value() {
         Value::String(text) => text,
         Value::Object(fields) => match fields.get("summary").and_then(Value::as_str) {
@@ -120,27 +123,28 @@ pub(crate) fn world_text(world: &RawJson) -> String {
     if whole.len() <= WORLD_BYTES_MAX {
         return whole;
     }
-    let shown = &whole[..whole.floor_char_boundary(WORLD_BYTES_MAX)];
-    let left = whole.len() - shown.len();
-    format!("{shown}\n\n[longhaul] {left} bytes more are left out here.")
+    let head = &whole[..whole.floor_char_boundary(WORLD_BYTES_MAX)];
+    let left = whole.len() - head.len();
+    format!("{head}\n\n[longhaul] {left} more bytes are left out here.")
 }
 
 fn skills_text(skills: &[Skill]) -> String {
-    let rows =
-        skills.iter().map(|skill| format!("- `{}`: {}", skill.name, one_line(&skill.description)));
+    let rows = skills
+        .iter()
+        .map(|skill| format!("- `{}`: {}", skill.name, to_single_line(&skill.description)));
     let rows: Vec<String> = rows.collect();
     format!(
-        "What others have found out about doing things well. When one of these fits the work, \
+        "Instructions for specific kinds of work. When one of these fits your task, \
          read it first with `read_skill`.\n\n{}",
         rows.join("\n")
     )
 }
 
-fn one_line(text: &str) -> String {
+fn to_single_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A time as people say it, to the minute.
+/// Formats a time for the model, to the minute and with the day of the week.
 fn format_time(now: Timestamp) -> String {
     const DAYS: [&str; 7] =
         ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
@@ -155,7 +159,7 @@ fn format_time(now: Timestamp) -> String {
     format!("{date} {time} UTC, a {day}")
 }
 
-/// What a run may use up, in words; none: nothing binds it.
+/// Formats the limits of a run for the model. `None` if the run has no limits.
 fn limits_text(caps: &Budget, max_turns: Option<u32>) -> Option<String> {
     let turns = match (caps.turns, max_turns) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -167,14 +171,14 @@ fn limits_text(caps: &Budget, max_turns: Option<u32>) -> Option<String> {
     });
     let tokens = caps.tokens.map(|tokens| format!("{tokens} tokens"));
     let turns = turns.map(|turns| format!("{turns} turns"));
-    let active = caps.active.map(|span| format!("{} of work", format_duration(span)));
+    let active = caps.active.map(|duration| format!("{} of work", format_duration(duration)));
     let all = [turns, money, tokens, active].into_iter().flatten();
     let all: Vec<String> = all.collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-fn format_duration(span: Millis) -> String {
-    let seconds = span.0 / 1_000;
+fn format_duration(duration: Millis) -> String {
+    let seconds = duration.0 / 1_000;
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),
         (0, minutes, _) => format!("{minutes} min"),
@@ -183,16 +187,17 @@ fn format_duration(span: Millis) -> String {
     }
 }
 
-/// What the result must be.
-fn result_instructions(contract: &OutputSchema) -> String {
-    let schema = contract.schema();
+/// Returns the lines of the prompt that tell the model how to give a result that matches the
+/// schema.
+fn result_instructions(output_schema: &OutputSchema) -> String {
+    let schema = output_schema.schema();
     let fits = match schema.as_str().len() {
-        0..=SCHEMA_BYTES_MAX => format!("fits this JSON Schema: {}", schema.as_str()),
-        _ => "fits the schema of the tool `finish`".to_owned(),
+        0..=SCHEMA_BYTES_MAX => format!("matches this JSON Schema: {}", schema.as_str()),
+        _ => "matches the schema of the tool `finish`".to_owned(),
     };
     format!(
-        "- Your result is data that {fits}\n- End with the tool `finish`, with that data as its \
-         `output`; an answer that is nothing but the JSON is taken too."
+        "- Your result must be data that {fits}\n- End with the tool `finish`, with that data as its \
+         `output`; an answer that is only the JSON is accepted, too."
     )
 }
 
@@ -210,20 +215,20 @@ mod tests {
 
     #[test]
     fn limits_are_rendered_as_text() {
-        let said = limits_text(&Budget::PROJECT_DEFAULT, Some(6));
-        assert_eq!(said.as_deref(), Some("6 turns, $5.00, 4 h of work"));
+        let text = limits_text(&Budget::PROJECT_DEFAULT, Some(6));
+        assert_eq!(text.as_deref(), Some("6 turns, $5.00, 4 h of work"));
         assert_eq!(limits_text(&Budget::default(), None), None);
         assert_eq!(format_duration(Millis::from_secs(5_400)), "1 h 30 min");
     }
 
     #[test]
     fn a_long_world_is_truncated() {
-        let words = |world: Value| world_text(&RawJson::from_serialize(&world));
-        assert_eq!(words("It rains.".into()), "It rains.");
+        let render = |world: Value| format_world_state(&RawJson::from_serialize(&world));
+        assert_eq!(render("It rains.".into()), "It rains.");
         let cave = RawJson::parse(r#"{"exits":2,"summary":"A cave."}"#).unwrap();
-        let told = "A cave.\n\n{\"exits\":2,\"summary\":\"A cave.\"}";
-        assert_eq!(world_text(&cave), told);
-        let long = words("ü".repeat(WORLD_BYTES_MAX).into());
-        assert!(long.ends_with("[longhaul] 32768 bytes more are left out here."));
+        let expected = "A cave.\n\n{\"exits\":2,\"summary\":\"A cave.\"}";
+        assert_eq!(format_world_state(&cave), expected);
+        let long = render("ü".repeat(WORLD_BYTES_MAX).into());
+        assert!(long.ends_with("[longhaul] 32768 more bytes are left out here."));
     }
 }

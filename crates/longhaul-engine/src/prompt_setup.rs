@@ -1,6 +1,5 @@
-//! What a run sees before it thinks: rendered once, journaled, never again.
-//!
-//! Never: looks itself. Somebody has looked, or nobody does.
+//! Prepares a run before its first turn: renders the prompt and the first messages once, so that
+//! they can be journaled.
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::run::RunPrepared;
@@ -13,7 +12,7 @@ use longhaul_run::Run;
 use serde_json::{Value, json};
 
 use crate::blocker::Blocker;
-use crate::compactor::compactor;
+use crate::compactor::resolve_compactor;
 use crate::error::Error;
 use crate::event_text;
 use crate::prompt::PromptSections;
@@ -23,38 +22,41 @@ use crate::services::EngineServices;
 use crate::template;
 use crate::thread_window::{MESSAGES_MAX, TOKENS_MAX, trim_thread};
 
-/// A text that is longer is kept once for all runs that say the same.
+/// Maximum size in bytes of a text that is stored in the event. Longer texts are stored as blobs,
+/// which runs share.
 const INLINE_BYTES_MAX: usize = 1_024;
 
-/// So many identical calls end a run whose agent says nothing of it.
+/// Default number of consecutive identical tool calls after which a run is ended.
 const IDENTICAL_CALLS_MAX: u32 = 16;
 
-/// Scripts say the same again and again because they were written so.
+/// Prefix of scripted models. The loop guard does not apply to them, because they may repeat
+/// themselves on purpose.
 const SCRIPTED_PREFIX: &str = "scripted/";
 
-/// Makes the prompt of what was seen, or says what is missing.
+/// Builds the event that prepares a run for its first turn. The inner error says what is missing.
 pub(crate) async fn prepare_prompt(
-    ports: &EngineServices,
-    capsule: &RunEnv,
+    services: &EngineServices,
+    env: &RunEnv,
     run: &Run,
-    seen: Option<Perception>,
+    perception: Option<Perception>,
 ) -> Result<Result<(RunPrepared, Vec<Blob>), Blocker>, Error> {
-    let memory = load_thread_window(ports, run).await?;
-    let told = match render_prompt(ports, capsule, run, (&memory, seen.as_ref())) {
-        Ok(told) => told,
-        Err(lack) => return Ok(Err(lack)),
+    let memory = load_thread_window(services, run).await?;
+    let texts = match render_prompt(services, env, run, (&memory, perception.as_ref())) {
+        Ok(texts) => texts,
+        Err(blocker) => return Ok(Err(blocker)),
     };
     let mut blobs = Vec::new();
-    // What others say of themselves stands in it: servers, and whoever wrote the rules.
-    let cleaner = Redaction(&*ports.redact);
-    let system = inline_or_blob(cleaner.text(told.system), &mut blobs);
-    let tools = cleaner.json(&RawJson::from_serialize(&tool_table(capsule)));
-    let tools = inline_or_blob(tools.as_str().to_owned(), &mut blobs);
-    let mut opening = run.task().history.clone();
-    opening.extend(memory);
-    opening.push(Message::user(cleaner.text(told.user)));
-    let mut names = capsule.models().iter().map(|found| found.name.clone());
-    let ask = ModelRequest {
+    // The texts contain data of external origin, such as tool descriptions of servers and project
+    // rules.
+    let cleaner = Redaction(&*services.redact);
+    let system = store_inline_or_as_blob(cleaner.redact_text(texts.system), &mut blobs);
+    let tools = cleaner.redact_json(&RawJson::from_serialize(&build_tool_table(env)));
+    let tools = store_inline_or_as_blob(tools.as_str().to_owned(), &mut blobs);
+    let mut messages = run.task().history.clone();
+    messages.extend(memory);
+    messages.push(Message::user(cleaner.redact_text(texts.user)));
+    let mut names = env.models().iter().map(|found| found.name.clone());
+    let request = ModelRequest {
         run: run.id(),
         turn: 1,
         attempt: 1,
@@ -64,93 +66,96 @@ pub(crate) async fn prepare_prompt(
         messages: std::sync::Arc::new(Vec::new()),
         max_tokens: 0,
     };
-    let tariffs = capsule.models().iter();
-    let tariffs = tariffs.map(|found| found.model.estimate(&ask).pricing);
-    let tariff = tariffs.reduce(ModelPricing::most_restrictive).unwrap_or_default();
-    let (world, context) = seen.map(|seen| (seen.world, seen.context)).unzip();
+    let pricings = env.models().iter();
+    let pricings = pricings.map(|found| found.model.estimate(&request).pricing);
+    let pricing = pricings.reduce(ModelPricing::merge_most_restrictive).unwrap_or_default();
+    let (world, context) =
+        perception.map(|perception| (perception.world, perception.context)).unzip();
     let perceived = RunPrepared {
         system,
         tools,
-        initial_messages: opening,
+        initial_messages: messages,
         fallbacks: names.collect(),
-        compactor: compactor(&*ports.models, &ask),
-        identical_calls: identical_calls_limit(capsule, &ask.model),
-        model: ask.model,
-        pricing: tariff,
-        world: world.map(|world| inline_or_blob(world.as_str().to_owned(), &mut blobs)),
+        compactor: resolve_compactor(&*services.models, &request),
+        identical_calls: identical_calls_limit(env, &request.model),
+        model: request.model,
+        pricing,
+        world: world.map(|world| store_inline_or_as_blob(world.as_str().to_owned(), &mut blobs)),
         context: context.unwrap_or_default(),
-        external_tools: capsule.external_tools().map(str::to_owned).collect(),
+        external_tools: env.external_tool_names().map(str::to_owned).collect(),
     };
     Ok(Ok((perceived, blobs)))
 }
 
-/// What a run is told: who it is, and what it is asked.
+/// The rendered system prompt and task text of a run.
 struct PromptTexts {
     system: String,
     user: String,
 }
 
 fn render_prompt(
-    ports: &EngineServices,
-    capsule: &RunEnv,
+    services: &EngineServices,
+    env: &RunEnv,
     run: &Run,
-    (memory, seen): (&[Message], Option<&Perception>),
+    (memory, perception): (&[Message], Option<&Perception>),
 ) -> Result<PromptTexts, Blocker> {
-    let (agent, task) = (&capsule.agent, run.task());
-    let mut values = template::template_values(&task.input, &capsule.context_with(seen));
-    values["memory"] = json!(memory.iter().map(template_message).collect::<Vec<_>>());
-    if let Some(seen) = seen {
-        values["perception"] = seen.world.to_value();
+    let (agent, task) = (&env.agent, run.task());
+    let mut values =
+        template::template_values(&task.input, &env.merge_perceived_context(perception));
+    values["memory"] = json!(memory.iter().map(message_template_value).collect::<Vec<_>>());
+    if let Some(perception) = perception {
+        values["perception"] = perception.world.to_value();
     }
     let wrong = |what: &str, why: &str| {
         let name = &agent.name;
-        let wrong = format!("{what} of agent `{name}` can't be made: {why}.");
-        let again = "mend the agent's file, cancel this run, which keeps the agent it began \
+        let wrong = format!("{what} of agent `{name}` can't be rendered: {why}.");
+        let again = "fix the agent's file, cancel this run, which keeps the agent version it started \
                      with, and submit the task again";
-        match seen {
-            // What is seen at the next look may be what the template wants.
+        match perception {
+            // The next answer of the context provider may contain the missing value.
             Some(_) => Blocker::from(format!(
-                "{wrong} If what was seen lacks it, mend what looks, then answer here: it is \
-                 asked again. Otherwise {again}."
+                "{wrong} If the context provider should have returned it, fix the provider, then answer \
+                 here to retry. Otherwise {again}."
             )),
-            None => Blocker::permanent(format!("{wrong} To go on, {again}.")),
+            None => Blocker::permanent(format!("{wrong} To continue, {again}.")),
         }
     };
     let identity = template::render_template(&agent.prompt, &values)
         .map_err(|why| wrong("The prompt", &why))?;
     let event = event_text::event_kind(agent, task);
-    let asked = event_text::task_text(agent, task, &values).map_err(|why| {
+    let user = event_text::task_text(agent, task, &values).map_err(|why| {
         let event = event.unwrap_or_default();
-        wrong(&format!("The words for the event `{event}`"), &why)
+        wrong(&format!("The text for the event `{event}`"), &why)
     })?;
-    let speaks_of = |name| template::references(&agent.prompt, name);
-    let world = seen.map(|seen| &seen.world);
-    let notes = |name: &str| capsule.tool(name).is_some();
+    let speaks_of = |name| template::template_uses_value(&agent.prompt, name);
+    let world = perception.map(|perception| &perception.world);
+    let notes = |name: &str| env.tool(name).is_some();
     let sections = PromptSections {
         identity: &identity,
         world: world.filter(|world| world.as_str() != "null" && !speaks_of("perception")),
-        skills: capsule.skills(),
+        skills: env.skills(),
         notes: notes("remember") && notes("recall") && !speaks_of("memory"),
         rules: &agent.project_rules,
-        output_schema: capsule.output_schema(),
+        output_schema: env.output_schema(),
         event,
-        now: ports.clock.now(),
+        now: services.clock.now(),
     };
-    let system = sections.render(run);
-    Ok(PromptTexts { system, user: asked })
+    let system = sections.render_system_prompt(run);
+    Ok(PromptTexts { system, user })
 }
 
-/// When a run that turns in circles ends: as the agent says, and otherwise after a
-/// while, unless a script is what it follows.
-fn identical_calls_limit(capsule: &RunEnv, model: &str) -> Option<u32> {
-    match capsule.agent.guards {
+/// Returns the number of identical tool calls that ends a run: the agent's setting, or the default
+/// unless the model is scripted.
+fn identical_calls_limit(env: &RunEnv, model: &str) -> Option<u32> {
+    match env.agent.guards {
         Some(guards) => guards.identical_calls,
         None => (!model.starts_with(SCRIPTED_PREFIX)).then_some(IDENTICAL_CALLS_MAX),
     }
 }
 
-/// A text that stands in the event, or is kept under its hash.
-fn inline_or_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
+/// Returns a short text to be stored in the event; stores a long text as a blob and returns a
+/// reference.
+fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
     if text.len() <= INLINE_BYTES_MAX {
         return StoredText::inline(text);
     }
@@ -160,42 +165,43 @@ fn inline_or_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
     body
 }
 
-/// The table of tools as models are told of them.
-fn tool_table(capsule: &RunEnv) -> Value {
-    let rows = capsule.tools_by_wire_name().map(|(wire, equipped)| {
-        let card = equipped.spec();
+/// Builds the JSON list of the run's tools, as models see it.
+fn build_tool_table(env: &RunEnv) -> Value {
+    let rows = env.tools_by_wire_name().map(|(wire, tool)| {
+        let spec = tool.spec();
         json!({
             "name": wire,
-            "description": card.description,
-            "schema": card.schema,
+            "description": spec.description,
+            "schema": spec.schema,
         })
     });
     Value::Array(rows.collect())
 }
 
-/// The newest part of the thread that fits, beginning with what a person said.
-async fn load_thread_window(ports: &EngineServices, run: &Run) -> Result<Vec<Message>, Error> {
+/// Returns the newest messages of the run's thread that fit into the prompt, starting with a
+/// message of a person.
+async fn load_thread_window(services: &EngineServices, run: &Run) -> Result<Vec<Message>, Error> {
     let Some(thread) = &run.task().thread else {
         return Ok(Vec::new());
     };
-    let messages = ports.records.thread_messages(thread, MESSAGES_MAX).await?;
-    // What is a secret now may have been none when it was said.
-    let cleaner = Redaction(&*ports.redact);
-    let messages = messages.into_iter().map(|said| cleaner.message(said));
+    let messages = services.records.thread_messages(thread, MESSAGES_MAX).await?;
+    // A secret may have been configured after the message was stored.
+    let cleaner = Redaction(&*services.redact);
+    let messages = messages.into_iter().map(|message| cleaner.redact_message(message));
     Ok(trim_thread(messages.collect(), TOKENS_MAX))
 }
 
-/// A message of the thread for templates.
-fn template_message(message: &Message) -> Value {
+/// Returns a thread message as a template value.
+fn message_template_value(message: &Message) -> Value {
     let (who, text) = match message {
-        Message::User(parts) => ("user", joined_text(parts)),
+        Message::User(parts) => ("user", join_text_parts(parts)),
         Message::Assistant(reply) => ("assistant", reply.text()),
         Message::Results(_) => ("tool", String::new()),
     };
     json!({ "role": who, "text": text })
 }
 
-fn joined_text(parts: &[Part]) -> String {
+fn join_text_parts(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(Part::text);
     texts.collect::<Vec<_>>().join("\n")
 }

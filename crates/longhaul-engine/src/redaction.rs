@@ -1,8 +1,8 @@
-//! Takes secrets out of whatever is about to be kept: texts, data, messages, the
-//! words of models and of agents' files.
+//! Redacts secrets in everything that is stored: texts, JSON, messages, model output and agent
+//! files.
 //!
-//! Never: changes a name that something is found by, or what a program is told.
-//! Whoever sees a secret there refuses it.
+//! Names and tool inputs are not changed. Callers reject a name or tool input that contains a
+//! secret.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,92 +13,91 @@ use longhaul_core::message::{Block, Message, Part, Reply, TextBlock, ToolCall};
 use longhaul_core::policy::gate::RuleAction;
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::ModelResponse;
-use longhaul_core::port::redact::{Redact, find_placeholder, placeholder, placeholder_name};
+use longhaul_core::port::redact::{Redact, find_placeholder, placeholder_name, secret_placeholder};
 use longhaul_core::raw::RawJson;
 
 use crate::agent::{Agent, AgentRegistry};
 use crate::template;
 
-/// What the first secret is called that stands in a text no more. A text may speak
-/// of what stands for another.
-fn removed_secret_name(text: &str, clean: &str) -> String {
-    let mut rest = clean;
+/// Returns the name of the first secret that was redacted from `text`. Placeholders that `text`
+/// already contained are not counted.
+fn removed_secret_name(text: &str, redacted: &str) -> String {
+    let mut rest = redacted;
     while let Some(found) = find_placeholder(rest) {
-        let stands = &rest[found.clone()];
-        if clean.matches(stands).count() > text.matches(stands).count() {
-            return placeholder_name(stands).unwrap_or(UNNAMED_SECRET).to_owned();
+        let marker = &rest[found.clone()];
+        if redacted.matches(marker).count() > text.matches(marker).count() {
+            return placeholder_name(marker).unwrap_or(UNNAMED_SECRET).to_owned();
         }
         rest = &rest[found.end..];
     }
     UNNAMED_SECRET.to_owned()
 }
 
-/// What a secret is called that nobody named.
-const UNNAMED_SECRET: &str = "of this project";
+/// Name that messages use for a secret without a name.
+const UNNAMED_SECRET: &str = "(unnamed)";
 
-/// Whether a tag of a template is open at the end of this.
-fn is_in_tag(before: &str) -> bool {
-    let opened = before.rfind("{{").max(before.rfind("{%"));
-    let closed = before.rfind("}}").max(before.rfind("%}"));
+/// Whether a template tag (`{{` or `{%`) is still open at the end of this text.
+fn ends_in_template_tag(text: &str) -> bool {
+    let opened = text.rfind("{{").max(text.rfind("{%"));
+    let closed = text.rfind("}}").max(text.rfind("%}"));
     opened > closed
 }
 
-/// Whoever knows the secrets, at work.
+/// Redacts secrets in the types of the engine, such as messages and agents.
 #[derive(Debug, Clone, Copy)]
 pub struct Redaction<'a>(pub &'a dyn Redact);
 
 impl Redaction<'_> {
-    /// A text without secrets.
-    pub(crate) fn text(self, text: String) -> String {
+    /// Redacts secrets in a text.
+    pub(crate) fn redact_text(self, text: String) -> String {
         match self.0.redact(&text) {
             Cow::Owned(clean) => clean,
             Cow::Borrowed(_) => text,
         }
     }
 
-    /// Data without secrets.
-    pub(crate) fn json(self, json: &RawJson) -> RawJson {
+    /// Redacts secrets in the strings of a JSON value.
+    pub(crate) fn redact_json(self, json: &RawJson) -> RawJson {
         self.0.redact_json(json)
     }
 
-    fn extra(self, extra: Option<&RawJson>) -> Option<RawJson> {
-        extra.map(|json| self.json(json))
+    fn redact_optional_json(self, extra: Option<&RawJson>) -> Option<RawJson> {
+        extra.map(|json| self.redact_json(json))
     }
 
-    /// The words that stand in a message without secrets.
-    pub(crate) fn shared_text(self, text: &Arc<str>) -> Arc<str> {
+    /// Redacts secrets in a shared text.
+    pub(crate) fn redact_shared_text(self, text: &Arc<str>) -> Arc<str> {
         match self.0.redact(text) {
             Cow::Owned(clean) => clean.into(),
             Cow::Borrowed(_) => Arc::clone(text),
         }
     }
 
-    /// The secret that a name holds; none: it holds none. What it is called, never
-    /// what it is.
-    pub(crate) fn secret_in_text(self, name: &str) -> Option<String> {
-        match self.0.redact(name) {
+    /// Returns the name (never the value) of a secret that the text contains. `None` if the text
+    /// contains no secret.
+    pub(crate) fn secret_name_in_text(self, text: &str) -> Option<String> {
+        match self.0.redact(text) {
             Cow::Borrowed(_) => None,
-            Cow::Owned(clean) => Some(removed_secret_name(name, &clean)),
+            Cow::Owned(clean) => Some(removed_secret_name(text, &clean)),
         }
     }
 
-    /// The secret that data hold; none: they hold none.
-    pub(crate) fn secret_in_json(self, json: &RawJson) -> Option<String> {
-        let clean = self.json(json);
+    /// Returns the name of a secret that the JSON value contains. `None` if it contains no secret.
+    pub(crate) fn secret_name_in_json(self, json: &RawJson) -> Option<String> {
+        let clean = self.redact_json(json);
         (clean != *json).then(|| removed_secret_name(json.as_str(), clean.as_str()))
     }
 
-    /// The secret in the input of each call of a reply. Without it that would be
-    /// another call, which nobody asked for.
-    pub(crate) fn secrets_in_calls(self, reply: &Reply) -> Vec<Option<String>> {
-        reply.calls().map(|call| self.secret_in_json(&call.input)).collect()
+    /// Returns, for each tool call of a reply, the name of a secret in the input of the call. Such
+    /// calls are not made, because with the secret redacted they would be different calls.
+    pub(crate) fn secret_names_in_calls(self, reply: &Reply) -> Vec<Option<String>> {
+        reply.tool_calls().map(|call| self.secret_name_in_json(&call.input)).collect()
     }
 
-    /// A template without secrets. What stands for one looks like a template
-    /// itself, so that it is written as the text that it is. Where the template
-    /// reckons with a secret, only what stands for that is left of the whole: it is
-    /// no template, and whoever would begin a run with it is refused.
-    fn template(self, source: String) -> String {
+    /// Redacts secrets in a template. The placeholder looks like a template tag, so it is inserted
+    /// as a string literal. If a secret is part of a tag, the whole template becomes the
+    /// placeholder, and new runs of the agent are rejected.
+    fn redact_template(self, source: String) -> String {
         let Cow::Owned(clean) = self.0.redact(&source) else {
             return source;
         };
@@ -106,137 +105,140 @@ impl Redaction<'_> {
         let mut rest = clean.as_str();
         while let Some(found) = find_placeholder(rest) {
             written.push_str(&rest[..found.start]);
-            if is_in_tag(&written) {
-                return placeholder(&removed_secret_name(&source, &clean));
+            if ends_in_template_tag(&written) {
+                return secret_placeholder(&removed_secret_name(&source, &clean));
             }
             written.push_str(&format!("{{{{ \"{}\" }}}}", &rest[found.clone()]));
             rest = &rest[found.end..];
         }
         written.push_str(rest);
-        match template::compiles(&written) {
+        match template::is_valid_template(&written) {
             true => written,
-            false => placeholder(&removed_secret_name(&source, &clean)),
+            false => secret_placeholder(&removed_secret_name(&source, &clean)),
         }
     }
 
-    /// A message without secrets.
-    pub(crate) fn message(self, message: Message) -> Message {
+    /// Redacts secrets in a message of a conversation.
+    pub(crate) fn redact_message(self, message: Message) -> Message {
         match message {
-            Message::User(parts) => Message::User(self.parts(parts)),
-            Message::Assistant(reply) => Message::Assistant(self.reply(&reply)),
+            Message::User(parts) => Message::User(self.redact_parts(parts)),
+            Message::Assistant(reply) => Message::Assistant(self.redact_reply(&reply)),
             Message::Results(mut results) => {
                 for result in &mut results {
-                    result.content = self.parts(std::mem::take(&mut result.content));
+                    result.content = self.redact_parts(std::mem::take(&mut result.content));
                 }
                 Message::Results(results)
             }
         }
     }
 
-    fn parts(self, parts: Vec<Part>) -> Vec<Part> {
+    fn redact_parts(self, parts: Vec<Part>) -> Vec<Part> {
         let clean = parts.into_iter().map(|part| match part {
-            Part::Text(text) => Part::Text(self.shared_text(&text)),
+            Part::Text(text) => Part::Text(self.redact_shared_text(&text)),
             Part::Image(_) => part,
         });
         clean.collect()
     }
 
-    /// The output of a call without secrets.
-    pub(crate) fn output(self, mut output: ToolOutput) -> ToolOutput {
-        output.content = self.parts(output.content);
+    /// Redacts secrets in the output of a tool call.
+    pub(crate) fn redact_output(self, mut output: ToolOutput) -> ToolOutput {
+        output.content = self.redact_parts(output.content);
         output
     }
 
-    fn reply(self, reply: &Arc<Reply>) -> Arc<Reply> {
+    fn redact_reply(self, reply: &Arc<Reply>) -> Arc<Reply> {
         let blocks = reply.blocks.iter();
-        let blocks: Vec<Block> = blocks.filter_map(|block| self.block(block)).collect();
+        let blocks: Vec<Block> = blocks.filter_map(|block| self.redact_block(block)).collect();
         if blocks == reply.blocks {
             return Arc::clone(reply);
         }
         Arc::new(Reply { api: reply.api.clone(), blocks })
     }
 
-    /// None: a thought is sealed, and one that is changed would be refused.
-    fn block(self, block: &Block) -> Option<Block> {
+    /// Redacts secrets in a block of a reply. `None` drops a thinking block with a secret: the
+    /// block is signed, and providers reject a changed block.
+    fn redact_block(self, block: &Block) -> Option<Block> {
         Some(match block {
-            Block::Text(words) => Block::Text(TextBlock {
-                text: self.shared_text(&words.text),
-                extra: self.extra(words.extra.as_ref()),
+            Block::Text(text_block) => Block::Text(TextBlock {
+                text: self.redact_shared_text(&text_block.text),
+                extra: self.redact_optional_json(text_block.extra.as_ref()),
             }),
             Block::Thinking(thought) => {
-                let is_clean = self.shared_text(&thought.text) == thought.text
-                    && self.extra(thought.extra.as_ref()) == thought.extra;
+                let is_clean = self.redact_shared_text(&thought.text) == thought.text
+                    && self.redact_optional_json(thought.extra.as_ref()) == thought.extra;
                 return is_clean.then(|| block.clone());
             }
             Block::ToolCall(call) => Block::ToolCall(ToolCall {
                 id: call.id.clone(),
-                name: self.text(call.name.clone()),
-                input: self.json(&call.input),
-                extra: self.extra(call.extra.as_ref()),
+                name: self.redact_text(call.name.clone()),
+                input: self.redact_json(&call.input),
+                extra: self.redact_optional_json(call.extra.as_ref()),
             }),
-            Block::Other(raw) => Block::Other(self.json(raw)),
+            Block::Other(raw) => Block::Other(self.redact_json(raw)),
         })
     }
 
-    /// What a model answered, without secrets: whoever answers for it is a stranger.
-    pub(crate) fn response(self, answered: ModelResponse) -> ModelResponse {
+    /// Redacts secrets in the response of a model, which is untrusted.
+    pub(crate) fn redact_response(self, response: ModelResponse) -> ModelResponse {
         ModelResponse {
-            reply: self.reply(&answered.reply),
-            stop: answered.stop.map_text(|words| self.text(words)),
-            model: self.text(answered.model),
-            ..answered
+            reply: self.redact_reply(&response.reply),
+            stop: response.stop.map_text(|text| self.redact_text(text)),
+            model: self.redact_text(response.model),
+            ..response
         }
     }
 
-    /// A failure without secrets.
-    pub(crate) fn failure(self, failure: Failure) -> Failure {
+    /// Redacts secrets in the description of a failure.
+    pub(crate) fn redact_failure(self, failure: Failure) -> Failure {
         Failure {
-            message: self.text(failure.message),
-            request_id: failure.request_id.map(|id| self.text(id)),
+            message: self.redact_text(failure.message),
+            request_id: failure.request_id.map(|id| self.redact_text(id)),
             ..failure
         }
     }
 
-    /// What was seen, without secrets: it is journaled, and the model reads it.
-    pub(crate) fn perception(self, seen: Perception) -> Perception {
-        let context = seen.context.into_iter();
-        let context = context.map(|(name, value)| (self.text(name), self.json(&value)));
-        Perception { world: self.json(&seen.world), context: context.collect() }
+    /// Redacts secrets in a perception (the state of the world), which is journaled and which the
+    /// model reads.
+    pub(crate) fn redact_perception(self, perception: Perception) -> Perception {
+        let context = perception.context.into_iter();
+        let context =
+            context.map(|(name, value)| (self.redact_text(name), self.redact_json(&value)));
+        Perception { world: self.redact_json(&perception.world), context: context.collect() }
     }
 
-    /// An agent without secrets in what is read of its file, by models or people.
-    pub fn agent(self, mut agent: Agent) -> Agent {
+    /// Redacts secrets in those parts of an agent's definition that models or people read.
+    pub fn redact_agent(self, mut agent: Agent) -> Agent {
         for rule in &mut agent.rules {
             match &mut rule.action {
-                RuleAction::Ask(words) | RuleAction::Deny(words) => {
-                    *words = self.text(std::mem::take(words));
+                RuleAction::Ask(message) | RuleAction::Deny(message) => {
+                    *message = self.redact_text(std::mem::take(message));
                 }
                 RuleAction::Allow => {}
             }
         }
         if let Some(gate) = &mut agent.result_gate {
-            gate.ask = self.text(std::mem::take(&mut gate.ask));
+            gate.ask = self.redact_text(std::mem::take(&mut gate.ask));
         }
         for skill in &mut agent.skills {
-            skill.description = self.text(std::mem::take(&mut skill.description));
+            skill.description = self.redact_text(std::mem::take(&mut skill.description));
         }
         for written in agent.events.values_mut() {
-            *written = self.template(std::mem::take(written));
+            *written = self.redact_template(std::mem::take(written));
         }
         Agent {
-            description: self.text(agent.description),
-            output: agent.output.as_ref().map(|schema| self.json(schema)),
-            project_rules: self.text(agent.project_rules),
-            prompt: self.template(agent.prompt),
+            description: self.redact_text(agent.description),
+            output: agent.output.as_ref().map(|schema| self.redact_json(schema)),
+            project_rules: self.redact_text(agent.project_rules),
+            prompt: self.redact_template(agent.prompt),
             ..agent
         }
     }
 
-    /// All agents, each without secrets.
-    pub(crate) fn agents(self, roster: &AgentRegistry) -> AgentRegistry {
+    /// Redacts secrets in the definitions of all agents.
+    pub(crate) fn redact_agents(self, agents: &AgentRegistry) -> AgentRegistry {
         let mut clean = AgentRegistry::default();
-        for agent in roster.all() {
-            clean.register(self.agent(Agent::clone(agent)));
+        for agent in agents.agents() {
+            clean.register(self.redact_agent(Agent::clone(agent)));
         }
         clean
     }

@@ -1,8 +1,7 @@
-//! What one run may touch: its agent, its models, its tools, its context.
+//! The environment of one run: its agent, models, tools and context values.
 //!
-//! Never: more than its agent's file names. A tool that is not listed does not
-//! exist for the run, and one that came after the model was told of its tools
-//! does not either.
+//! Invariant: a run can only use what its agent file lists. A tool that appears after the model was
+//! told its tools does not exist for the run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use longhaul_run::Run;
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::agent::config::{Isolation, SandboxConfig, Skill};
+use crate::agent::config::{IsolationLevel, SandboxConfig, Skill};
 use crate::blocker::Blocker;
 use crate::control_tools;
 use crate::error::Error;
@@ -25,21 +24,21 @@ use crate::output_schema::{FINISH_TOOL, OutputSchema};
 use crate::services::{EngineServices, ModelError, ResolvedModel};
 use crate::tool_registry::RegisteredTool;
 
-/// The tool that pages through long results: an agent with any tool has it.
+/// Name of the tool that pages through long results. Every agent with tools may use it.
 pub(crate) const READ_OUTPUT: &str = "read_output";
 
-/// The tool that reads a skill up: an agent with skills has it.
+/// Name of the tool that reads a skill. Every agent with skills may use it.
 const READ_SKILL: &str = "read_skill";
 
-/// What one run may touch.
+/// The environment of one run: what its driver needs besides the journal.
 #[derive(Debug, Clone)]
 pub(crate) struct RunEnv {
     pub(crate) agent: Arc<Agent>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// In the order in which they are asked; never empty.
+    /// Models of the run in the order in which they are tried. Never empty.
     models: Vec<ResolvedModel>,
     tools: BTreeMap<String, RegisteredTool>,
-    /// Our names by those that models are told.
+    /// Maps the tool names that models see to Longhaul's own tool names.
     wire_names: BTreeMap<String, String>,
     external_tools: Vec<String>,
     context: BTreeMap<String, RawJson>,
@@ -47,98 +46,103 @@ pub(crate) struct RunEnv {
     context_provider: Option<Arc<dyn ContextProvider>>,
 }
 
-/// A capsule, or what is missing.
+/// The environment of a run, or the reason why it can't be built.
 pub(crate) type RunEnvResult = Result<RunEnv, Blocker>;
 
-/// The tools that others bring, by the names that an agent's file has for them.
+/// External tools, by the name in the agent file that stands for them, such as `mcp:github`.
 pub(crate) type ExternalTools = BTreeMap<String, Vec<RegisteredTool>>;
 
-/// The agent that a run is pinned to, or the sentence that says why not.
-pub(crate) async fn pinned_agent(
-    ports: &EngineServices,
+/// Returns the version of the agent with which the run was submitted. The inner error is a message
+/// for people.
+pub(crate) async fn load_pinned_agent(
+    services: &EngineServices,
     run: &Run,
 ) -> Result<Result<Arc<Agent>, String>, Error> {
     let task = run.task();
     let version = task.definition;
-    let read = ports.definitions.load(&*ports.records, version).await?;
+    let read = services.definitions.load_agent(&*services.records, version).await?;
     Ok(read.ok_or_else(|| {
         format!(
-            "The definition {version} of agent `{}` is not in the store, or not one that \
-             this build can read. Use the build that submitted the run.",
+            "The definition {version} of agent `{}` is not in the store, or \
+             this build can't read it. Use the build that submitted the run.",
             task.agent
         )
     }))
 }
 
-/// What an agent names and this worker does not have itself: others may bring it,
-/// and that may take long.
-pub(crate) fn missing_tools(ports: &EngineServices, agent: &Agent) -> Vec<String> {
-    let lacks = |name: &&str| ports.tools.find(name).is_none();
-    tool_names(ports, agent).into_iter().filter(lacks).map(str::to_owned).collect()
+/// Returns the names in the agent file that are not tools of this process. External sources may
+/// provide them, which may take long.
+pub(crate) fn missing_tool_names(services: &EngineServices, agent: &Agent) -> Vec<String> {
+    let is_missing = |name: &&str| services.tools.find_tool(name).is_none();
+    tool_names(services, agent).into_iter().filter(is_missing).map(str::to_owned).collect()
 }
 
-/// Lets others bring these for a driver's stay.
+/// Loads the external tools with these names for the claim of a run.
 pub(crate) async fn load_external_tools(
-    ports: &EngineServices,
+    services: &EngineServices,
     agent: &Agent,
     names: &[String],
-    stay: ClaimId,
+    claim: ClaimId,
 ) -> Result<ExternalTools, String> {
-    let mut brought = ExternalTools::new();
+    let mut external_tools = ExternalTools::new();
     for name in names {
-        let Some(supplied) = ports.tool_source.load_for(agent, name, stay).await else {
+        let Some(tools) = services.tool_source.load_tools_for_agent(agent, name, claim).await
+        else {
             return Err(format!(
                 "Agent `{}` uses the tool `{name}`, which this worker does not have. \
                  Configure it, or start a worker that has it.",
                 agent.name
             ));
         };
-        brought.insert(name.clone(), supplied?);
+        external_tools.insert(name.clone(), tools?);
     }
-    Ok(brought)
+    Ok(external_tools)
 }
 
 impl RunEnv {
-    /// Looks up everything that a run needs and that is not data.
-    pub(crate) async fn load(
-        ports: &EngineServices,
+    /// Loads the agent and its external tools, and builds the run's environment.
+    pub(crate) async fn load_for_run(
+        services: &EngineServices,
         run: &Run,
         epoch: Epoch,
     ) -> Result<RunEnvResult, Error> {
-        let agent = match pinned_agent(ports, run).await? {
+        let agent = match load_pinned_agent(services, run).await? {
             Ok(agent) => agent,
-            Err(sentence) => return Ok(Err(sentence.into())),
+            Err(message) => return Ok(Err(message.into())),
         };
-        let stay = ClaimId { run: run.id(), epoch };
-        let names = missing_tools(ports, &agent);
-        let brought = load_external_tools(ports, &agent, &names, stay).await;
-        Ok(match brought {
-            Ok(brought) => Self::build(ports, run, agent, brought),
-            Err(sentence) => Err(sentence.into()),
+        let claim = ClaimId { run: run.id(), epoch };
+        let names = missing_tool_names(services, &agent);
+        let external_tools = load_external_tools(services, &agent, &names, claim).await;
+        Ok(match external_tools {
+            Ok(external_tools) => Self::build_for_run(services, run, agent, external_tools),
+            Err(message) => Err(message.into()),
         })
     }
 
-    /// The capsule of an agent for which others brought these.
-    pub(crate) fn build(
-        ports: &EngineServices,
+    /// Builds the run's environment from its agent and the loaded external tools.
+    pub(crate) fn build_for_run(
+        services: &EngineServices,
         run: &Run,
         agent: Arc<Agent>,
-        brought: ExternalTools,
+        external_tools: ExternalTools,
     ) -> RunEnvResult {
         let task = run.task();
-        let models = resolve_models(ports, &model_names(ports, run, &agent))
+        let models = resolve_models(services, &model_names(services, run, &agent))
             .map_err(|none| none.to_string())?;
-        let (mut tools, supplied) = collect_tools(ports, run, &agent, brought)?;
-        let contract = compile_output_schema(&agent)?;
-        if let Some(contract) = &contract {
-            let card = control_tools::finish_spec(contract).map(RegisteredTool::control);
-            let finish = card.transpose().map_err(|bad| bad.to_string())?;
+        let (mut tools, external_names) = collect_tools(services, run, &agent, external_tools)?;
+        let output_schema = compile_output_schema(&agent)?;
+        if let Some(output_schema) = &output_schema {
+            let finish_tool = control_tools::finish_tool_spec(output_schema)
+                .map(RegisteredTool::new_control_tool);
+            let finish = finish_tool.transpose().map_err(|bad| bad.to_string())?;
             tools.extend(finish.map(|finish| (FINISH_TOOL.to_owned(), finish)));
         }
-        // Whoever has looked once, and looks only once, is not needed any more.
+        // A provider that is asked only once is not needed after the run was prepared.
         let looks = !run.is_prepared() || task.policy.refresh_perception_each_turn;
-        let sight = agent.perception.as_ref().filter(|_| looks);
-        let eye = sight.map(|sight| ports.context_providers.resolve(&sight.source)).transpose()?;
+        let perception = agent.perception.as_ref().filter(|_| looks);
+        let provider = perception
+            .map(|perception| services.context_providers.resolve(&perception.source))
+            .transpose()?;
         let context = task
             .context
             .iter()
@@ -147,48 +151,48 @@ impl RunEnv {
             .collect();
         Ok(Self {
             agent,
-            clock: Arc::clone(&ports.clock),
+            clock: Arc::clone(&services.clock),
             models,
             wire_names: wire_names(&tools),
             tools,
-            external_tools: supplied,
+            external_tools: external_names,
             context,
-            output_schema: contract,
-            context_provider: eye,
+            output_schema,
+            context_provider: provider,
         })
     }
 
-    /// The models that the run may ask, in order.
+    /// Returns the models of the run in the order in which they are tried.
     pub(crate) fn models(&self) -> &[ResolvedModel] {
         &self.models
     }
 
-    /// The model that a question is for.
+    /// Returns the model with this name. If the run has no such model, returns its first model.
     pub(crate) fn model(&self, name: &str) -> Option<&ResolvedModel> {
         let named = self.models.iter().find(|found| found.name == name);
         named.or_else(|| self.models.first())
     }
 
-    /// The tool under this name, ours or the one that models know, if the run may
-    /// use it.
+    /// Returns a tool by Longhaul's own name or by the name that models see. `None` if the run may
+    /// not use the tool.
     pub(crate) fn tool(&self, name: &str) -> Option<&RegisteredTool> {
         let wired = || self.tools.get(self.wire_names.get(name)?);
         self.tools.get(name).or_else(wired)
     }
 
-    /// Every tool that the run may use, under the name that models know.
+    /// Iterates over the tools of the run, each with the name that models see.
     pub(crate) fn tools_by_wire_name(&self) -> impl Iterator<Item = (&str, &RegisteredTool)> {
         self.wire_names
             .iter()
-            .filter_map(|(wire, ours)| Some((wire.as_str(), self.tools.get(ours)?)))
+            .filter_map(|(wire, name)| Some((wire.as_str(), self.tools.get(name)?)))
     }
 
-    /// Those of them that others bring, by our names.
-    pub(crate) fn external_tools(&self) -> impl Iterator<Item = &str> {
+    /// Iterates over Longhaul's own names of the run's external tools.
+    pub(crate) fn external_tool_names(&self) -> impl Iterator<Item = &str> {
         self.external_tools.iter().map(String::as_str)
     }
 
-    /// The skills that it can read up.
+    /// Returns the skills that the run can read.
     pub(crate) fn skills(&self) -> &[Skill] {
         match self.tools.contains_key(READ_SKILL) {
             true => &self.agent.skills,
@@ -196,44 +200,55 @@ impl RunEnv {
         }
     }
 
-    /// What its result must be.
+    /// Returns the output schema of the agent. `None` means that the result is free text.
     pub(crate) const fn output_schema(&self) -> Option<&OutputSchema> {
         self.output_schema.as_ref()
     }
 
-    /// Who looks at the world for it.
+    /// Returns the context provider of the agent. `None` if the run does not need to ask it (any
+    /// more).
     pub(crate) const fn context_provider(&self) -> Option<&Arc<dyn ContextProvider>> {
         self.context_provider.as_ref()
     }
 
-    /// The values that the runtime injects: what whoever looked said, and above it
-    /// what came with the task.
-    pub(crate) fn context_with(&self, seen: Option<&Perception>) -> BTreeMap<String, RawJson> {
-        self.merge_context(seen.map(|seen| &seen.context))
+    /// Returns the context values that the runtime injects into tool calls: those of the
+    /// perception, overridden by those of the task.
+    pub(crate) fn merge_perceived_context(
+        &self,
+        perception: Option<&Perception>,
+    ) -> BTreeMap<String, RawJson> {
+        self.merge_context(perception.map(|perception| &perception.context))
     }
 
-    /// The same for a run that was perceived.
+    /// Returns the context values for the tool calls of a run whose perception is in the journal.
     pub(crate) fn injected_context(&self, run: &Run) -> BTreeMap<String, RawJson> {
         self.merge_context(Some(run.perception().context()))
     }
 
-    fn merge_context(&self, seen: Option<&BTreeMap<String, RawJson>>) -> BTreeMap<String, RawJson> {
-        let mut context = seen.cloned().unwrap_or_default();
+    fn merge_context(
+        &self,
+        perceived: Option<&BTreeMap<String, RawJson>>,
+    ) -> BTreeMap<String, RawJson> {
+        let mut context = perceived.cloned().unwrap_or_default();
         context.extend(self.context.clone());
         context
     }
 
-    /// The input of a call without what only the runtime may say: a name that
-    /// is injected, and that the tool itself does not ask the model for.
-    pub(crate) fn without_injected(&self, equipped: &RegisteredTool, mut input: Value) -> Value {
-        let asked_for = |name: &str| equipped.spec().schema["properties"].get(name).is_some();
+    /// Returns the input of a tool call without the parameters that the runtime injects. A
+    /// parameter is kept if the tool's own schema has a parameter of that name.
+    pub(crate) fn remove_injected_parameters(
+        &self,
+        tool: &RegisteredTool,
+        mut input: Value,
+    ) -> Value {
+        let asked_for = |name: &str| tool.spec().schema["properties"].get(name).is_some();
         if let Value::Object(fields) = &mut input {
             fields.retain(|name, _| !self.agent.context.contains(name) || asked_for(name));
         }
         input
     }
 
-    /// What surrounds a call.
+    /// Returns the context that the tool receives with a call.
     pub(crate) fn tool_context(&self, run: &Run, call: CallId, epoch: Epoch) -> ToolContext {
         let skills = self.agent.skills.iter();
         ToolContext {
@@ -246,10 +261,10 @@ impl RunEnv {
     }
 }
 
-/// The names of the models that a run asks. What was perceived is what is asked;
-/// before that the task's word, then that of who assembled this for idle ticks,
-/// then the agent's.
-fn model_names(ports: &EngineServices, run: &Run, agent: &Agent) -> Vec<String> {
+/// Returns the names of the models of a run. A prepared run keeps its models. Otherwise the task's
+/// model comes first. Without one, an idle tick of an agent with `idle_models` gets the configured
+/// idle model or `idle_models`, and any other run gets the agent's models.
+fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<String> {
     let perceived = run.transcript().models();
     if perceived.iter().any(|name| !name.is_empty()) {
         return perceived.to_vec();
@@ -259,63 +274,63 @@ fn model_names(ports: &EngineServices, run: &Run, agent: &Agent) -> Vec<String> 
         return vec![named.clone()];
     }
     let is_idle = event_kind(agent, task) == Some(IDLE_TICK) && !agent.idle_models.is_empty();
-    match ports.models.idle_model().filter(|_| is_idle) {
+    match services.models.idle_model().filter(|_| is_idle) {
         Some(idle) => vec![idle],
         None if is_idle => agent.idle_models.clone(),
         None => agent.models.clone(),
     }
 }
 
-/// The names of all that an agent uses.
-fn tool_names<'a>(ports: &EngineServices, agent: &'a Agent) -> Vec<&'a str> {
+/// Returns the names of all tools of an agent, including `read_output` and similar tools that its
+/// file need not list.
+fn tool_names<'a>(services: &EngineServices, agent: &'a Agent) -> Vec<&'a str> {
     let paging = (!agent.tools.is_empty()).then_some(READ_OUTPUT);
-    let reads = !agent.skills.is_empty() && ports.tools.find(READ_SKILL).is_some();
+    let reads = !agent.skills.is_empty() && services.tools.find_tool(READ_SKILL).is_some();
     let reading = reads.then_some(READ_SKILL);
     let named = agent.tools.iter().map(String::as_str);
     named.chain(paging).chain(reading).collect()
 }
 
-/// The tools of a run, and which of them others bring. After the model was told of
-/// its tools nothing comes to them; what others no longer bring is gone, and a call
-/// of it says so.
+/// Returns the tools of a run, and the names of those that are external. Once the model was told
+/// its tools, no tools are added. Calls of external tools that no longer exist fail.
 fn collect_tools(
-    ports: &EngineServices,
+    services: &EngineServices,
     run: &Run,
     agent: &Agent,
-    mut brought: ExternalTools,
+    mut external_tools: ExternalTools,
 ) -> Result<(BTreeMap<String, RegisteredTool>, Vec<String>), Blocker> {
     let mut tools = BTreeMap::new();
-    let mut supplied = Vec::new();
-    for name in tool_names(ports, agent) {
-        if let Some(equipped) = ports.tools.find(name) {
-            check_sandbox(agent, equipped)?;
-            tools.insert(name.to_owned(), equipped.clone());
+    let mut external_names = Vec::new();
+    for name in tool_names(services, agent) {
+        if let Some(tool) = services.tools.find_tool(name) {
+            check_sandbox_requirement(agent, tool)?;
+            tools.insert(name.to_owned(), tool.clone());
             continue;
         }
-        for equipped in brought.remove(name).unwrap_or_default() {
-            check_sandbox(agent, &equipped)?;
-            let name = equipped.spec().name.as_str().to_owned();
+        for tool in external_tools.remove(name).unwrap_or_default() {
+            check_sandbox_requirement(agent, &tool)?;
+            let name = tool.spec().name.as_str().to_owned();
             if !run.is_prepared() || run.perception().external_tools().contains(&name) {
-                supplied.push(name.clone());
-                tools.insert(name, equipped);
+                external_names.push(name.clone());
+                tools.insert(name, tool);
             }
         }
     }
-    Ok((tools, supplied))
+    Ok((tools, external_names))
 }
 
 fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema>, Blocker> {
-    let contract = agent.output.as_ref().map(OutputSchema::new).transpose();
-    contract.map_err(|why| {
+    let compiled = agent.output.as_ref().map(OutputSchema::new).transpose();
+    compiled.map_err(|why| {
         Blocker::permanent(format!(
-            "The output schema of agent `{}` is broken: {why}. Mend it, cancel this run, which \
-             keeps the agent it began with, and submit the task again.",
+            "The output schema of agent `{}` is invalid: {why}. Fix it, cancel this run, which \
+             keeps the agent version it started with, and submit the task again.",
             agent.name
         ))
     })
 }
 
-/// The names that models are told, and ours behind them.
+/// Maps the tool names that models see to Longhaul's own tool names.
 fn wire_names(tools: &BTreeMap<String, RegisteredTool>) -> BTreeMap<String, String> {
     let wired = |(name, tool): (&String, &RegisteredTool)| {
         let wire = tool.spec().name.wire_name().into_owned();
@@ -324,35 +339,36 @@ fn wire_names(tools: &BTreeMap<String, RegisteredTool>) -> BTreeMap<String, Stri
     tools.iter().map(wired).collect()
 }
 
-/// Refuses a tool without walls to an agent that did not spell that out.
-fn check_sandbox(agent: &Agent, equipped: &RegisteredTool) -> Result<(), Blocker> {
-    let is_open = |wish: &SandboxConfig| wish.isolation == Isolation::None;
-    if !equipped.is_unsandboxed() || agent.sandbox.as_ref().is_some_and(is_open) {
+/// Rejects a tool that runs without a sandbox, unless the agent file allows it explicitly.
+fn check_sandbox_requirement(agent: &Agent, tool: &RegisteredTool) -> Result<(), Blocker> {
+    let is_open = |config: &SandboxConfig| config.isolation == IsolationLevel::None;
+    if !tool.is_unsandboxed() || agent.sandbox.as_ref().is_some_and(is_open) {
         return Ok(());
     }
     Err(Blocker::permanent(format!(
-        "Agent `{}` uses the tool `{}`, which acts on this machine without walls: this build has \
-         no sandboxes yet. If that is what you want, write `sandbox: {{ isolation: none }}` into \
-         the agent's file, cancel this run, which keeps the agent it began with, and submit the \
+        "Agent `{}` uses the tool `{}`, which runs unsandboxed on this machine: this build has \
+         no sandboxes yet. To allow this, write `sandbox: {{ isolation: none }}` into \
+         the agent's file, cancel this run, which keeps the agent version it started with, and submit the \
          task again.",
         agent.name,
-        equipped.spec().name
+        tool.spec().name
     )))
 }
 
-/// The models of these names, each once; no name: the project's own.
+/// Resolves the models with these names, without duplicates. An empty list means the project's
+/// default model.
 fn resolve_models(
-    ports: &EngineServices,
+    services: &EngineServices,
     names: &[String],
 ) -> Result<Vec<ResolvedModel>, ModelError> {
     if names.is_empty() {
-        return Ok(vec![ports.models.resolve(None)?]);
+        return Ok(vec![services.models.resolve(None)?]);
     }
     let mut models: Vec<ResolvedModel> = Vec::new();
     for name in names {
-        let found = ports.models.resolve(Some(name))?;
-        // Two short names may mean the same model.
-        if models.iter().all(|known| known.name != found.name) {
+        let found = services.models.resolve(Some(name))?;
+        // Two aliases may refer to the same model.
+        if models.iter().all(|model| model.name != found.name) {
             models.push(found);
         }
     }

@@ -1,17 +1,19 @@
-//! One driver's hold on one journal: folds it, decides, lets it grow.
+//! A driver's session on one run: replays (folds) the journal into the run's state, decides inputs
+//! and appends the resulting events.
 //!
-//! Never: produces a result again. When the journal has moved on, the same
-//! input is decided again on what is there now.
+//! When an append conflicts with another writer, the new entries are folded and the same input is
+//! decided again. The work that produced the input is not repeated.
 
-use longhaul_core::change::Batch;
-use longhaul_core::change::{Change, Due, HeadUpdate, LateResult, TimerKind, TimerUpdate};
+use longhaul_core::change::{
+    Batch, Change, DueTime, LateToolResult, SchedulingUpdate, TimerKind, TimerUpdate,
+};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::tool::ToolSurfaced;
 use longhaul_core::id::{RunId, Seq, TimerId, WorkerId};
 use longhaul_core::message::Part;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, JournalPage, ReadRequest, Refused, StoreError,
+    AppendRequest, Appended, Author, Claim, JournalPage, JournalReadRequest, Refused, StoreError,
 };
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::RemainingBudget;
@@ -24,32 +26,33 @@ use crate::error::Error;
 use crate::notifier::DriverRegistration;
 use crate::services::EngineServices;
 
-/// So many entries are read at once.
+/// Maximum number of journal entries that are read at once.
 const PAGE_SIZE: usize = 500;
 
-/// So often in a row may the heart find no place for what it is told: then
-/// somebody has made a mistake, and asking again would only cost.
+/// Maximum number of consecutive inputs that the state machine may reject. More rejections are a
+/// bug, and trying again would only cost money.
 const REJECTIONS_MAX: u32 = 8;
 
-/// So long is waited before a store that could not write is asked again.
+/// Delay before a failed access to the store is retried.
 const STORE_RETRY_DELAY: Millis = Millis(250);
 
-/// Whoever waits for a store says so once in so many tries.
+/// Number of retries between two log lines about a busy store.
 const TRIES_PER_WARNING: u32 = 40;
 
-/// So long is a run set aside whose driver met a fault.
+/// Delay before a run whose driver failed is claimed again.
 const ERROR_DELAY: Millis = Millis::from_secs(30);
 
-/// What came of telling.
+/// Outcome of committing an input to the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommitOutcome {
-    /// It stands; the run is still ours, or rests.
+    /// The input was applied, or dropped because it no longer fits the run's state. This driver
+    /// still holds its claim, or the run is idle.
     Applied,
-    /// The run is another's now, or has ended under us.
+    /// Another driver has claimed the run, or the run has ended.
     Lost,
 }
 
-/// A journal in a driver's hands.
+/// The session of one driver on one run.
 #[derive(Debug)]
 pub(crate) struct RunSession {
     services: EngineServices,
@@ -57,57 +60,57 @@ pub(crate) struct RunSession {
     claim: Claim,
     registration: DriverRegistration,
     run: Run,
-    /// The store's time, and our own count of nanoseconds at that moment.
+    /// Last known time of the store, and the monotonic clock in nanoseconds when it was read.
     store_time: (Timestamp, u64),
     remaining_budget: Option<RemainingBudget>,
     rejections: u32,
 }
 
 impl RunSession {
-    /// Folds the journal of a run that was just claimed.
-    pub(crate) async fn open(
-        ports: &EngineServices,
+    /// Opens a session on a run that was just claimed, by folding its journal.
+    pub(crate) async fn open_session(
+        services: &EngineServices,
         worker: WorkerId,
         claimed: Claim,
     ) -> Result<Self, Error> {
-        let seat = ports.notifier.register(claimed.run);
-        let (run, now) = fold(ports, claimed.run).await?;
-        seat.set_folded(run.seq());
+        let registration = services.notifier.register(claimed.run);
+        let (run, now) = fold_run(services, claimed.run).await?;
+        registration.set_folded_seq(run.seq());
         Ok(Self {
-            store_time: (now, ports.clock.monotonic_nanos()),
-            services: ports.clone(),
+            store_time: (now, services.clock.monotonic_nanos()),
+            services: services.clone(),
             worker,
             claim: claimed,
-            registration: seat,
+            registration,
             run,
             remaining_budget: None,
             rejections: 0,
         })
     }
 
-    /// The run as it stands.
+    /// Returns the state of the run, as folded from the journal.
     pub(crate) const fn run(&self) -> &Run {
         &self.run
     }
 
-    /// The claim under which we drive.
+    /// Returns the claim of this driver on the run.
     pub(crate) const fn claim(&self) -> &Claim {
         &self.claim
     }
 
-    /// The store's time, as far as we know it.
+    /// Returns the current time of the store, extrapolated from its last response.
     pub(crate) fn now(&self) -> Timestamp {
         let (now, at) = self.store_time;
         let since = self.services.clock.monotonic_nanos().saturating_sub(at) / 1_000;
         Timestamp::from_micros(now.as_micros().saturating_add_unsigned(since))
     }
 
-    /// Returns when somebody else may have written.
-    pub(crate) async fn notified(&self) {
-        self.registration.notified().await;
+    /// Waits until another writer may have appended to the journal of the run.
+    pub(crate) async fn wait_for_notification(&self) {
+        self.registration.wait_for_notification().await;
     }
 
-    /// Reads what others have written and folds it.
+    /// Reads and folds the journal entries that other writers have appended.
     pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
         loop {
             let page = self.read_next_page().await?;
@@ -116,17 +119,17 @@ impl RunSession {
             }
             self.store_time = (page.now, self.services.clock.monotonic_nanos());
             if self.run.seq() >= page.last_seq {
-                self.registration.set_folded(self.run.seq());
+                self.registration.set_folded_seq(self.run.seq());
                 return Ok(());
             }
         }
     }
 
-    /// Reads on, and waits with a store that is busy: calls are under way, and
-    /// to give up now would leave them in doubt.
+    /// Reads the next journal entries, retrying while the store is busy: calls are running, and
+    /// giving up now would leave their outcome unknown.
     async fn read_next_page(&self) -> Result<JournalPage, Error> {
         loop {
-            match read_page(&self.services, self.run.id(), self.run.seq()).await {
+            match read_journal_page(&self.services, self.run.id(), self.run.seq()).await {
                 Err(Error::Store(StoreError::Busy { .. })) => {
                     let clock = &self.services.clock;
                     clock.sleep(STORE_RETRY_DELAY).await;
@@ -136,22 +139,22 @@ impl RunSession {
         }
     }
 
-    /// Decides what follows from an input and writes it.
+    /// Decides an input and appends the resulting events. On a conflict the input is decided again.
     pub(crate) async fn commit(&mut self, input: Input) -> Result<CommitOutcome, Error> {
         loop {
-            // What was read on the way may say so before any append does.
-            if !self.is_ours() {
-                self.surface_results(input).await?;
+            // Entries read meanwhile may show that the run is lost before an append does.
+            if !self.holds_claim() {
+                self.submit_late_results(input).await?;
                 return Ok(CommitOutcome::Lost);
             }
-            let moment =
+            let ctx =
                 DecideContext { now: self.now(), remaining_budget: self.remaining_budget.take() };
-            let batch = match decide(&self.run, input.clone(), moment) {
+            let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
-                    return self.count_rejection("nothing follows from it");
+                    return self.count_rejection("the input has no effect");
                 }
                 Ok(batch) => batch,
-                // Such as a result that surfaced meanwhile.
+                // For example, a result that was surfaced meanwhile.
                 Err(refusal) => return self.count_rejection(&refusal.to_string()),
             };
             match self.append(batch).await? {
@@ -162,18 +165,18 @@ impl RunSession {
                 AppendOutcome::Conflict => self.catch_up().await?,
                 AppendOutcome::OverBudget(left) => self.remaining_budget = Some(left),
                 AppendOutcome::Fenced => {
-                    self.surface_results(input).await?;
+                    self.submit_late_results(input).await?;
                     return Ok(CommitOutcome::Lost);
                 }
             }
         }
     }
 
-    /// Writes what a call says and must be read about afterwards. What the heart
-    /// does not take, as the call has ended meanwhile, is let go.
-    pub(crate) async fn commit_durable(&mut self, input: Input) -> Result<CommitOutcome, Error> {
+    /// Decides and appends an input that must not be lost, such as durable progress of a call. An
+    /// input that the state machine rejects, because the call has ended meanwhile, is dropped.
+    pub(crate) async fn commit_durably(&mut self, input: Input) -> Result<CommitOutcome, Error> {
         loop {
-            if !self.is_ours() {
+            if !self.holds_claim() {
                 return Ok(CommitOutcome::Lost);
             }
             let Ok(batch) = decide(&self.run, input.clone(), DecideContext::new(self.now())) else {
@@ -192,10 +195,10 @@ impl RunSession {
         }
     }
 
-    /// Writes what may as well be lost, such as how far a call is: once, and without
-    /// waiting for a store that can't write now.
+    /// Tries once to append an input that may be lost, such as the progress of a call. Does not
+    /// wait for a busy store.
     pub(crate) async fn try_commit(&mut self, input: Input) -> Result<CommitOutcome, Error> {
-        if !self.is_ours() {
+        if !self.holds_claim() {
             return Ok(CommitOutcome::Lost);
         }
         let Ok(batch) = decide(&self.run, input, DecideContext::new(self.now())) else {
@@ -204,41 +207,40 @@ impl RunSession {
         if batch.is_empty() {
             return Ok(CommitOutcome::Applied);
         }
-        let append = self.driver_append(batch);
+        let append = self.driver_append_request(batch);
         match self.services.store.append(append.clone()).await {
-            Ok(Appended::At { seq, now }) => {
-                self.fold_own(append.batch.events, seq, now)?;
+            Ok(Appended::Committed { seq, now }) => {
+                self.fold_own_events(append.batch.events, seq, now)?;
                 Ok(CommitOutcome::Applied)
             }
             Ok(Appended::Fenced | Appended::RunEnded) => Ok(CommitOutcome::Lost),
-            // What others wrote is read when somebody rings, or before the next fact.
+            // Other writers' entries are read on the next notification or before the next append.
             Ok(Appended::Conflict | Appended::RunNotFound | Appended::Refused(_)) => {
                 Ok(CommitOutcome::Applied)
             }
             Err(error) => {
-                tracing::debug!(run = %append.run, %error, "a word was dropped");
+                tracing::debug!(run = %append.run, %error, "a progress update was dropped");
                 Ok(CommitOutcome::Applied)
             }
         }
     }
 
-    /// Whether nobody has claimed the run since, and it has not ended: an input
-    /// is decided for the driver that the journal names.
-    fn is_ours(&self) -> bool {
+    /// Whether this driver still holds its claim: the run was not claimed again and has not ended.
+    fn holds_claim(&self) -> bool {
         self.run.outcome().is_none() && self.run.control().epoch == self.claim.epoch
     }
 
-    /// The heart does not take it.
-    fn count_rejection(&mut self, why: &str) -> Result<CommitOutcome, Error> {
+    /// Counts an input that the state machine rejected. Fails after too many rejections in a row.
+    fn count_rejection(&mut self, reason: &str) -> Result<CommitOutcome, Error> {
         self.rejections += 1;
         if self.rejections > REJECTIONS_MAX {
-            return Err(Error::Internal { run: self.run.id(), reason: why.to_owned() });
+            return Err(Error::Internal { run: self.run.id(), reason: reason.to_owned() });
         }
         Ok(CommitOutcome::Applied)
     }
 
-    /// An append of ours, after all that we know.
-    fn driver_append(&self, batch: Batch) -> AppendRequest {
+    /// Builds an append request that fails if another writer has appended since the last fold.
+    fn driver_append_request(&self, batch: Batch) -> AppendRequest {
         let author =
             Author::Driver { worker: self.worker, epoch: self.claim.epoch, after: self.run.seq() };
         let run = self.run.id();
@@ -246,10 +248,10 @@ impl RunSession {
     }
 
     async fn append(&mut self, batch: Batch) -> Result<AppendOutcome, Error> {
-        let append = self.driver_append(batch);
+        let append = self.driver_append_request(batch);
         match self.append_with_retries(&append).await? {
-            Appended::At { seq, now } => {
-                self.fold_own(append.batch.events, seq, now)?;
+            Appended::Committed { seq, now } => {
+                self.fold_own_events(append.batch.events, seq, now)?;
                 Ok(AppendOutcome::Committed)
             }
             Appended::Conflict => Ok(AppendOutcome::Conflict),
@@ -257,13 +259,13 @@ impl RunSession {
             Appended::Fenced | Appended::RunEnded => Ok(AppendOutcome::Fenced),
             other @ (Appended::RunNotFound | Appended::Refused(_)) => Err(Error::Internal {
                 run: self.run.id(),
-                reason: format!("its driver's append was answered {other:?}"),
+                reason: format!("the store answered the driver's append with {other:?}"),
             }),
         }
     }
 
-    /// Appends, and waits with a store that is busy or full: an append can be
-    /// repeated, and what we have in our hands must not be lost.
+    /// Appends to the journal, retrying while the store is busy or full. An append can be repeated
+    /// safely, and the results in memory must not be lost.
     async fn append_with_retries(&self, append: &AppendRequest) -> Result<Appended, Error> {
         let mut tries: u32 = 0;
         loop {
@@ -271,20 +273,25 @@ impl RunSession {
                 Err(error @ (StoreError::Busy { .. } | StoreError::DiskFull { .. })) => {
                     if tries.is_multiple_of(TRIES_PER_WARNING) {
                         let run = append.run;
-                        tracing::warn!(%run, %error, "it stands still until it can be written");
+                        tracing::warn!(%run, %error, "the store is busy; retrying the append");
                     }
                     tries = tries.wrapping_add(1);
                     let clock = &self.services.clock;
                     clock.sleep(STORE_RETRY_DELAY).await;
                 }
-                Err(fault) => return Err(fault.into()),
+                Err(failure) => return Err(failure.into()),
                 Ok(appended) => return Ok(appended),
             }
         }
     }
 
-    /// Folds what we wrote ourselves: it need not be read back.
-    fn fold_own(&mut self, events: Vec<Event>, last: Seq, now: Timestamp) -> Result<(), Error> {
+    /// Folds events that this driver has appended, without reading them back.
+    fn fold_own_events(
+        &mut self,
+        events: Vec<Event>,
+        last: Seq,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         for event in events {
             let entry = Entry {
                 run: self.run.id(),
@@ -296,25 +303,29 @@ impl RunSession {
             self.run.apply(&entry)?;
         }
         self.store_time = (now, self.services.clock.monotonic_nanos());
-        self.registration.set_folded(self.run.seq());
+        self.registration.set_folded_seq(self.run.seq());
         if self.run.seq() == last {
             return Ok(());
         }
         Err(Error::Internal {
             run: self.run.id(),
-            reason: format!("the store wrote up to {last}, we to {}", self.run.seq()),
+            reason: format!(
+                "the store appended up to {last}, the driver folded up to {}",
+                self.run.seq()
+            ),
         })
     }
 
-    /// A driver that has lost the run hands its real results in as an outsider.
-    async fn surface_results(&self, input: Input) -> Result<(), Error> {
+    /// Submits the tool results of a driver that has lost its claim on the run. Like an outsider,
+    /// the driver submits them without a claim, so that they are not lost.
+    async fn submit_late_results(&self, input: Input) -> Result<(), Error> {
         let Input::ToolsDone(done) = input else {
             return Ok(());
         };
         for tool in done {
             match tool.status {
                 ToolCallStatus::Completed | ToolCallStatus::Failed => {
-                    self.surface_result(tool).await?
+                    self.submit_late_result(tool).await?
                 }
                 ToolCallStatus::Interrupted | ToolCallStatus::Unknown => {}
             }
@@ -322,88 +333,95 @@ impl RunSession {
         Ok(())
     }
 
-    async fn surface_result(&self, tool: ToolCallResult) -> Result<(), Error> {
+    async fn submit_late_result(&self, result: ToolCallResult) -> Result<(), Error> {
         let run = self.run.id();
         let Some(row) = self.services.store.get_run(run).await? else {
             return Ok(());
         };
-        let call = tool.call;
-        let text = output_text(&tool.output.content);
+        let call = result.call;
+        let text = output_text(&result.output.content);
         let surfaced = ToolSurfaced {
             call,
-            is_error: tool.status == ToolCallStatus::Failed,
-            output: tool.output,
+            is_error: result.status == ToolCallStatus::Failed,
+            output: result.output,
         };
         let view = RunSnapshot { run, status: row.status };
-        let told = decide_command(
+        let decided = decide_command(
             &view,
             RunCommand::SurfaceResult(surfaced),
             DecideContext::new(self.now()),
         );
-        let kept = match told {
+        let appended = match decided {
             Err(_) => Appended::RunEnded,
             Ok(mut batch) => {
-                let blobs = tool.blobs.into_iter();
+                let blobs = result.blobs.into_iter();
                 batch.changes.extend(blobs.map(Change::PutBlob));
                 let author = Author::Outsider;
                 self.append_with_retries(&AppendRequest { run, author, batch }).await?
             }
         };
-        if kept == Appended::RunEnded {
-            let late = LateResult { call, text };
-            self.services.records.save_late_result(run, late).await?;
+        if appended == Appended::RunEnded {
+            let late = LateToolResult { call, text };
+            self.services.records.save_late_tool_result(run, late).await?;
         }
         Ok(())
     }
 }
 
-/// What came of an append.
+/// Outcome of one attempt to append to the journal.
 enum AppendOutcome {
     Committed,
     Conflict,
-    /// The account does not cover it.
+    /// The budget does not cover the append. The value is what is left of the budget.
     OverBudget(RemainingBudget),
     Fenced,
 }
 
-/// All the words of an output.
+/// Returns the text of an output, with a placeholder for each image.
 fn output_text(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => &**text,
-        Part::Image(_) => "(a picture)",
+        Part::Image(_) => "(an image)",
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-async fn read_page(ports: &EngineServices, run: RunId, after: Seq) -> Result<JournalPage, Error> {
-    let ask = ReadRequest { run, after, limit: PAGE_SIZE };
-    Ok(ports.store.read(ask).await?)
+async fn read_journal_page(
+    services: &EngineServices,
+    run: RunId,
+    after: Seq,
+) -> Result<JournalPage, Error> {
+    let request = JournalReadRequest { run, after, limit: PAGE_SIZE };
+    Ok(services.store.read_journal(request).await?)
 }
 
-/// Folds a whole journal; the second is the store's time.
-pub(crate) async fn fold(ports: &EngineServices, run: RunId) -> Result<(Run, Timestamp), Error> {
-    fold_with(ports, run, Run::apply).await
-}
-
-/// Folds a journal without its conversation, for views.
-pub(crate) async fn fold_outline(
-    ports: &EngineServices,
+/// Replays (folds) the whole journal of a run. Returns the run's state and the time of the store.
+pub(crate) async fn fold_run(
+    services: &EngineServices,
     run: RunId,
 ) -> Result<(Run, Timestamp), Error> {
-    fold_with(ports, run, Run::apply_without_transcript).await
+    fold_journal(services, run, Run::apply).await
+}
+
+/// Replays (folds) a journal without its conversation, which is enough for views of the run.
+pub(crate) async fn fold_run_outline(
+    services: &EngineServices,
+    run: RunId,
+) -> Result<(Run, Timestamp), Error> {
+    fold_journal(services, run, Run::apply_without_transcript).await
 }
 
 type ApplyFn = fn(&mut Run, &Entry) -> Result<(), ReplayError>;
 
-async fn fold_with(
-    ports: &EngineServices,
+async fn fold_journal(
+    services: &EngineServices,
     run: RunId,
     apply: ApplyFn,
 ) -> Result<(Run, Timestamp), Error> {
     let mut folded: Option<Run> = None;
     loop {
         let after = folded.as_ref().map_or(Seq::START, Run::seq);
-        let page = read_page(ports, run, after).await?;
+        let page = read_journal_page(services, run, after).await?;
         for entry in &page.entries {
             match &mut folded {
                 None => folded = Some(Run::from_first_entry(entry)?),
@@ -418,64 +436,63 @@ async fn fold_with(
     }
 }
 
-/// Lets go of a run whose driver met a fault. It rests for a while and is then
-/// claimed anew, under another epoch, so that whatever the fault left half done
-/// is found in doubt and never simply repeated.
-pub(crate) async fn park_after_error(
-    ports: &EngineServices,
+/// Parks a run whose driver failed. After a delay the run is claimed again under a new epoch, so
+/// that unfinished calls are in doubt (their outcome is unknown) and are not simply repeated.
+pub(crate) async fn park_run_after_error(
+    services: &EngineServices,
     worker: WorkerId,
     claimed: &Claim,
 ) -> Result<(), Error> {
     let run = claimed.run;
-    let now = ports.records.now().await?;
+    let now = services.records.now().await?;
     let arm = TimerUpdate::Arm {
         timer: TimerId::derive(run.bits(), &format!("retry:{}", claimed.epoch.0), now),
         run,
-        due: Due::After(ERROR_DELAY),
+        due: DueTime::After(ERROR_DELAY),
         kind: TimerKind::Wake,
     };
-    let park = HeadUpdate::Park { reason: "retry", blocked: false, release_lane: false };
-    let changes = vec![Change::SetTimer(arm), Change::SetHead(park)];
-    update_head(ports, worker, claimed, changes).await
+    let park = SchedulingUpdate::Park { reason: "retry", blocked: false, release_lane: false };
+    let changes = vec![Change::SetTimer(arm), Change::UpdateScheduling(park)];
+    update_run_rows(services, worker, claimed, changes).await
 }
 
-/// Gives a run back as it stands: whoever claims it next begins again what may be.
-/// Where it can be released it is, so that this does not count as a crash.
+/// Releases a claimed run, so that another worker can claim it and restart what may be repeated. A
+/// release event is appended where possible, so that the release does not count as a crash.
 pub(crate) async fn release_run(
-    ports: &EngineServices,
+    services: &EngineServices,
     worker: WorkerId,
     claimed: &Claim,
 ) -> Result<(), Error> {
     let Claim { run, epoch, .. } = *claimed;
-    let (folded, now) = fold_outline(ports, run).await?;
+    let (folded, now) = fold_run_outline(services, run).await?;
     if let Ok(batch) = decide(&folded, Input::Release, DecideContext::new(now)) {
         let author = Author::Driver { worker, epoch, after: folded.seq() };
-        let appended = ports.store.append(AppendRequest { run, author, batch }).await?;
+        let appended = services.store.append(AppendRequest { run, author, batch }).await?;
         if appended != Appended::Conflict {
             return Ok(());
         }
     }
-    let changes = vec![Change::SetHead(HeadUpdate::Release)];
-    update_head(ports, worker, claimed, changes).await
+    let changes = vec![Change::UpdateScheduling(SchedulingUpdate::Release)];
+    update_run_rows(services, worker, claimed, changes).await
 }
 
-/// Changes rows of a run that is still ours, without a fact. Where it is not,
-/// nothing is to be done.
-pub(crate) async fn update_head(
-    ports: &EngineServices,
+/// Changes rows of a run in the store without appending an event. Does nothing if the claim is no
+/// longer valid.
+pub(crate) async fn update_run_rows(
+    services: &EngineServices,
     worker: WorkerId,
     claimed: &Claim,
     changes: Vec<Change>,
 ) -> Result<(), Error> {
     let run = claimed.run;
     loop {
-        let Some(row) = ports.store.get_run(run).await? else {
+        let Some(row) = services.store.get_run(run).await? else {
             return Ok(());
         };
         let author = Author::Driver { worker, epoch: claimed.epoch, after: row.last_seq };
         let batch = Batch { events: Vec::new(), changes: changes.clone() };
-        // Somebody wrote since the row was read: what is to be done is the same.
-        let appended = ports.store.append(AppendRequest { run, author, batch }).await?;
+        // On a conflict the same changes are tried again after the new last entry.
+        let appended = services.store.append(AppendRequest { run, author, batch }).await?;
         if appended != Appended::Conflict {
             return Ok(());
         }

@@ -1,32 +1,31 @@
-//! Secrets that open doors: 256 bits of chance, in letters that survive a
-//! terminal, a mail and a URL.
+//! Random secrets of 256 bits, encoded in characters that are safe in terminals, mails and URLs.
 //!
-//! Never: shown by accident. Only `reveal` gives the letters away.
+//! Invariant: `Debug` output never contains the secret; only `reveal` returns it.
 
 use std::fmt;
 
 use longhaul_core::raw::Hash;
 
-/// Crockford's alphabet in lower case, as ids have it.
+/// Crockford's base32 alphabet in lower case, which ids use too.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// So many letters of five bits hold 256 bits.
+/// Number of base32 characters (five bits each) that hold 256 bits.
 const CHARS: usize = 52;
 
-/// What secrets of keys begin with, so that they are recognised where they leak.
+/// Prefix of the secrets of API keys, so that leaked keys can be recognized.
 pub const KEY_PREFIX: &str = "lh_";
 
-/// Letters that open a door.
+/// A secret such as an API key, a session token or a link token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret of these bits, after this prefix.
-    pub fn new(prefix: &str, bits: [u8; 32]) -> Self {
+    /// Encodes random bytes as a secret that starts with `prefix`.
+    pub fn new(prefix: &str, random_bytes: [u8; 32]) -> Self {
         let mut text = String::with_capacity(prefix.len() + CHARS);
         text.push_str(prefix);
         let (mut held, mut pending) = (0_u32, 0_u32);
-        for byte in bits {
+        for byte in random_bytes {
             pending = pending << 8 | u32::from(byte);
             held += 8;
             while held >= 5 {
@@ -38,17 +37,17 @@ impl Secret {
         Self(text)
     }
 
-    /// A secret that somebody has shown.
+    /// Wraps a secret that a caller has presented.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// What is stored of it.
+    /// Returns the hash of the secret, which is stored instead of the secret.
     pub fn hash(&self) -> Hash {
         Hash::digest(self.0.as_bytes())
     }
 
-    /// The letters themselves.
+    /// Returns the secret itself in plain text.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,6 +1,6 @@
-//! What the engine works with: the store, the clock, models and tools.
+//! The dependencies of the engine: store, clock, models, tools and context providers.
 //!
-//! Never: a concrete name. Whoever assembles the program hands these in.
+//! The program that embeds the engine passes the implementations in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,25 +29,25 @@ use crate::id_gen::{IdGenerator, UuidV7Generator};
 use crate::notifier::DriverNotifier;
 use crate::tool_registry::{RegisteredTool, ToolRegistry};
 
-/// Why there is no model, in sentences that say what to do.
+/// Error when a model can't be resolved. The message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// Something is to be configured.
+    /// A key or a setting of the model is missing.
     #[error("{0}")]
     NotConfigured(String),
-    /// It plays a script, which is broken: no key and no setting helps there.
-    #[error("The script can't be played: {0}")]
+    /// The model replays a script, and the script is invalid. No key or setting would help.
+    #[error("The script is invalid: {0}")]
     InvalidScript(String),
 }
 
 impl From<String> for ModelError {
-    fn from(sentence: String) -> Self {
-        Self::NotConfigured(sentence)
+    fn from(message: String) -> Self {
+        Self::NotConfigured(message)
     }
 }
 
 impl ModelError {
-    /// A word for programs.
+    /// Returns the stable error code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NotConfigured(_) => "no_model",
@@ -55,152 +55,158 @@ impl ModelError {
         }
     }
 
-    /// What is said to whoever wants work of this agent.
-    pub fn message_for(&self, agent: &AgentName) -> String {
+    /// Returns the error message for a caller who wants to start a run of the agent.
+    pub fn message_for_agent(&self, agent: &AgentName) -> String {
         match self {
-            Self::NotConfigured(sentence) => format!("no model for agent `{agent}`: {sentence}"),
+            Self::NotConfigured(message) => format!("agent `{agent}` has no model: {message}"),
             Self::InvalidScript(_) => self.to_string(),
         }
     }
 }
 
-/// Finds the model behind a name.
+/// Resolves model names to models that can be called.
 pub trait ModelResolver: Send + Sync + fmt::Debug {
-    /// The model of this name, `provider/model` or short; none named: the
-    /// project's own.
+    /// Returns the model with this name (`provider/model` or alias). The name `None` means the
+    /// project's default model.
     fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError>;
 
-    /// The model that runs of idle ticks ask, whatever an agent's file says of them;
-    /// none: what it says.
+    /// Returns the name of a model that replaces the `idle_models` of every agent that sets them.
+    /// `None` means that the agent files decide.
     fn idle_model(&self) -> Option<String> {
         None
     }
 }
 
-/// A model under its full name.
+/// A model that can be called, with its full name.
 #[derive(Debug, Clone)]
 pub struct ResolvedModel {
-    /// As `provider/model`.
+    /// Full name of the model, as `provider/model`.
     pub name: String,
-    /// The model.
+    /// Adapter through which the model is called.
     pub model: Arc<dyn Model>,
 }
 
-/// Tools that others bring: those of a server, under names such as `mcp:github`.
+/// Source of external tools, such as those of MCP servers, under names such as `mcp:github`.
 #[async_trait]
 pub trait ExternalToolSource: Send + Sync + fmt::Debug {
-    /// The tools that a name in an agent's file stands for; none: the name is
-    /// not of a kind that is supplied. The error is a sentence that says what
-    /// to configure.
-    async fn load(&self, name: &str, stay: ClaimId) -> Option<Result<Vec<RegisteredTool>, String>>;
+    /// Returns the tools that a name in an agent file stands for. `None` means that this source
+    /// does not handle names of this kind. The error is a message that says what to configure.
+    async fn load_tools(
+        &self,
+        name: &str,
+        claim: ClaimId,
+    ) -> Option<Result<Vec<RegisteredTool>, String>>;
 
-    /// The same for this agent, where who asks makes a difference.
-    async fn load_for(
+    /// Returns the tools that a name in an agent file stands for, which may depend on the agent.
+    /// The default implementation ignores the agent and calls `load`.
+    async fn load_tools_for_agent(
         &self,
         _agent: &Agent,
         name: &str,
-        stay: ClaimId,
+        claim: ClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        self.load(name, stay).await
+        self.load_tools(name, claim).await
     }
 
-    /// A run has let go of everything: what was opened for it alone is closed.
-    async fn release(&self, stay: ClaimId);
+    /// Releases the tools that were opened only for this claim. Called when the driver of the
+    /// claimed run has stopped.
+    async fn release_tools(&self, claim: ClaimId);
 }
 
-/// So long is waited until what was opened for a stay is closed.
+/// Maximum time to wait until the external tools of a claim are released.
 const RELEASE_TIMEOUT: Millis = Millis::from_secs(10);
 
-/// Closes what was opened for a stay. Whoever can't close it in time is left alone
-/// with it: nobody else has to wait for that.
-pub(crate) async fn release_external_tools(ports: &EngineServices, stay: ClaimId) {
-    let clock = &ports.clock;
-    let run = stay.run;
+/// Releases the external tools of a claim. On timeout the release is abandoned, so that it holds up
+/// no driver.
+pub(crate) async fn release_external_tools(services: &EngineServices, claim: ClaimId) {
+    let clock = &services.clock;
+    let run = claim.run;
     tokio::select! {
         biased;
-        gone = AssertUnwindSafe(ports.tool_source.release(stay)).catch_unwind() => {
-            if gone.is_err() {
-                tracing::error!(%run, "what was opened for it could not be closed: a panic");
+        released = AssertUnwindSafe(services.tool_source.release_tools(claim)).catch_unwind() => {
+            if released.is_err() {
+                tracing::error!(%run, "releasing external tools panicked");
             }
         }
         () = clock.sleep(RELEASE_TIMEOUT) => {
-            tracing::warn!(%run, "what was opened for it was not closed in 10 s");
+            tracing::warn!(%run, "releasing external tools timed out after 10 s");
         }
     }
 }
 
-/// Nobody brings anything.
+/// An [`ExternalToolSource`] that has no tools.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoExternalTools;
 
 #[async_trait]
 impl ExternalToolSource for NoExternalTools {
-    async fn load(
+    async fn load_tools(
         &self,
         _name: &str,
-        _stay: ClaimId,
+        _claim: ClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         None
     }
 
-    async fn release(&self, _stay: ClaimId) {}
+    async fn release_tools(&self, _claim: ClaimId) {}
 }
 
-/// Finds who looks at the world for an agent.
+/// Finds the context provider that an agent file names.
 pub trait ContextProviders: Send + Sync + fmt::Debug {
-    /// Whoever looks this way. The error is a sentence that says what to configure.
-    fn resolve(&self, eye: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String>;
+    /// Returns the context provider for the source that an agent file names. The error is a message
+    /// that says what to configure.
+    fn resolve(&self, source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String>;
 }
 
-/// Nobody looks.
+/// A [`ContextProviders`] that knows no provider.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoContextProviders;
 
 impl ContextProviders for NoContextProviders {
-    fn resolve(&self, _eye: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
-        Err("This worker has nobody who could look at the world for an agent. \
-             Start one that has."
+    fn resolve(&self, _source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+        Err("This worker has no context providers. \
+             Start a worker that has the one named in the agent's file."
             .to_owned())
     }
 }
 
-/// Everything that drivers and handles share. Clones are the same.
+/// Services shared by drivers and handles. Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct EngineServices {
-    /// The journal and the queue.
+    /// Store of the journals and of the queue of runs that are ready to be claimed.
     pub store: Arc<dyn Store>,
-    /// The rows beside them.
+    /// Store of all other records: timers, threads, notes, blobs, ...
     pub records: Arc<dyn RecordStore>,
-    /// Keys and what they gave out.
+    /// Store of API keys, sessions and links.
     pub auth: Arc<dyn AuthStore>,
-    /// The time.
+    /// Clock that tells the time and lets drivers wait.
     pub clock: Arc<dyn Clock>,
-    /// New ids.
+    /// Generator of new ids and random secrets.
     pub ids: Arc<dyn IdGenerator>,
-    /// Models by name.
+    /// Resolver of model names to models.
     pub models: Arc<dyn ModelResolver>,
-    /// Tools by name.
+    /// Tools of this process, by name.
     pub tools: Arc<ToolRegistry>,
-    /// Tools that others bring.
+    /// Source of external tools, such as those of MCP servers.
     pub tool_source: Arc<dyn ExternalToolSource>,
-    /// Who looks at the world.
+    /// Lookup of the context providers that agent files name.
     pub context_providers: Arc<dyn ContextProviders>,
-    /// Who takes secrets out of what the model reads and the journal keeps.
+    /// Redactor that removes secrets from everything that the model reads or the journal stores.
     pub redact: Arc<dyn Redact>,
-    /// Words as they are spoken.
+    /// Broadcast of model output while it is generated.
     pub deltas: DeltaBroadcast,
-    /// Whose journal has grown.
+    /// Change feed, which notifies subscribers of runs whose journals have grown.
     pub changes: ChangeFeed,
-    /// Who is driven here.
+    /// Notifier that tells the drivers in this process when their runs have changed.
     pub notifier: DriverNotifier,
-    /// Definitions that were read before.
-    pub definitions: DefinitionCache,
+    /// Cache of parsed agent definitions, by hash.
+    pub definitions: AgentDefinitionCache,
 }
 
 impl EngineServices {
-    /// The parts of a program that keeps everything in one store and has nothing but
-    /// these: nobody brings tools, looks at the world or knows a secret.
-    pub fn minimal<S: Store + RecordStore + AuthStore + 'static>(
+    /// Creates services that use a single store, without external tools, context providers or
+    /// redaction.
+    pub fn from_single_store<S: Store + RecordStore + AuthStore + 'static>(
         store: Arc<S>,
         clock: Arc<dyn Clock>,
         models: Arc<dyn ModelResolver>,
@@ -220,45 +226,46 @@ impl EngineServices {
             deltas: DeltaBroadcast::default(),
             changes: ChangeFeed::default(),
             notifier: DriverNotifier::default(),
-            definitions: DefinitionCache::default(),
+            definitions: AgentDefinitionCache::default(),
         }
     }
 }
 
-/// So many definitions are remembered; then all are forgotten.
+/// Maximum number of cached agent definitions. When it is reached, the whole cache is cleared.
 const DEFINITIONS_MAX: usize = 1_024;
 
-/// Definitions that were read before. They never change, so they never age.
+/// Cache of parsed agent definitions by hash. Definitions are immutable, so entries never become
+/// stale.
 #[derive(Debug, Clone, Default)]
-pub struct DefinitionCache(Arc<Mutex<BTreeMap<Hash, Arc<Agent>>>>);
+pub struct AgentDefinitionCache(Arc<Mutex<BTreeMap<Hash, Arc<Agent>>>>);
 
-impl DefinitionCache {
-    fn with_entries<T>(&self, use_it: impl FnOnce(&mut BTreeMap<Hash, Arc<Agent>>) -> T) -> T {
-        use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+impl AgentDefinitionCache {
+    fn with_entries<T>(&self, f: impl FnOnce(&mut BTreeMap<Hash, Arc<Agent>>) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The agent that a run is pinned to; none: the store does not have it, or
-    /// it is not one that this build can read.
-    pub(crate) async fn load(
+    /// Returns the agent with this definition hash. `None` if the store does not have the
+    /// definition or this build can't parse it.
+    pub(crate) async fn load_agent(
         &self,
-        shelves: &dyn RecordStore,
+        records: &dyn RecordStore,
         hash: Hash,
     ) -> Result<Option<Arc<Agent>>, Error> {
-        if let Some(known) = self.with_entries(|known| known.get(&hash).cloned()) {
-            return Ok(Some(known));
+        if let Some(cached) = self.with_entries(|cached| cached.get(&hash).cloned()) {
+            return Ok(Some(cached));
         }
-        let Some(bytes) = shelves.definition(hash).await? else {
+        let Some(bytes) = records.agent_definition(hash).await? else {
             return Ok(None);
         };
         let Ok(agent) = Agent::parse(&bytes) else {
             return Ok(None);
         };
         let agent = Arc::new(agent);
-        self.with_entries(|known| {
-            if known.len() >= DEFINITIONS_MAX {
-                known.clear();
+        self.with_entries(|cached| {
+            if cached.len() >= DEFINITIONS_MAX {
+                cached.clear();
             }
-            known.insert(hash, Arc::clone(&agent));
+            cached.insert(hash, Arc::clone(&agent));
         });
         Ok(Some(agent))
     }

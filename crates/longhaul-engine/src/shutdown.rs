@@ -1,10 +1,11 @@
-//! Two steps of stopping: first nothing new is begun, then what runs is cut off.
+//! Two-phase shutdown of a worker: first nothing new is started, then running work is aborted.
 //!
-//! Never: stops a run for good. A run that is let go of is ready for the next.
+//! An aborted run is not lost: another worker can claim it.
 
 use tokio_util::sync::CancellationToken;
 
-/// The order to stop, in its two steps. Clones are the same.
+/// Shutdown signal of a worker, with a drain phase and an abort phase. Cheap to clone; clones share
+/// state.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
     drain: CancellationToken,
@@ -12,34 +13,34 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Nobody has said anything yet.
+    /// Creates a shutdown signal for which no phase was requested yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From now on nothing new is begun.
-    pub fn drain(&self) {
+    /// Requests the drain phase: nothing new is started.
+    pub fn request_drain(&self) {
         self.drain.cancel();
     }
 
-    /// What still runs is cut off.
-    pub fn abort(&self) {
+    /// Requests the abort phase: running work is aborted. Implies the drain phase.
+    pub fn request_abort(&self) {
         self.drain.cancel();
         self.abort.cancel();
     }
 
-    /// Whether nothing new is to be begun.
+    /// Whether the drain phase was requested.
     pub fn is_draining(&self) -> bool {
         self.drain.is_cancelled()
     }
 
-    /// Returns when nothing new is to be begun.
-    pub async fn draining(&self) {
+    /// Waits until the drain phase is requested.
+    pub async fn wait_for_drain(&self) {
         self.drain.cancelled().await;
     }
 
-    /// Returns when what still runs is to be cut off.
-    pub async fn aborting(&self) {
+    /// Waits until the abort phase is requested.
+    pub async fn wait_for_abort(&self) {
         self.abort.cancelled().await;
     }
 }

@@ -1,9 +1,8 @@
-//! The older part of a conversation in fewer words: how it is asked for, and what
-//! stands in its place.
+//! Compaction: requests and builds a summary of the older part of a conversation.
 //!
-//! Never: throws words away. The journal keeps all of them; only what the model
-//! is shown gets shorter. What people said is kept word for word, and identifiers
-//! that a summary lost are added to it by us.
+//! Nothing is lost: the journal keeps the whole conversation, and only what the model sees becomes
+//! shorter. What people said is kept verbatim, and identifiers that the summary dropped are
+//! appended to it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,22 +14,22 @@ use longhaul_core::raw::StoredText;
 use crate::identifiers::{TextKind, find_identifiers, truncate_str};
 use crate::prompt::WORLD_UPDATE_HEADING;
 
-/// So many of the newest messages are kept as they are.
+/// Number of the newest messages that are not summarized.
 const KEPT_MESSAGES: usize = 6;
-/// So much of a result is shown to whoever sums up.
+/// Maximum size in bytes of a tool result in the request for a summary.
 const RESULT_BYTES_MAX: usize = 8 * 1_024;
-/// So much of what people said is kept word for word, the newest of it.
+/// Maximum size in bytes of the messages of people that are kept verbatim. The newest are kept.
 const USER_TEXT_BYTES_MAX: usize = 32 * 1_024;
-/// So many bytes of lost identifiers are added.
+/// Maximum size in bytes of the list of identifiers that the summary dropped.
 const IDENTIFIERS_BYTES_MAX: usize = 2 * 1_024;
-/// A summary that is shorter than this is never too long.
+/// Size in bytes up to which a summary is never rejected as too long.
 const SUMMARY_BYTES_FREE: u64 = 4 * 1_024;
 
-/// The tool whose results are a person's words.
+/// Name of the tool whose results are answers of a person.
 const ASK_HUMAN: &str = "ask_human";
 
 const SUMMARY_INSTRUCTION: &str = "[longhaul] The conversation no longer fits the model's window. Sum up all \
-    of it so far, so that the work can go on from your summary alone. Keep word for word: the \
+    of it so far, so that the work can continue from your summary alone. Keep word for word: the \
     goal, every rule and limit that was given, every identifier, name, path, number and link that \
     may still be needed, every question that is open. Say what is done, what was found and what \
     is left. Do not use a tool.";
@@ -39,45 +38,45 @@ const USER_TEXT_HEADING: &str = "[longhaul] What people said on the way, word fo
 const SUMMARY_HEADING: &str = "[longhaul] A summary of what was said and done since:\n\n";
 const IDENTIFIERS_HEADING: &str = "[longhaul] Also mentioned, word for word:";
 
-/// What begins a message of the runtime's own. The mark alone says little: a person
-/// may quote it.
+/// Beginnings of messages that the runtime itself wrote. The prefix `[longhaul]` alone does not
+/// identify them, because a person may quote it.
 const RUNTIME_PREFIXES: [&str; 9] = [
     USER_TEXT_HEADING,
     SUMMARY_HEADING,
     IDENTIFIERS_HEADING,
     SUMMARY_INSTRUCTION,
     WORLD_UPDATE_HEADING,
-    "[longhaul] You were cut off. Go on.",
+    "[longhaul] You were interrupted. Continue.",
     "[longhaul] Little is left of the budget of ",
     "[longhaul] This does not end the run: ",
     "[longhaul] You have made the same call ",
 ];
 
-/// What begins each thing that somebody said.
+/// List marker before each message of a person in a summary.
 const BULLET: &str = "- ";
 
-/// A conversation, and where it is cut.
+/// A conversation, split into messages that are summarized and messages that are kept.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SummarySplit<'a> {
-    /// What the run was asked.
+pub(crate) struct ConversationSplit<'a> {
+    /// Message with the task of the run, if that message is known.
     pub(crate) task: Option<&'a Message>,
-    /// What is summed up.
+    /// Messages that are summarized.
     pub(crate) summarized: &'a [Arc<Message>],
-    /// What is kept as it is.
+    /// Messages that are kept unchanged.
     pub(crate) kept_messages: &'a [Arc<Message>],
 }
 
-/// The question for a summary of this conversation.
-pub(crate) fn summary_request(ask: ModelRequest) -> ModelRequest {
-    let older = &ask.messages[..summarized_count(&ask.messages)];
-    let mut shown: Vec<Arc<Message>> = older.iter().map(truncate_results).collect();
-    shown.push(Arc::new(Message::user(SUMMARY_INSTRUCTION)));
-    ModelRequest { messages: Arc::new(shown), tools: StoredText::inline("[]"), ..ask }
+/// Builds the request for a summary from the model request whose conversation is too long.
+pub(crate) fn summary_request(request: ModelRequest) -> ModelRequest {
+    let older = &request.messages[..summarized_count(&request.messages)];
+    let mut messages: Vec<Arc<Message>> = older.iter().map(truncate_tool_results).collect();
+    messages.push(Arc::new(Message::user(SUMMARY_INSTRUCTION)));
+    ModelRequest { messages: Arc::new(messages), tools: StoredText::inline("[]"), ..request }
 }
 
-/// A message with long results cut in their middle: whoever sums up must be able
-/// to read the whole conversation.
-fn truncate_results(message: &Arc<Message>) -> Arc<Message> {
+/// Truncates long tool results in a message, so that the whole conversation fits into the request
+/// for a summary.
+fn truncate_tool_results(message: &Arc<Message>) -> Arc<Message> {
     let Message::Results(results) = &**message else {
         return Arc::clone(message);
     };
@@ -100,17 +99,17 @@ fn truncate_middle(text: &str) -> String {
     format!("{head}\n[... {left} bytes are left out here ...]\n{}", &text[from..])
 }
 
-/// The words of the model that a summary was made of.
+/// Returns the text that the model wrote in a summary message.
 pub(crate) fn summary_text(summary: &[Message]) -> String {
     let Some(Message::User(parts)) = summary.first() else {
         return String::new();
     };
-    let told = part_texts(parts).find_map(|text| text.strip_prefix(SUMMARY_HEADING));
-    told.unwrap_or_default().to_owned()
+    let body = part_texts(parts).find_map(|text| text.strip_prefix(SUMMARY_HEADING));
+    body.unwrap_or_default().to_owned()
 }
 
-/// How many messages are summed up: all but the newest, and never between a
-/// call and its result.
+/// Returns the number of messages to summarize: all but the newest, never separating a call from
+/// its result.
 pub(crate) fn summarized_count(messages: &[Arc<Message>]) -> usize {
     let count = messages.len();
     let mut until = count.saturating_sub(KEPT_MESSAGES).max(count.min(1));
@@ -118,7 +117,7 @@ pub(crate) fn summarized_count(messages: &[Arc<Message>]) -> usize {
         |some: &[Arc<Message>]| some.iter().map(|message| message.estimated_bytes()).sum::<u64>();
     let all = bytes(messages);
     let mut tail = bytes(&messages[until..]);
-    // If most of it is the newest, keeping that would leave little gained.
+    // If the newest messages are most of the conversation, keeping them all would gain little.
     while until < count && tail * 5 > all * 3 {
         tail -= messages[until].estimated_bytes();
         until += 1;
@@ -129,54 +128,57 @@ pub(crate) fn summarized_count(messages: &[Arc<Message>]) -> usize {
     until
 }
 
-/// One message that stands for all that was summed up, the task first; none: it
-/// would be no gain.
-pub(crate) fn build_summary(cut: SummarySplit<'_>, text: &str) -> Result<Message, &'static str> {
+/// Builds the message that replaces the summarized messages, starting with the task. The error says
+/// why the summary is not used.
+pub(crate) fn build_summary(
+    split: ConversationSplit<'_>,
+    text: &str,
+) -> Result<Message, &'static str> {
     let text = text.trim();
     if text.is_empty() {
         return Err("the summary is empty");
     }
-    let mut parts = task_parts(cut);
-    if let Some(said) = user_texts(cut) {
-        parts.push(Part::Text(said.into()));
+    let mut parts = task_parts(split);
+    if let Some(texts) = format_user_texts(split) {
+        parts.push(Part::Text(texts.into()));
     }
     parts.push(Part::Text(format!("{SUMMARY_HEADING}{text}").into()));
-    if let Some(lost) = lost_identifiers(cut, &parts) {
+    if let Some(lost) = format_lost_identifiers(split, &parts) {
         parts.push(Part::Text(lost.into()));
     }
     let summary = Message::User(parts);
-    let before: u64 = cut.summarized.iter().map(|message| message.estimated_bytes()).sum();
+    let before: u64 = split.summarized.iter().map(|message| message.estimated_bytes()).sum();
     if summary.estimated_bytes() >= before && summary.estimated_bytes() > SUMMARY_BYTES_FREE {
-        return Err("the summary is longer than what it stands for");
+        return Err("the summary is longer than what it replaces");
     }
     Ok(summary)
 }
 
-/// What the run was asked, if that was summed up.
-fn task_parts(cut: SummarySplit<'_>) -> Vec<Part> {
-    let Some((place, first)) = find_task_message(cut) else {
+/// Returns the parts of the task, if its message is among those that are summarized.
+fn task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
+    let Some((index, first)) = find_task_message(split) else {
         return Vec::new();
     };
     let Message::User(parts) = &**first else {
         return Vec::new();
     };
-    let is_goal = |part: &&Part| place > 0 || !is_runtime_part(part);
+    let is_goal = |part: &&Part| index > 0 || !is_runtime_part(part);
     parts.iter().take_while(is_goal).cloned().collect()
 }
 
-/// The message that says what the run was asked, and its place. After a summary
-/// that is the summary itself.
-fn find_task_message(cut: SummarySplit<'_>) -> Option<(usize, &Arc<Message>)> {
-    let first = cut.summarized.first()?;
+/// Returns the message with the task, and the index of that message. After an earlier summary, the
+/// summary message contains the task.
+fn find_task_message(split: ConversationSplit<'_>) -> Option<(usize, &Arc<Message>)> {
+    let first = split.summarized.first()?;
     if is_summary(first) {
         return Some((0, first));
     }
-    let mut places = cut.summarized.iter().enumerate();
-    let asked = cut.task;
-    let named = places.find(|(_, message)| asked.is_some_and(|asked| ***message == *asked));
-    named.or_else(|| match asked {
-        // It is among what is kept.
-        Some(asked) if cut.kept_messages.iter().any(|message| **message == *asked) => None,
+    let mut messages = split.summarized.iter().enumerate();
+    let task = split.task;
+    let named = messages.find(|(_, message)| task.is_some_and(|task| ***message == *task));
+    named.or_else(|| match task {
+        // The task is among the messages that are kept.
+        Some(task) if split.kept_messages.iter().any(|message| **message == *task) => None,
         Some(_) | None => Some((0, first)),
     })
 }
@@ -193,48 +195,48 @@ fn is_runtime_text(text: &str) -> bool {
     RUNTIME_PREFIXES.iter().any(|head| text.starts_with(head))
 }
 
-/// What people said after the task: messages on the way, and answers to questions.
-fn user_texts(cut: SummarySplit<'_>) -> Option<String> {
-    let (place, first) = match find_task_message(cut) {
-        Some((place, first)) => (place + 1, Some(first)),
+/// Formats what people said after the task: their messages and their answers to questions.
+fn format_user_texts(split: ConversationSplit<'_>) -> Option<String> {
+    let (index, first) = match find_task_message(split) {
+        Some((index, first)) => (index + 1, Some(first)),
         None => (0, None),
     };
-    let mut said: Vec<String> = Vec::new();
+    let mut bullets: Vec<String> = Vec::new();
     // What an earlier summary kept is kept again.
     if let Some(Message::User(parts)) = first.map(|first| &**first) {
         let before = part_texts(parts).filter_map(|text| text.strip_prefix(USER_TEXT_HEADING));
-        said.extend(before.flat_map(split_bullets));
+        bullets.extend(before.flat_map(split_bullets));
     }
-    let rest = cut.summarized.get(place..).unwrap_or_default();
+    let rest = split.summarized.get(index..).unwrap_or_default();
     for (at, message) in rest.iter().enumerate() {
         match &**message {
             Message::User(parts) => {
-                let words = part_texts(parts).filter(|text| !is_runtime_text(text));
-                said.extend(words.map(|text| format!("{BULLET}{text}")));
+                let texts = part_texts(parts).filter(|text| !is_runtime_text(text));
+                bullets.extend(texts.map(|text| format!("{BULLET}{text}")));
             }
             Message::Assistant(reply) => {
                 if let Some(Message::Results(results)) = rest.get(at + 1).map(|next| &**next) {
-                    said.extend(answered_questions(reply, results));
+                    bullets.extend(answered_questions(reply, results));
                 }
             }
             Message::Results(_) => {}
         }
     }
     let mut bytes = 0;
-    let fits = said.iter().rev().take_while(|text| {
+    let fits = bullets.iter().rev().take_while(|text| {
         bytes += text.len() + 1;
         bytes <= USER_TEXT_BYTES_MAX
     });
-    let from = said.len() - fits.count();
-    let kept = said.get(from..).filter(|kept| !kept.is_empty())?;
-    Some(format!("{USER_TEXT_HEADING}\n\n{}", kept.join("\n")))
+    let from = bullets.len() - fits.count();
+    let newest = bullets.get(from..).filter(|newest| !newest.is_empty())?;
+    Some(format!("{USER_TEXT_HEADING}\n\n{}", newest.join("\n")))
 }
 
-/// What an earlier summary kept, piece by piece, so that not all of it goes when
-/// there is no room for all of it. A list that somebody wrote is several pieces.
-fn split_bullets(kept: &str) -> Vec<String> {
+/// Splits the list of people's messages in an earlier summary into single messages, so that not all
+/// of them are dropped when the size limit is reached. A list within a message is split, too.
+fn split_bullets(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
-    for line in kept.trim().split('\n') {
+    for line in text.trim().split('\n') {
         match pieces.last_mut() {
             Some(piece) if !line.starts_with(BULLET) => {
                 piece.push('\n');
@@ -246,35 +248,35 @@ fn split_bullets(kept: &str) -> Vec<String> {
     pieces
 }
 
-/// The questions of a reply to a person, each with its answer.
+/// Returns the questions that a reply asks a person, each with its answer.
 fn answered_questions(reply: &Reply, results: &[ToolResult]) -> Vec<String> {
-    let pairs = reply.calls().zip(results);
-    let asked = pairs.filter(|(call, _)| call.name == ASK_HUMAN);
-    let told = asked.map(|(call, result)| {
+    let pairs = reply.tool_calls().zip(results);
+    let questions = pairs.filter(|(call, _)| call.name == ASK_HUMAN);
+    let answers = questions.map(|(call, result)| {
         let input = call.input.to_value();
         let question = input["question"].as_str().unwrap_or_default();
         let answer: Vec<&str> = part_texts(&result.content).collect();
         format!("{BULLET}asked {question:?}: {}", answer.join("\n"))
     });
-    told.collect()
+    answers.collect()
 }
 
-/// The identifiers that stand nowhere any more, the newest first: those that were
-/// talked about before those that only stood in results.
-fn lost_identifiers(cut: SummarySplit<'_>, parts: &[Part]) -> Option<String> {
-    let shown: Vec<&str> = part_texts(parts).collect();
-    let mut known: HashSet<String> = HashSet::new();
-    for message in cut.kept_messages {
+/// Formats the list of identifiers that the summary would lose: the newest first, and those in the
+/// conversation before those in tool results.
+fn format_lost_identifiers(split: ConversationSplit<'_>, parts: &[Part]) -> Option<String> {
+    let texts: Vec<&str> = part_texts(parts).collect();
+    let mut seen: HashSet<String> = HashSet::new();
+    for message in split.kept_messages {
         for kind in [IdentifierSource::Conversation, IdentifierSource::Results] {
-            known.extend(message_identifiers(message, kind));
+            seen.extend(message_identifiers(message, kind));
         }
     }
     let mut list = String::new();
     for source in [IdentifierSource::Conversation, IdentifierSource::Results] {
-        for message in cut.summarized.iter().rev() {
+        for message in split.summarized.iter().rev() {
             for mention in message_identifiers(message, source) {
-                let stands = shown.iter().any(|text| text.contains(&mention));
-                if stands || !known.insert(mention.clone()) {
+                let is_present = texts.iter().any(|text| text.contains(&mention));
+                if is_present || !seen.insert(mention.clone()) {
                     continue;
                 }
                 if list.len() + mention.len() + 3 > IDENTIFIERS_BYTES_MAX {
@@ -288,7 +290,7 @@ fn lost_identifiers(cut: SummarySplit<'_>, parts: &[Part]) -> Option<String> {
     (!list.is_empty()).then(|| format!("{IDENTIFIERS_HEADING}\n{list}"))
 }
 
-/// Where in a message identifiers are looked for.
+/// Part of a message that is searched for identifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IdentifierSource {
     Conversation,
@@ -316,7 +318,7 @@ fn message_identifiers(message: &Message, source: IdentifierSource) -> Vec<Strin
 
 fn block_identifiers(block: &Block) -> Vec<String> {
     match block {
-        Block::Text(words) => find_identifiers(&words.text, TextKind::Prose),
+        Block::Text(text_block) => find_identifiers(&text_block.text, TextKind::Prose),
         Block::ToolCall(call) => find_identifiers(call.input.as_str(), TextKind::Data),
         Block::Thinking(_) | Block::Other(_) => Vec::new(),
     }

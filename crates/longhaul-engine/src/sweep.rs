@@ -1,10 +1,8 @@
-//! Tells timers that are due, mends rows that crossed each other, and forgets
-//! what is past its keep.
-//!
-//! Never: decides what a timer means. It is an outsider like any other.
+//! The background sweep of a worker: fires due timers, repairs inconsistent rows of the store and
+//! prunes expired data.
 
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::{AppendRequest, Appended, Author, PruneRequest, Watch};
+use longhaul_core::port::store::{AppendRequest, Appended, Author, PruneRequest, StoreWatcher};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_run::DecideContext;
@@ -13,125 +11,134 @@ use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use crate::error::Error;
 use crate::services::EngineServices;
 
-/// So many timers are told at once.
+/// Maximum number of timers fired per batch.
 const PAGE_SIZE: usize = 500;
 
-/// Changes are heard at most this often.
+/// Minimum interval between two reactions to changes of the store.
 const MIN_WAKE_INTERVAL: Millis = Millis(20);
 
-/// Without a change it is looked this often.
+/// Interval at which the store is polled when it reports no change.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
 const REPAIR_INTERVAL: Millis = Millis::from_secs(30);
 const PRUNE_INTERVAL: Millis = Millis::from_secs(60 * 60);
 
-/// Maximum number of runs that are forgotten before writers get a pause.
+/// Maximum number of runs pruned per batch. Other writers get a turn between batches.
 const PRUNED_RUNS_MAX: usize = 1_000;
 
-/// Number of forgotten contents or keys from which on there may be more.
+/// Size of a full batch of pruned blobs or keys. After a full batch, more of them may remain.
 const FULL_BATCH: usize = 1_000;
 
-/// Shortest pause between two lots of forgotten runs. A longer one is as long as the lot
-/// before it took: forgetting takes half of the time at most.
+/// Minimum pause between two prune batches. The pause is at least as long as the last batch took,
+/// so that pruning takes at most half of the time.
 const PRUNE_PAUSE_MIN: Millis = Millis(10);
 
-/// A blob that nobody names is kept for a day: a writer may be about to.
+/// Minimum age at which unreferenced blobs are pruned. A younger blob may be about to be
+/// referenced.
 const UNREFERENCED_BLOB_TTL: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// A thousand years: longer than any run is kept.
+/// A thousand years, in place of an unlimited retention.
 const FOREVER: Millis = Millis::from_secs(1_000 * 366 * 24 * 60 * 60);
 
-/// How long ended runs are kept.
+/// Settings of how long ended runs are kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
-    /// None: for ever.
+    /// How long ended runs are kept. `None` means forever.
     pub runs: Option<Millis>,
 }
 
-/// Sweeps until the store is gone.
-pub(crate) async fn sweep(ports: &EngineServices, retention: Retention) -> Result<(), Error> {
-    let mut watch = ports.store.watch();
-    let clock = &*ports.clock;
-    let mut repair_at = clock.monotonic();
+/// Fires timers, repairs and prunes in a loop, until the store fails.
+pub(crate) async fn run_sweep(
+    services: &EngineServices,
+    retention: Retention,
+) -> Result<(), Error> {
+    let mut watch = services.store.watch();
+    let clock = &*services.clock;
+    let mut repair_at = clock.monotonic_time();
     let mut prune_at = repair_at;
     loop {
-        let told = fire_due_timers(ports).await?;
-        let now = clock.monotonic();
+        let fired = fire_due_timers(services).await?;
+        let now = clock.monotonic_time();
         if repair_at <= now {
             repair_at = now.plus(REPAIR_INTERVAL);
-            repair(ports).await?;
+            repair_store_rows(services).await?;
         }
         if prune_at <= now {
-            let has_more = prune(ports, retention).await?;
-            let done = clock.monotonic();
+            let has_more = prune_expired_data(services, retention).await?;
+            let done = clock.monotonic_time();
             prune_at = done.plus(match has_more {
                 true => done.minus(now).max(PRUNE_PAUSE_MIN),
                 false => PRUNE_INTERVAL,
             });
         }
-        match told {
-            FiredTimers::All => wait(ports, &mut *watch, prune_at).await?,
-            FiredTimers::Some => {}
-            FiredTimers::None => clock.sleep(POLL_INTERVAL).await,
+        match fired {
+            TimerBatchOutcome::All => wait_for_due_timer(services, &mut *watch, prune_at).await?,
+            TimerBatchOutcome::Some => {}
+            TimerBatchOutcome::None => clock.sleep(POLL_INTERVAL).await,
         }
     }
 }
 
-/// Waits until a timer may be due, and at most until the monotonic clock is at `latest`.
-async fn wait(ports: &EngineServices, watch: &mut dyn Watch, latest: Millis) -> Result<(), Error> {
-    let clock = &*ports.clock;
-    let begun = clock.monotonic();
-    let next = ports.records.next_timer_due().await?;
+/// Waits until a timer may be due, at most until the monotonic clock reaches `latest`.
+async fn wait_for_due_timer(
+    services: &EngineServices,
+    watch: &mut dyn StoreWatcher,
+    latest: Millis,
+) -> Result<(), Error> {
+    let clock = &*services.clock;
+    let started = clock.monotonic_time();
+    let next = services.records.next_timer_due().await?;
     let now = clock.now();
-    let span = next.map_or(POLL_INTERVAL, |due| {
-        let span = due.since(now);
+    let delay = next.map_or(POLL_INTERVAL, |due| {
+        let delay = due.duration_since(now);
         // Rounded up: a wait that ends too early would be repeated at once.
-        span.plus(Millis(u64::from(now.plus(span) < due)))
+        delay.plus(Millis(u64::from(now.plus(delay) < due)))
     });
     tokio::select! {
         biased;
-        () = clock.sleep(span.min(POLL_INTERVAL).min(latest.minus(begun))) => {}
-        changed = watch.changed() => {
+        () = clock.sleep(delay.min(POLL_INTERVAL).min(latest.minus(started))) => {}
+        changed = watch.wait_for_change() => {
             changed?;
-            let passed = clock.monotonic().minus(begun);
+            let passed = clock.monotonic_time().minus(started);
             clock.sleep(MIN_WAKE_INTERVAL.minus(passed)).await;
         }
     }
     Ok(())
 }
 
-/// What came of telling timers.
+/// Which of the due timers were fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FiredTimers {
-    /// All that were due.
+enum TimerBatchOutcome {
+    /// All due timers were fired.
     All,
-    /// A page of them: there may be more.
+    /// One batch was fired; more timers may be due.
     Some,
-    /// None of those that are due: another look at once would find the same.
+    /// None of the due timers could be fired. Trying again at once would find the same timers.
     None,
 }
 
-/// Tells a page of timers.
-async fn fire_due_timers(ports: &EngineServices) -> Result<FiredTimers, Error> {
-    let due = ports.records.due_timers(PAGE_SIZE).await?;
+/// Fires one batch of due timers.
+async fn fire_due_timers(services: &EngineServices) -> Result<TimerBatchOutcome, Error> {
+    let due = services.records.due_timers(PAGE_SIZE).await?;
     let count = due.len();
-    let mut told = 0;
+    let mut fired = 0;
     for timer in due {
-        told += usize::from(fire_timer(ports, timer).await?);
+        fired += usize::from(fire_timer(services, timer).await?);
     }
-    Ok(match (count, told) {
-        (0, _) => FiredTimers::All,
-        (_, 0) => FiredTimers::None,
-        (PAGE_SIZE.., _) => FiredTimers::Some,
-        (_, _) => FiredTimers::All,
+    Ok(match (count, fired) {
+        (0, _) => TimerBatchOutcome::All,
+        (_, 0) => TimerBatchOutcome::None,
+        (PAGE_SIZE.., _) => TimerBatchOutcome::Some,
+        (_, _) => TimerBatchOutcome::All,
     })
 }
 
-/// Tells one timer; whether it is spent.
-async fn fire_timer(ports: &EngineServices, due: DueTimer) -> Result<bool, Error> {
+/// Fires one timer. Returns `false` if the timer could not be fired.
+async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Error> {
     let run = due.run;
-    let now = ports.records.now().await?;
-    // A timer is spent whatever the run's state; whether it has ended stands in its row.
+    let now = services.records.now().await?;
+    // A timer is fired whatever the status of the run; the store checks in the row whether the run
+    // has ended.
     let view = RunSnapshot { run, status: Status::Running };
     let Ok(batch) =
         decide_command(&view, RunCommand::Timer(Box::new(due)), DecideContext::new(now))
@@ -139,28 +146,31 @@ async fn fire_timer(ports: &EngineServices, due: DueTimer) -> Result<bool, Error
         return Ok(false);
     };
     let author = Author::Outsider;
-    let appended = ports.store.append(AppendRequest { run, author, batch }).await?;
-    let spent = matches!(appended, Appended::At { .. });
+    let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+    let spent = matches!(appended, Appended::Committed { .. });
     if spent {
-        ports.notifier.run_changed(run);
+        services.notifier.notify_run_changed(run);
     }
     Ok(spent)
 }
 
-async fn repair(ports: &EngineServices) -> Result<(), Error> {
-    let repairs = ports.records.repair().await?;
+async fn repair_store_rows(services: &EngineServices) -> Result<(), Error> {
+    let repairs = services.records.repair_rows().await?;
     if !repairs.is_clean() {
-        tracing::error!(?repairs, "rows crossed each other and were mended");
-        ports.notifier.work_available();
+        tracing::error!(?repairs, "repaired inconsistent rows of the store");
+        services.notifier.notify_work_available();
     }
     Ok(())
 }
 
-/// Forgets some of what is past its keep; whether there may be more.
-async fn prune(ports: &EngineServices, retention: Retention) -> Result<bool, Error> {
-    // Blobs that nobody names go also where runs are kept for ever.
+/// Prunes one batch of expired data. Returns whether more expired data may remain.
+async fn prune_expired_data(
+    services: &EngineServices,
+    retention: Retention,
+) -> Result<bool, Error> {
+    // Unreferenced blobs are pruned even if runs are kept forever.
     let runs_older = retention.runs.unwrap_or(FOREVER);
-    let pruned = ports
+    let pruned = services
         .store
         .prune(PruneRequest {
             runs_older_than: runs_older,

@@ -1,13 +1,11 @@
-//! A task as a caller writes it: who, what, and whatever else is to be said.
-//!
-//! Never: an id, or what the agent's file says. The handle fills those in.
+//! A task as the caller submits it. The handle adds ids and the settings of the agent file.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::raw::RawJson;
-use longhaul_core::task::Start;
+use longhaul_core::task::EarliestStart;
 use serde::Serialize;
 
 use crate::agent::BudgetPatch;
@@ -15,51 +13,54 @@ use crate::agent::BudgetPatch;
 /// A unit of work for an agent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Task {
-    /// Who does it.
+    /// Name of the agent that works on the task.
     pub agent: String,
-    /// A text or any JSON.
+    /// Input of the task: a text or any JSON.
     pub input: RawJson,
-    /// Names the runtime injects and the model can neither see nor set.
+    /// Context values that the runtime injects into tool calls. The model can neither see nor set
+    /// them.
     pub context: BTreeMap<String, RawJson>,
-    /// A conversation that comes with it.
+    /// Earlier conversation that the run starts with.
     pub history: Vec<Message>,
-    /// The model, where the caller names one.
+    /// Model to use instead of the agent's models. `None` means the agent's models.
     pub model: Option<String>,
-    /// Where it queues; none: the default inbox.
+    /// Inbox in which the run is queued. `None` means the default inbox.
     pub inbox: Option<InboxName>,
-    /// What kind of task it is, for filters.
+    /// Type of the task, by which lists of runs are filtered and workers select the runs that they
+    /// claim.
     pub kind: Option<String>,
-    /// It is an event: its kind and its input are told to the agent in words.
+    /// Whether the task is an event. The agent reads the event's kind and input as a text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub event: bool,
-    /// Higher goes first.
+    /// Priority of the run in the queue. Runs with a higher value are driven first.
     pub priority: i32,
-    /// Only one run of a lane goes at a time; none: what the agent's file says.
+    /// Lane of the run; only one run of a lane is driven at a time. `None` means the lane of the
+    /// agent file.
     pub lane: Option<LaneKey>,
-    /// The conversation it belongs to.
+    /// Conversation (thread) that the run belongs to.
     pub thread: Option<ThreadKey>,
-    /// Whom the conversation is about.
+    /// Person or thing that the conversation is about.
     pub resource: Option<ResourceKey>,
-    /// When it may begin.
-    pub start: Start,
-    /// Caps of its own.
+    /// Earliest time at which the run may start.
+    pub start: EarliestStart,
+    /// Budget caps of the run, which override those of the agent.
     pub budget: BudgetPatch,
-    /// Who submits it, such as `cli:anna`.
+    /// Person or program that submits the task, such as `cli:anna`.
     pub submitter: Option<String>,
-    /// On whose behalf, as the caller says it.
+    /// Person or system on whose behalf the run acts, in a form chosen by the caller.
     pub actor: Option<RawJson>,
-    /// Handles of things elsewhere.
+    /// Ids of related objects in other systems.
     pub links: Option<RawJson>,
-    /// Labels to find it by.
+    /// Labels by which the run can be found.
     pub tags: Vec<String>,
-    /// Anything else the caller wants back.
+    /// Arbitrary data that is returned with the run.
     pub metadata: Option<RawJson>,
-    /// Submit once, however often it is sent.
+    /// Idempotency key of the submit: submits with the same key return the same run.
     pub idempotency_key: Option<String>,
 }
 
 impl Task {
-    /// A task with nothing but who and what.
+    /// Creates a task with this agent and input, and defaults for everything else.
     pub fn new(agent: impl Into<String>, input: impl Serialize) -> Self {
         Self {
             agent: agent.into(),
@@ -74,7 +75,7 @@ impl Task {
             lane: None,
             thread: None,
             resource: None,
-            start: Start::Now,
+            start: EarliestStart::Now,
             budget: BudgetPatch::default(),
             submitter: None,
             actor: None,

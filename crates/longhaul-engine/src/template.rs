@@ -1,12 +1,12 @@
-//! Templates of agents: prompts and lanes, filled with what the run was given.
+//! Renders the templates of agents (prompts, lanes, events) with strict limits.
 //!
-//! Never: loads another template, runs for ever or fills in what is missing.
-//! What users and models say is a value, never a template.
+//! Invariants: a template cannot load another template, run forever or skip a missing value. Text
+//! of users and models is only a value, never a template.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::raw::RawJson;
-use longhaul_core::template::{TemplateLimits, check, render};
+use longhaul_core::template::{TemplateLimits, check_template, render};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind};
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::template_errors::undefined_value_message;
 
-/// Bounds of one template: steps, bytes and calls within each other.
+/// Limits of rendering one template: steps, bytes and recursion depth.
 const LIMITS: TemplateLimits =
     TemplateLimits { fuel: 100_000, budget: 4 * 1024 * 1024, recursion: 32 };
 
-/// The longest text that a template may make.
+/// Maximum length of a rendered text in bytes.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// Fills a template, or says why that can't be done.
+/// Renders a template with these values. The error says what is wrong with the template.
 pub(crate) fn render_template(source: &str, values: &Value) -> Result<String, String> {
     if !["{{", "{%", "{#"].iter().any(|mark| source.contains(mark)) {
         return Ok(source.to_owned());
@@ -36,29 +36,29 @@ pub(crate) fn render_template(source: &str, values: &Value) -> Result<String, St
             }
         })?;
     if filled.len() > TEXT_BYTES_MAX {
-        return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes"));
+        return Err(format!("the rendered text is longer than {TEXT_BYTES_MAX} bytes"));
     }
     Ok(filled)
 }
 
-/// Whether this is a template at all.
-pub(crate) fn compiles(source: &str) -> bool {
-    check(source, &SyntaxConfig::default()).is_ok()
+/// Whether the text is a valid template.
+pub(crate) fn is_valid_template(source: &str) -> bool {
+    check_template(source, &SyntaxConfig::default()).is_ok()
         && Environment::new().template_from_str(source).is_ok()
 }
 
-/// Whether a template speaks of this value.
-pub(crate) fn references(source: &str, name: &str) -> bool {
-    let of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+/// Whether a template uses the value with this name.
+pub(crate) fn template_uses_value(source: &str, name: &str) -> bool {
+    let of_name = |c: char| c.is_alphanumeric() || c == '_';
     let opens = source.match_indices('{').map(|(at, _)| &source[at + 1..]);
     let tags = opens.filter_map(|after| {
         let inside = after.strip_prefix(['{', '%'])?;
         inside.split('}').next()
     });
-    tags.flat_map(|tag| tag.split(|letter| !of_name(letter))).any(|word| word == name)
+    tags.flat_map(|tag| tag.split(|c| !of_name(c))).any(|word| word == name)
 }
 
-/// What every template of an agent can speak of.
+/// Returns the values that every template of an agent can use: the input and the context values.
 pub(crate) fn template_values(input: &RawJson, context: &BTreeMap<String, RawJson>) -> Value {
     let context: serde_json::Map<_, _> =
         context.iter().map(|(name, value)| (name.clone(), value.to_value())).collect();
@@ -69,7 +69,7 @@ pub(crate) fn template_values(input: &RawJson, context: &BTreeMap<String, RawJso
 mod tests {
     use super::*;
 
-    fn check(source: &str, expect: Result<&str, &str>) {
+    fn check_rendered_text(source: &str, expect: Result<&str, &str>) {
         let input = RawJson::from_serialize(&json!({ "repo": "a/b" }));
         let filled = render_template(source, &template_values(&input, &BTreeMap::new()));
         match (filled, expect) {
@@ -81,16 +81,16 @@ mod tests {
 
     #[test]
     fn undefined_template_values_are_errors() {
-        check("plain { text }", Ok("plain { text }"));
-        check("repo:{{ input.repo }}", Ok("repo:a/b"));
-        check("{{ input.branch }}", Err("line 1: `input.branch` is missing"));
-        check("{{ nothing }}", Err("line 1: `nothing` is missing"));
-        check("{% include 'x' %}", Err("template"));
+        check_rendered_text("plain { text }", Ok("plain { text }"));
+        check_rendered_text("repo:{{ input.repo }}", Ok("repo:a/b"));
+        check_rendered_text("{{ input.branch }}", Err("line 1: `input.branch` is missing"));
+        check_rendered_text("{{ nothing }}", Err("line 1: `nothing` is missing"));
+        check_rendered_text("{% include 'x' %}", Err("template"));
     }
 
     #[test]
     fn variables_of_a_template_are_detected() {
-        let uses = |source| references(source, "perception");
+        let uses = |source| template_uses_value(source, "perception");
         assert!(uses("You see {{ perception.summary }}."));
         assert!(uses("{% if perception %}Look.{% endif %}"));
         assert!(!uses("Your perception is sharp, {{ input.name }}."));
@@ -113,69 +113,72 @@ mod tests {
 
     #[test]
     fn template_rendering_terminates() {
-        check(
+        check_rendered_text(
             "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
             Err("fuel"),
         );
-        check("{% macro a() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}", Err("recursion"));
+        check_rendered_text(
+            "{% macro a() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}",
+            Err("recursion"),
+        );
     }
 
-    fn check_missing(source: &str, said: &str) {
+    fn check_missing_value(source: &str, expected: &str) {
         let values = json!({
             "input": { "repo": "a/b", "branches": ["x"], "title": "t" },
             "context": {},
             "memory": [{ "role": "user" }],
         });
-        assert_eq!(render_template(source, &values), Err(said.to_owned()), "{source}");
+        assert_eq!(render_template(source, &values), Err(expected.to_owned()), "{source}");
     }
 
     #[test]
     fn a_missing_value_is_reported_with_the_available_ones() {
-        check_missing(
+        check_missing_value(
             "You.\n{{ input.repo }} {{ input.branch }}",
             "line 2: `input.branch` is missing; `input` has `branches`, `repo`, `title`",
         );
-        check_missing(
+        check_missing_value(
             "{{ inptu }}",
             "line 1: `inptu` is missing; there is `input`, `context`, `memory`",
         );
-        check_missing(
+        check_missing_value(
             "{{ context.user }}",
             "line 1: `context.user` is missing; `context` has nothing in it",
         );
-        check_missing(
+        check_missing_value(
             "{{ input.repo.name|upper }}",
             "line 1: `input.repo.name` is missing; `input.repo` is a text",
         );
-        check_missing(
+        check_missing_value(
             "{{ input.branches.4 }}",
-            "line 1: `input.branches[4]` is missing; `input.branches` is a list of 1",
+            "line 1: `input.branches[4]` is missing; `input.branches` is a list of length 1",
         );
-        check_missing(
+        check_missing_value(
             "{{ input['x'] }}",
             "line 1: `input['x']` is missing; `input` has `repo`, `branches`, `title`",
         );
-        check_missing(
+        check_missing_value(
             "{{ input.no.deep }}",
             "line 1: `input.no` is missing; `input` has `branches`, `repo`, `title`",
         );
-        check_missing(
+        check_missing_value(
             "{% if 'input.x' != input.repo and\n not input.no %}{% endif %}{{ input.no }}",
             "line 2: `input.no` is missing; `input` has `branches`, `repo`, `title`",
         );
-        check_missing("{{ range(3).x }}", "line 1: `(...).x` is missing");
+        check_missing_value("{{ range(3).x }}", "line 1: `(...).x` is missing");
     }
 
     #[test]
     fn a_missing_attribute_of_a_loop_variable_is_reported() {
-        let check = |line: &str, said: &str| {
+        let check = |line: &str, expected: &str| {
             let source = format!("{{% for m in memory %}}\n{line}\n{{% endfor %}}");
-            check_missing(&source, &format!("line 2: {said}"));
+            check_missing_value(&source, &format!("line 2: {expected}"));
         };
         check("{{ m.role }}: {{ m.content }}", "`m.content` is missing");
         check("{{ m.role }} {{ m['text'] }}", "`m['text']` is missing");
         check("{{ m.text[0].by.whom }}", "`m.text` is missing");
-        // Values that need not be there.
+        // These values need not exist.
         check(
             "{{ loop.index }} {{ input.no | default('x') }} {{ m.no|d }} {{ m.is }}",
             "`m.is` is missing",
@@ -190,12 +193,12 @@ mod tests {
     fn the_list_of_available_values_is_truncated() {
         let fields: serde_json::Map<String, Value> =
             (0..50).map(|n| (format!("n{n}"), json!(1))).collect();
-        let said = render_template("{{ input.n7x }}", &json!({ "input": fields })).unwrap_err();
+        let message = render_template("{{ input.n7x }}", &json!({ "input": fields })).unwrap_err();
         let listed = "line 1: `input.n7x` is missing; `input` has `n7`, ";
-        assert!(said.starts_with(listed), "{said}");
-        assert!(said.ends_with(" and 42 more"), "{said}");
+        assert!(message.starts_with(listed), "{message}");
+        assert!(message.ends_with(" and 42 more"), "{message}");
         let long = format!("{{{{ {} }}}}", "x".repeat(9_000));
-        let said = render_template(&long, &json!({})).unwrap_err();
-        assert!(said.len() < 200, "{said}");
+        let message = render_template(&long, &json!({})).unwrap_err();
+        assert!(message.len() < 200, "{message}");
     }
 }

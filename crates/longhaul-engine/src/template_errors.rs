@@ -1,16 +1,17 @@
-//! Says which value a template has missed, where, and what there is instead.
+//! Error messages for undefined values in templates: which value is undefined, on which line, and
+//! which names exist.
 //!
-//! Never: shows a value, only names, and never more than a few of them.
+//! Invariant: messages contain only names and types, never values.
 
-use longhaul_core::suggest::ranked;
+use longhaul_core::suggest::rank_by_similarity;
 use minijinja::Error;
 use serde_json::{Map, Value};
 
-/// Maximum number of names that are listed, and of characters of each.
+/// Maximum number of names that a message lists, and maximum number of characters per name.
 const NAMES_MAX: usize = 8;
 const NAME_CHARS_MAX: usize = 60;
 
-/// The message for a template that failed at an undefined value.
+/// Returns the message for a template error caused by an undefined value.
 pub(crate) fn undefined_value_message(error: &Error, values: &Value) -> String {
     let line = error.line().unwrap_or(1);
     let detail = error.detail().and_then(|detail| detail.strip_prefix('`'));
@@ -18,18 +19,19 @@ pub(crate) fn undefined_value_message(error: &Error, values: &Value) -> String {
     else {
         return format!("line {line}: a value is missing");
     };
-    let there = describe_alternatives(values, expression).map(|there| format!("; {there}"));
-    let (expression, there) = (quoted(expression), there.unwrap_or_default());
-    format!("line {line}: {expression} is missing{there}")
+    let alternatives =
+        describe_alternatives(values, expression).map(|alternatives| format!("; {alternatives}"));
+    let (expression, alternatives) = (quote_name(expression), alternatives.unwrap_or_default());
+    format!("line {line}: {expression} is missing{alternatives}")
 }
 
-fn quoted(name: &str) -> String {
+fn quote_name(name: &str) -> String {
     let name: String = name.chars().take(NAME_CHARS_MAX).collect();
     format!("`{name}`")
 }
 
-/// What stands where the last step of an expression leads nowhere. `None` for an expression that
-/// does not begin at one of the values, but at a variable of the template.
+/// Describes the value in which the last name of the expression was looked up. `None` if the
+/// expression starts with a variable that the template defines.
 fn describe_alternatives(values: &Value, expression: &str) -> Option<String> {
     let steps = expression.split(['.', '[', ']', '\'']);
     let steps: Vec<&str> = steps.filter(|step| !step.is_empty()).collect();
@@ -41,33 +43,33 @@ fn describe_alternatives(values: &Value, expression: &str) -> Option<String> {
     Some(describe_value(at, &path.join("."), missed))
 }
 
-/// What stands where something was missed.
-fn describe_value(at: &Value, here: &str, missed: &str) -> String {
-    let kind = match at {
-        Value::Object(fields) => return list_field_names(fields, here, missed),
-        Value::Array(list) => return format!("`{here}` is a list of {}", list.len()),
-        Value::Null => "nothing",
+/// Describes the value in which the missing name was looked up.
+fn describe_value(value: &Value, path: &str, missing_name: &str) -> String {
+    let kind = match value {
+        Value::Object(fields) => return list_field_names(fields, path, missing_name),
+        Value::Array(list) => return format!("`{path}` is a list of length {}", list.len()),
+        Value::Null => "null",
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
         Value::String(_) => "a text",
     };
-    format!("`{here}` is {kind}")
+    format!("`{path}` is {kind}")
 }
 
-fn list_field_names(fields: &Map<String, Value>, here: &str, missed: &str) -> String {
-    let holds = match here {
+fn list_field_names(fields: &Map<String, Value>, path: &str, missing_name: &str) -> String {
+    let intro = match path {
         "" => "there is".to_owned(),
-        here => format!("`{here}` has"),
+        path => format!("`{path}` has"),
     };
     if fields.is_empty() {
-        return format!("{holds} nothing in it").replace("there is nothing in it", "there is none");
+        return format!("{intro} nothing in it").replace("there is nothing in it", "there is none");
     }
-    let all = ranked(missed, fields.keys().map(String::as_str));
-    let shown = all.iter().take(NAMES_MAX).map(|name| quoted(name));
-    let shown: Vec<String> = shown.collect();
+    let all = rank_by_similarity(missing_name, fields.keys().map(String::as_str));
+    let names = all.iter().take(NAMES_MAX).map(|name| quote_name(name));
+    let names: Vec<String> = names.collect();
     let more = match all.len().saturating_sub(NAMES_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("{holds} {}{more}", shown.join(", "))
+    format!("{intro} {}{more}", names.join(", "))
 }

@@ -1,72 +1,73 @@
-//! What a run remembers of its thread: the newest messages that fit, oldest first,
-//! and of a long one its beginning and its end.
+//! The part of a thread that a run sees: the newest messages that fit, with long messages truncated
+//! in the middle.
 //!
-//! Never: changes a thread. The trim is a view of it.
+//! The stored thread is not changed.
 
 use std::sync::Arc;
 
 use longhaul_core::message::{Block, Message, Part, Reply};
 
-/// So many messages of a thread are looked at.
+/// Maximum number of messages of a thread that a run sees.
 pub(crate) const MESSAGES_MAX: usize = 50;
 
-/// So many tokens of them are shown.
+/// Maximum number of tokens of a thread that a run sees.
 pub(crate) const TOKENS_MAX: u64 = 2_000;
 
-/// So many characters are one token, about.
+/// Estimated number of characters per token.
 const CHARS_PER_TOKEN: u64 = 4;
 
-/// What a picture stands for, in characters: about 1,500 tokens.
+/// Number of characters for which an image counts, equivalent to about 1,500 tokens.
 const IMAGE_CHARS: u64 = 6_000;
 
-/// One message takes half of the room at most where others need the rest: a long
-/// answer leaves room for its question, however long that is.
+/// Minimum number of equal shares into which the space is divided. A message gets at most one share
+/// if other messages need the rest, so that a long answer leaves space for its question.
 const SHARES_MIN: u64 = 2;
 
-/// The mark in a text that was shortened has so many characters at most.
+/// Maximum number of characters of the mark that says how much text was left out.
 const MARKER_CHARS_MAX: u64 = 100;
 
-/// To less than this a text is not shortened: little but the mark would be left.
+/// Minimum number of characters of a truncated text. A shorter one would be little more than the
+/// mark.
 const TRUNCATED_CHARS_MIN: u64 = 2 * MARKER_CHARS_MAX;
 
-/// The newest of these messages that fit into so many tokens, oldest first, and none
-/// between them left out. They begin with what a person said: no provider lets the
-/// model speak first. A message that is longer than its share is shortened as far as
-/// the others need it, the newest the least, so that it never shuts them out.
-pub(crate) fn trim_thread(mut messages: Vec<Message>, tokens: u64) -> Vec<Message> {
-    let room = tokens.saturating_mul(CHARS_PER_TOKEN);
+/// Returns the newest messages of a thread that fit into the token limit, oldest first and without
+/// gaps. They start with a message of a person, because providers do not accept a conversation that
+/// the model starts. A message longer than its share of the limit is truncated as far as the others
+/// need the space, the newest message the least.
+pub(crate) fn trim_thread(mut messages: Vec<Message>, max_tokens: u64) -> Vec<Message> {
+    let chars_max = max_tokens.saturating_mul(CHARS_PER_TOKEN);
     messages.drain(..messages.len().saturating_sub(MESSAGES_MAX));
     let sizes: Vec<MessageSize> = messages.iter().map(MessageSize::measure).collect();
-    // Smaller shares are for many long answers to one question. With no share, a long
-    // message is there whole or not at all.
-    let parts = SHARES_MIN..=room / TRUNCATED_CHARS_MIN;
-    let mut shares = parts.map(|parts| room / parts).chain([u64::MAX]);
-    let begun = shares.find_map(|share| {
-        let from = first_that_fits(&sizes, room, share);
-        let mut fit = messages[from..].iter();
-        let said = fit.position(|message| matches!(message, Message::User(_)))?;
-        Some((from + said, share))
+    // Try smaller and smaller shares, for many long answers to one question. The last try has no
+    // share: long messages are then included in full or not at all.
+    let parts = SHARES_MIN..=chars_max / TRUNCATED_CHARS_MIN;
+    let mut shares = parts.map(|parts| chars_max / parts).chain([u64::MAX]);
+    let start = shares.find_map(|share| {
+        let from = first_fitting_index(&sizes, chars_max, share);
+        let mut window = messages[from..].iter();
+        let offset = window.position(|message| matches!(message, Message::User(_)))?;
+        Some((from + offset, share))
     });
-    let Some((from, share)) = begun else {
+    let Some((from, share)) = start else {
         return Vec::new();
     };
     messages.drain(..from);
     let sizes = &sizes[from..];
-    let taken: u64 = sizes.iter().map(|size| size.min_chars(share)).sum();
-    let mut spare = room.saturating_sub(taken);
-    // What nobody else needs is for the long ones, and the newest matters most.
+    let taken: u64 = sizes.iter().map(|size| size.min_chars_to_keep(share)).sum();
+    let mut spare = chars_max.saturating_sub(taken);
+    // Unused space goes to truncated messages, the newest first.
     for (message, size) in messages.iter_mut().zip(sizes).rev() {
-        let least = size.min_chars(share);
-        let more = spare.min(size.chars - least);
+        let min_chars_to_keep = size.min_chars_to_keep(share);
+        let more = spare.min(size.chars - min_chars_to_keep);
         spare -= more;
-        if least + more < size.chars {
-            *message = truncate_message(message, least + more);
+        if min_chars_to_keep + more < size.chars {
+            *message = truncate_message(message, min_chars_to_keep + more);
         }
     }
     messages
 }
 
-/// How long a message is.
+/// Size of a message, and whether it can be truncated.
 struct MessageSize {
     chars: u64,
     can_truncate: bool,
@@ -74,30 +75,32 @@ struct MessageSize {
 
 impl MessageSize {
     fn measure(message: &Message) -> Self {
-        Self { chars: message_chars(message), can_truncate: plain_text(message).is_some() }
+        Self { chars: message_char_count(message), can_truncate: plain_text(message).is_some() }
     }
 
-    /// How many characters it takes at least: all it has, or its share.
-    fn min_chars(&self, share: u64) -> u64 {
+    /// Returns the minimum number of characters that the message needs: its share if it can be
+    /// truncated, otherwise all of them.
+    fn min_chars_to_keep(&self, share_chars: u64) -> u64 {
         match self.can_truncate {
-            true => self.chars.min(share),
+            true => self.chars.min(share_chars),
             false => self.chars,
         }
     }
 }
 
-/// Where the newest messages begin that fit if each has its share at most.
-fn first_that_fits(sizes: &[MessageSize], room: u64, share: u64) -> usize {
-    let mut letters: u64 = 0;
+/// Returns the index of the oldest message that fits into `chars_max`, if each message takes at
+/// most its share.
+fn first_fitting_index(sizes: &[MessageSize], chars_max: u64, share_chars: u64) -> usize {
+    let mut total: u64 = 0;
     let fits = sizes.iter().rev().take_while(|size| {
-        letters = letters.saturating_add(size.min_chars(share));
-        letters <= room
+        total = total.saturating_add(size.min_chars_to_keep(share_chars));
+        total <= chars_max
     });
     sizes.len() - fits.count()
 }
 
-/// The text of a message that is nothing else, as those of threads are. Others are
-/// shown whole or not at all: a part of a call or of a picture is nothing.
+/// Returns the text of a message that consists of a single text. Other messages are shown in full
+/// or not at all: part of a tool call or of an image is useless.
 fn plain_text(message: &Message) -> Option<&str> {
     match message {
         Message::User(parts) => match &parts[..] {
@@ -105,23 +108,23 @@ fn plain_text(message: &Message) -> Option<&str> {
             _ => None,
         },
         Message::Assistant(reply) => match &reply.blocks[..] {
-            [Block::Text(words)] => Some(&words.text),
+            [Block::Text(text_block)] => Some(&text_block.text),
             _ => None,
         },
         Message::Results(_) => None,
     }
 }
 
-/// A message whose text has so many characters at most.
-fn truncate_message(message: &Message, letters: u64) -> Message {
+/// Truncates the text of a message to a number of characters.
+fn truncate_message(message: &Message, chars_max: u64) -> Message {
     let Some(text) = plain_text(message) else {
         return message.clone();
     };
-    let text = truncate_middle(text, letters);
+    let text = truncate_middle(text, chars_max);
     match message {
         Message::User(_) | Message::Results(_) => Message::user(text),
         Message::Assistant(reply) => {
-            // What a provider says of its text is not true of a part of it.
+            // The provider's metadata does not apply to a part of the text.
             Message::Assistant(Arc::new(Reply {
                 api: reply.api.clone(),
                 blocks: vec![Block::text(text)],
@@ -130,46 +133,47 @@ fn truncate_message(message: &Message, letters: u64) -> Message {
     }
 }
 
-/// The beginning and the end of a text, and between them how much is left out.
-fn truncate_middle(text: &str, letters: u64) -> String {
+/// Truncates a text in the middle, with a mark that says how much is left out.
+fn truncate_middle(text: &str, chars_max: u64) -> String {
     let whole = text.chars().count();
-    let kept = usize::try_from(letters.saturating_sub(MARKER_CHARS_MAX)).unwrap_or(usize::MAX);
-    let tail = kept / 4;
-    let head = kept - tail;
-    let at = |letter: usize| {
-        let mut places = text.char_indices();
-        places.nth(letter).map_or(text.len(), |(place, _)| place)
+    let kept_chars =
+        usize::try_from(chars_max.saturating_sub(MARKER_CHARS_MAX)).unwrap_or(usize::MAX);
+    let tail = kept_chars / 4;
+    let head = kept_chars - tail;
+    let at = |nth: usize| {
+        let mut indices = text.char_indices();
+        indices.nth(nth).map_or(text.len(), |(index, _)| index)
     };
     format!(
         "{}\n\n[longhaul] {} of {whole} characters are left out here.\n\n{}",
         &text[..at(head)],
-        whole.saturating_sub(kept),
+        whole.saturating_sub(kept_chars),
         &text[at(whole.saturating_sub(tail))..]
     )
 }
 
-/// How many characters a message has.
-fn message_chars(message: &Message) -> u64 {
+/// Returns the size of a message in characters.
+fn message_char_count(message: &Message) -> u64 {
     match message {
-        Message::User(parts) => parts.iter().map(part_chars).sum(),
-        Message::Assistant(reply) => reply.blocks.iter().map(block_chars).sum(),
+        Message::User(parts) => parts.iter().map(part_char_count).sum(),
+        Message::Assistant(reply) => reply.blocks.iter().map(block_char_count).sum(),
         Message::Results(results) => {
             let parts = results.iter().flat_map(|result| &result.content);
-            parts.map(part_chars).sum()
+            parts.map(part_char_count).sum()
         }
     }
 }
 
-fn part_chars(part: &Part) -> u64 {
+fn part_char_count(part: &Part) -> u64 {
     match part {
         Part::Text(text) => char_count(text),
         Part::Image(_) => IMAGE_CHARS,
     }
 }
 
-fn block_chars(block: &Block) -> u64 {
+fn block_char_count(block: &Block) -> u64 {
     match block {
-        Block::Text(words) => char_count(&words.text),
+        Block::Text(text_block) => char_count(&text_block.text),
         Block::Thinking(thought) => char_count(&thought.text),
         Block::ToolCall(call) => char_count(&call.name) + char_count(call.input.as_str()),
         Block::Other(raw) => char_count(raw.as_str()),
@@ -184,21 +188,22 @@ fn char_count(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn model(text: &str) -> Message {
+    fn assistant_message(text: &str) -> Message {
         Message::Assistant(Arc::new(Reply {
             api: "scripted".into(),
             blocks: vec![Block::text(text)],
         }))
     }
 
-    /// Messages in short: `u` a person's, `m` the model's, each so many letters.
-    fn thread(said: &str, letter: char) -> Vec<Message> {
-        let messages = said.split_whitespace().map(|word| {
+    /// Builds messages from a short notation: `u` for a person or `m` for the model, followed by
+    /// the number of characters.
+    fn parse_thread(script: &str, fill: char) -> Vec<Message> {
+        let messages = script.split_whitespace().map(|word| {
             let (who, count) = word.split_at(1);
-            let text: String = std::iter::repeat_n(letter, count.parse().unwrap()).collect();
+            let text: String = std::iter::repeat_n(fill, count.parse().unwrap()).collect();
             match who {
                 "u" => Message::user(text),
-                _ => model(&text),
+                _ => assistant_message(&text),
             }
         });
         messages.collect()
@@ -206,12 +211,12 @@ mod tests {
 
     #[test]
     fn the_newest_messages_that_fit_are_kept_oldest_first() {
-        let check = |said: &str, tokens: u64, kept: &str| {
+        let check = |script: &str, tokens: u64, expected: &str| {
             // A character counts once, however many bytes it has.
-            for letter in ['a', 'é', '東', '🦀'] {
-                let all = thread(said, letter);
-                let expect = thread(kept, letter);
-                assert_eq!(trim_thread(all, tokens), expect, "{said} in {tokens}");
+            for fill in ['a', 'é', '東', '🦀'] {
+                let all = parse_thread(script, fill);
+                let expect = parse_thread(expected, fill);
+                assert_eq!(trim_thread(all, tokens), expect, "{script} in {tokens}");
             }
         };
         check("", 10, "");
@@ -219,7 +224,7 @@ mod tests {
         check("u8 m9", 4, "");
         check("u8 m8 u4 m4", 4, "u4 m4");
         check("u8 m8 u4 m4", 6, "u8 m8 u4 m4");
-        // What the model said without the question is no beginning.
+        // An answer of the model without its question cannot be first.
         check("u8 m8 u4 m4", 5, "u4 m4");
         check("m4 m4 u4", 100, "u4");
         check("m4 m4", 100, "");
@@ -227,9 +232,9 @@ mod tests {
         check("u4", 0, "");
     }
 
-    /// Messages in short, as they came back: `*` marks those that were shortened.
-    fn abbreviate(messages: &[Message]) -> String {
-        let told = messages.iter().map(|message| {
+    /// Formats messages in the short notation; `*` marks truncated messages.
+    fn abbreviate_messages(messages: &[Message]) -> String {
+        let labels = messages.iter().map(|message| {
             let who = match message {
                 Message::User(_) => "u",
                 Message::Assistant(_) | Message::Results(_) => "m",
@@ -241,22 +246,23 @@ mod tests {
                 None => format!("{who}{}", char_count(text)),
             }
         });
-        told.collect::<Vec<_>>().join(" ")
+        labels.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn a_long_message_is_truncated_and_displaces_no_other() {
-        let check = |said: &str, tokens: u64, kept: &str| {
-            for letter in ['a', 'é', '東', '🦀'] {
-                let some = trim_thread(thread(said, letter), tokens);
-                assert_eq!(abbreviate(&some), kept, "{said} in {tokens} of {letter}");
-                let room = tokens * CHARS_PER_TOKEN;
-                let taken: u64 = some.iter().map(message_chars).sum();
-                assert!(taken <= room, "{taken}: {said} in {tokens}");
-                // Nothing is shortened while there is room for it.
-                let cut = kept.matches('*').count() as u64;
-                let full = cut == 0 || taken + cut * MARKER_CHARS_MAX >= room;
-                assert!(full, "{taken}: {said} in {tokens}");
+        let check = |script: &str, tokens: u64, expected: &str| {
+            for fill in ['a', 'é', '東', '🦀'] {
+                let some = trim_thread(parse_thread(script, fill), tokens);
+                assert_eq!(abbreviate_messages(&some), expected, "{script} in {tokens} of {fill}");
+                let chars_max = tokens * CHARS_PER_TOKEN;
+                let taken: u64 = some.iter().map(message_char_count).sum();
+                assert!(taken <= chars_max, "{taken}: {script} in {tokens}");
+                // Nothing is truncated while there is space for it.
+                let truncated_count = expected.matches('*').count() as u64;
+                let full =
+                    truncated_count == 0 || taken + truncated_count * MARKER_CHARS_MAX >= chars_max;
+                assert!(full, "{taken}: {script} in {tokens}");
             }
         };
         check("u40 m9000", 2_000, "u40 m9000*");
@@ -265,10 +271,10 @@ mod tests {
         check("u9000 m40", 2_000, "u9000* m40");
         check("u40 m40 u9000 m40 u40 m40", 2_000, "u40 m40 u9000* m40 u40 m40");
         check("u40 m40 u40 m1000000 u40 m40", 2_000, "u40 m40 u40 m1000000* u40 m40");
-        // Half of the room each, and the older ones have to go.
+        // Each gets half of the space, and the older ones are dropped.
         check("u9000 m9000 u9000 m9000", 2_000, "u9000* m9000*");
         check("u40 m40 u9000 m9000", 2_000, "u9000* m9000*");
-        // What fits beside the others stays whole, the newest first.
+        // Messages that fit next to the others stay whole, the newest first.
         check("u3000 m5000", 2_000, "u3000 m5000");
         check("u4500 m5000", 2_000, "u4500* m5000*");
         check("u2000 m4500 u100 m4500", 2_000, "u100 m4500");
@@ -276,7 +282,7 @@ mod tests {
         check("u100 m5000 u100 m2999", 2_000, "u100 m5000* u100 m2999");
         // Many answers to one question.
         check("u40 m9000 m9000 m9000", 2_000, "u40 m9000* m9000* m9000*");
-        // A small room holds what a mark leaves of it, a smaller one no mark.
+        // A small limit has space for a truncated text, a smaller one does not.
         check("u40 m9000", 100, "u40 m9000*");
         check("u400 m9000", 100, "u400* m9000*");
         check("u40 m9000", 99, "");
@@ -287,14 +293,14 @@ mod tests {
     fn a_text_is_truncated_in_its_middle_at_a_char_boundary() {
         let text: String = ('a'..='z').cycle().take(500).collect();
         for text in [text.clone(), text.replace('e', "東").replace('b', "🦀")] {
-            let cut = truncate_middle(&text, 200);
-            let (head, rest) = cut.split_once("\n\n").unwrap();
+            let truncated = truncate_middle(&text, 200);
+            let (head, rest) = truncated.split_once("\n\n").unwrap();
             let (mark, tail) = rest.split_once("\n\n").unwrap();
             assert_eq!(mark, "[longhaul] 400 of 500 characters are left out here.");
             assert_eq!((char_count(head), char_count(tail)), (75, 25));
-            assert!(text.starts_with(head) && text.ends_with(tail), "{cut}");
+            assert!(text.starts_with(head) && text.ends_with(tail), "{truncated}");
         }
-        // However much is left out, the mark has its room.
+        // The mark fits its limit, however much is left out.
         let mark = truncate_middle("", 0).replace(['0'], &u64::MAX.to_string());
         assert!(char_count(&mark) <= MARKER_CHARS_MAX, "{mark}");
     }
@@ -304,17 +310,17 @@ mod tests {
         let call = Block::Other(longhaul_core::raw::RawJson::from_serialize(&"x".repeat(9_000)));
         let odd =
             Message::Assistant(Arc::new(Reply { api: "scripted".into(), blocks: vec![call] }));
-        let mut messages = thread("u40 m40", 'x');
+        let mut messages = parse_thread("u40 m40", 'x');
         messages.push(odd);
-        messages.extend(thread("u40 m9000", 'x'));
-        assert_eq!(abbreviate(&trim_thread(messages, 2_000)), "u40 m9000*");
+        messages.extend(parse_thread("u40 m9000", 'x'));
+        assert_eq!(abbreviate_messages(&trim_thread(messages, 2_000)), "u40 m9000*");
     }
 
     #[test]
     fn the_number_of_thread_messages_is_limited() {
-        let said = "u1 m1 ".repeat(40);
-        let kept = trim_thread(thread(&said, 'x'), 2_000);
-        assert_eq!(kept, thread(&"u1 m1 ".repeat(25), 'x'));
-        assert_eq!(kept.len(), MESSAGES_MAX);
+        let script = "u1 m1 ".repeat(40);
+        let trimmed = trim_thread(parse_thread(&script, 'x'), 2_000);
+        assert_eq!(trimmed, parse_thread(&"u1 m1 ".repeat(25), 'x'));
+        assert_eq!(trimmed.len(), MESSAGES_MAX);
     }
 }

@@ -1,6 +1,4 @@
-//! The tools of this process by name, each with its schema ready to judge.
-//!
-//! Never: calls one.
+//! The tools of this process by name, each with the validator for its input schema.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,132 +10,136 @@ use serde_json::Value;
 
 use crate::validation::SchemaValidator;
 
-/// A tool that can't be taken in.
+/// Reason why a tool could not be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolRegistrationError {
-    /// Its schema is none.
-    #[error("the input schema of the tool `{tool}` is broken: {reason}")]
+    /// The input schema of the tool is not a valid JSON Schema, or too complex.
+    #[error("the input schema of the tool `{tool}` is invalid: {reason}")]
     InvalidSchema {
-        /// Which tool.
+        /// Name of the tool with the invalid schema.
         tool: ToolName,
-        /// What is wrong.
+        /// What is wrong with the schema.
         reason: String,
     },
-    /// Two tools of one name.
+    /// Two tools have this name.
     #[error("there are two tools named `{0}`")]
     Duplicate(ToolName),
 }
 
-/// A tool and the judge of its input.
+/// A tool with the validator for its input.
 #[derive(Debug, Clone)]
 pub struct RegisteredTool {
-    /// The tool; none: the heart knows what it means, and it is never called.
+    /// Implementation of the tool. `None` for a control tool, which the state machine handles and
+    /// nobody calls.
     pub(crate) tool: Option<Arc<dyn Tool>>,
     pub(crate) spec: Arc<ToolSpec>,
     validator: SchemaValidator,
 }
 
 impl RegisteredTool {
-    /// A tool with the judge of its input, or why its schema is none.
+    /// Wraps a tool together with the validator for its input. Fails if its input schema is
+    /// invalid.
     pub fn new(tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
-        let card = tool.spec().clone();
-        Self::from_spec(card, Some(tool))
+        let spec = tool.spec().clone();
+        Self::from_spec(spec, Some(tool))
     }
 
-    /// A tool that the heart knows, or why its schema is none.
-    pub(crate) fn control(card: ToolSpec) -> Result<Self, ToolRegistrationError> {
-        Self::from_spec(card, None)
+    /// Wraps the spec of a control tool. Fails if its input schema is invalid.
+    pub(crate) fn new_control_tool(spec: ToolSpec) -> Result<Self, ToolRegistrationError> {
+        Self::from_spec(spec, None)
     }
 
     fn from_spec(
-        card: ToolSpec,
+        spec: ToolSpec,
         tool: Option<Arc<dyn Tool>>,
     ) -> Result<Self, ToolRegistrationError> {
-        let validator = SchemaValidator::new(&card.schema);
+        let validator = SchemaValidator::new(&spec.schema);
         let validator = validator.map_err(|why| ToolRegistrationError::InvalidSchema {
-            tool: card.name.clone(),
+            tool: spec.name.clone(),
             reason: why,
         })?;
-        Ok(Self { tool, spec: Arc::new(card), validator })
+        Ok(Self { tool, spec: Arc::new(spec), validator })
     }
 
-    /// What it says of itself.
+    /// Returns the tool's spec: name, description and input schema.
     pub fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    /// Whether it is never called: the heart knows what it means.
+    /// Whether this is a control tool, which the state machine handles.
     pub const fn is_control(&self) -> bool {
         self.tool.is_none()
     }
 
-    /// Whether it acts on this machine without walls.
+    /// Whether the tool acts on this machine without a sandbox.
     pub fn is_unsandboxed(&self) -> bool {
         self.tool.as_ref().is_some_and(|tool| tool.is_unsandboxed())
     }
 
-    /// Whether a call of it may be one that must not be repeated.
-    pub fn may_be_once(&self) -> bool {
+    /// Whether calls of this tool may have effects that must not be repeated.
+    pub fn may_have_unrepeatable_effects(&self) -> bool {
         let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Object(serde_json::Map::new()));
         self.tool.as_ref().is_some_and(|tool| !class(tool).may_repeat())
     }
 
-    /// What is wrong with this input, in words for the model.
+    /// Validates the input of a call. Returns an error message for the model, or `None` if the
+    /// input is valid.
     pub async fn input_error(&self, input: &Value, clock: &dyn Clock) -> Option<String> {
-        let checked = self.validator.check(input, "the input", clock).await;
+        let checked = self.validator.check_value(input, "the input", clock).await;
         let name = &self.spec.name;
-        let words = |why| format!("the input of {name} does not fit its schema: {why}");
-        checked.err().map(words)
+        let message = |why| format!("the input of {name} does not match its schema: {why}");
+        checked.err().map(message)
     }
 }
 
-/// The tools of this process.
+/// The tools of this process, by name.
 #[derive(Debug, Clone, Default)]
 pub struct ToolRegistry(BTreeMap<String, RegisteredTool>);
 
 impl ToolRegistry {
-    /// A toolbox with these tools and those that the heart knows.
+    /// Creates a registry with these tools and the control tools.
     pub fn new(
         tools: impl IntoIterator<Item = Arc<dyn Tool>>,
     ) -> Result<Self, ToolRegistrationError> {
         let mut toolbox = Self::default();
-        for card in crate::control_tools::specs() {
-            toolbox.insert(card, None)?;
+        for spec in crate::control_tools::control_tool_specs() {
+            toolbox.insert_tool(spec, None)?;
         }
         for tool in tools {
-            let card = tool.spec().clone();
-            toolbox.insert(card, Some(tool))?;
+            let spec = tool.spec().clone();
+            toolbox.insert_tool(spec, Some(tool))?;
         }
         Ok(toolbox)
     }
 
-    /// One tool more.
+    /// Returns the registry with this tool added. Fails if the schema is invalid or the name is
+    /// taken.
     pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
-        let card = tool.spec().clone();
-        self.insert(card, Some(tool))?;
+        let spec = tool.spec().clone();
+        self.insert_tool(spec, Some(tool))?;
         Ok(self)
     }
 
-    fn insert(
+    fn insert_tool(
         &mut self,
-        card: ToolSpec,
+        spec: ToolSpec,
         tool: Option<Arc<dyn Tool>>,
     ) -> Result<(), ToolRegistrationError> {
-        let name = card.name.clone();
-        let equipped = RegisteredTool::from_spec(card, tool)?;
-        match self.0.insert(name.as_str().to_owned(), equipped) {
+        let name = spec.name.clone();
+        let registered = RegisteredTool::from_spec(spec, tool)?;
+        match self.0.insert(name.as_str().to_owned(), registered) {
             None => Ok(()),
             Some(_) => Err(ToolRegistrationError::Duplicate(name)),
         }
     }
 
-    /// The tool of this name.
-    pub fn find(&self, name: &str) -> Option<&RegisteredTool> {
+    /// Returns the tool with this name.
+    pub fn find_tool(&self, name: &str) -> Option<&RegisteredTool> {
         self.0.get(name)
     }
 
-    /// Every tool, by name.
-    pub fn all(&self) -> impl Iterator<Item = &RegisteredTool> {
+    /// Iterates over all tools in the order of their names.
+    pub fn tools(&self) -> impl Iterator<Item = &RegisteredTool> {
         self.0.values()
     }
 }

@@ -1,7 +1,7 @@
-//! Checks of values against JSON Schemas, within bounds of memory, time and threads.
+//! Validates values against JSON Schemas with limits on memory, time and threads.
 //!
-//! Invariant: no schema is compiled before its size is known, and a check that may take
-//! long never runs on a thread of the async runtime.
+//! Invariant: no schema is compiled before its size is known, and a check that may take long never
+//! runs on a thread of the async runtime.
 
 use std::sync::Arc;
 
@@ -13,35 +13,36 @@ use longhaul_core::time::{Clock, Millis};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
 
-/// Maximum memory of one compiled pattern, in bytes.
+/// Maximum memory of one compiled regular expression of a schema, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Maximum steps back that matching one pattern takes.
+/// Maximum number of backtracking steps per match of a regular expression.
 const BACKTRACK_MAX: usize = 100_000;
 
-/// Maximum work of a check on the caller's thread: a few milliseconds.
+/// Maximum estimated work, in steps, of a check on the caller's thread. Such a check takes a few
+/// milliseconds.
 const INLINE_WORK_MAX: u64 = 100_000;
 
-/// Maximum work of a check that names what does not fit. Beyond it the list of faults
-/// alone could take gigabytes.
+/// Maximum estimated work, in steps, of a check that lists the errors. Beyond it the list alone
+/// could take gigabytes.
 const DETAIL_WORK_MAX: u64 = 1_000_000;
 
-/// Maximum work of a check that is started at all. One beyond it would not end in time,
-/// and keep its thread.
+/// Maximum estimated work, in steps, of a check that is started at all. A larger check would not
+/// end in time and would block its thread.
 const WORK_MAX: u64 = 1_000_000_000;
 
-/// Maximum number of faults that are named, and the maximum length of each in bytes.
+/// Maximum number of errors that a message lists, and maximum length of each error in bytes.
 const ERRORS_MAX: usize = 5;
 const ERROR_BYTES_MAX: usize = 400;
 
-/// Time after which a check is given up.
+/// Timeout of checking one value against a schema.
 const CHECK_TIMEOUT: Millis = Millis(5_000);
 
-/// Threads of checks that may take long. They are detached: one that still computes
-/// keeps its permit, but neither holds up a shutdown nor takes a thread from others.
-static THREADS: Semaphore = Semaphore::const_new(4);
+/// Permits for threads that run long checks. These threads are detached: a thread that is still
+/// computing keeps its permit, but does not delay a shutdown or block other work.
+static THREAD_PERMITS: Semaphore = Semaphore::const_new(4);
 
-/// A compiled JSON Schema.
+/// A compiled JSON Schema, against which values can be checked.
 #[derive(Debug, Clone)]
 pub struct SchemaValidator {
     validator: Arc<Validator>,
@@ -53,10 +54,10 @@ impl SchemaValidator {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// Says why it is no schema, or one that no value should be checked against.
+    /// Fails if the schema is invalid, or too expensive to check values against.
     pub fn new(schema: &Value) -> Result<Self, String> {
         if count_patterns(schema) > PATTERNS_MAX {
-            return Err(format!("it holds more than {PATTERNS_MAX} patterns"));
+            return Err(format!("the schema contains more than {PATTERNS_MAX} patterns"));
         }
         let shape = SchemaComplexity::measure(schema).map_err(|error| error.to_string())?;
         let limits = PatternOptions::fancy_regex()
@@ -71,34 +72,44 @@ impl SchemaValidator {
         })
     }
 
-    /// Checks a value that messages call `name`.
+    /// Checks a value against the schema. Error messages use the given name for the value.
     ///
     /// # Errors
-    /// Says what does not fit, or that it could not be found out in time.
-    pub async fn check(&self, value: &Value, name: &str, clock: &dyn Clock) -> Result<(), String> {
-        let work = self.shape.check_cost(value);
+    /// Returns what is invalid, or that the check did not finish in time.
+    pub async fn check_value(
+        &self,
+        value: &Value,
+        value_name: &str,
+        clock: &dyn Clock,
+    ) -> Result<(), String> {
+        let work = self.shape.validation_cost(value);
         if work <= INLINE_WORK_MAX && !self.backtracks {
-            return validate(&self.validator, value, (name, work));
+            return validate(&self.validator, value, (value_name, work));
         }
         if work > WORK_MAX {
             return Err(format!(
-                "{name} is nested too deeply, or too large, to be checked in time; make it \
+                "{value_name} is nested too deeply, or too large, to be checked in time; make it \
                  smaller, or the schema simpler"
             ));
         }
         tokio::select! {
             biased;
-            checked = self.check_on_thread(value.clone(), name.to_owned(), work) => checked,
+            checked = self.check_on_thread(value.clone(), value_name.to_owned(), work) => checked,
             () = clock.sleep(CHECK_TIMEOUT) => Err(format!(
-                "{name} could not be checked within {} s; make it smaller, or the schema simpler",
+                "{value_name} could not be checked within {} s; make it smaller, or the schema simpler",
                 CHECK_TIMEOUT.0 / 1_000
             )),
         }
     }
 
-    async fn check_on_thread(&self, value: Value, name: String, work: u64) -> Result<(), String> {
-        let stopped = || Err("the check stopped in its middle".to_owned());
-        let Ok(permit) = THREADS.acquire().await else {
+    async fn check_on_thread(
+        &self,
+        value: Value,
+        value_name: String,
+        work: u64,
+    ) -> Result<(), String> {
+        let stopped = || Err("the check stopped unexpectedly".to_owned());
+        let Ok(permit) = THREAD_PERMITS.acquire().await else {
             return stopped();
         };
         let (sender, receiver) = oneshot::channel();
@@ -106,11 +117,11 @@ impl SchemaValidator {
         let thread = std::thread::Builder::new().name("schema-check".to_owned());
         let spawned = thread.spawn(move || {
             let _permit = permit;
-            // Nobody listens any more when the time was over.
-            let _unheard = sender.send(validate(&validator, &value, (&name, work)));
+            // The receiver is gone if the check timed out.
+            let _ignored = sender.send(validate(&validator, &value, (&value_name, work)));
         });
         if let Err(error) = spawned {
-            return Err(format!("there is no thread to check it: {error}"));
+            return Err(format!("could not start a thread for the check: {error}"));
         }
         receiver.await.unwrap_or_else(|_| stopped())
     }
@@ -120,18 +131,18 @@ fn validate(validator: &Validator, value: &Value, (name, work): (&str, u64)) -> 
     if work > DETAIL_WORK_MAX {
         return match validator.is_valid(value) {
             true => Ok(()),
-            false => Err(format!("{name} does not fit, and is too large to say where")),
+            false => Err(format!("{name} is invalid, but too large to report where")),
         };
     }
     let faults: Vec<String> = validator
         .iter_errors(value)
         .take(ERRORS_MAX)
-        .map(|fault| {
-            let at = fault.instance_path().to_string();
+        .map(|error| {
+            let at = error.instance_path().to_string();
             let at = if at.is_empty() { name } else { &at };
-            let mut words = format!("{at}: {fault}");
-            words.truncate(words.floor_char_boundary(ERROR_BYTES_MAX));
-            words
+            let mut message = format!("{at}: {error}");
+            message.truncate(message.floor_char_boundary(ERROR_BYTES_MAX));
+            message
         })
         .collect();
     match faults.is_empty() {
@@ -159,12 +170,12 @@ mod tests {
         };
         assert_eq!(schema_error(&named(PATTERNS_MAX)), None);
         let why = schema_error(&named(PATTERNS_MAX + 1));
-        assert_eq!(why.as_deref(), Some("it holds more than 64 patterns"));
+        assert_eq!(why.as_deref(), Some("the schema contains more than 64 patterns"));
         assert_eq!(schema_error(&json!({ "pattern": r"^[\p{L} ]{1,20}$" })), None);
         assert!(schema_error(&json!({ "pattern": r"(\p{L}{60}){10}" })).is_some());
     }
 
-    /// A clock on which every wait is over at once.
+    /// Test clock on which every wait ends at once.
     #[derive(Debug)]
     struct ExpiredClock;
 
@@ -173,7 +184,7 @@ mod tests {
         fn now(&self) -> longhaul_core::time::Timestamp {
             SystemClock.now()
         }
-        async fn sleep(&self, _span: longhaul_core::time::Millis) {}
+        async fn sleep(&self, _duration: longhaul_core::time::Millis) {}
         fn monotonic_nanos(&self) -> u64 {
             0
         }
@@ -184,30 +195,30 @@ mod tests {
         let schema = json!({ "type": "array", "items": { "type": "integer" } });
         let validator = SchemaValidator::new(&schema).unwrap();
         let mut large = Value::Array(vec![json!(1); 1_200_000]);
-        // The clock is over before the thread can have answered.
-        let late = validator.check(&large, "the answer", &ExpiredClock).await;
+        // The clock ends the wait before the thread can have answered.
+        let late = validator.check_value(&large, "the answer", &ExpiredClock).await;
         let expect =
             "the answer could not be checked within 5 s; make it smaller, or the schema simpler";
         assert_eq!(late.unwrap_err(), expect);
-        assert_eq!(validator.check(&large, "the answer", &SystemClock).await, Ok(()));
+        assert_eq!(validator.check_value(&large, "the answer", &SystemClock).await, Ok(()));
         large[7] = json!("seven");
-        let why = validator.check(&large, "the answer", &SystemClock).await;
-        assert_eq!(why.unwrap_err(), "the answer does not fit, and is too large to say where");
-        // What can't end in time takes no thread.
+        let why = validator.check_value(&large, "the answer", &SystemClock).await;
+        assert_eq!(why.unwrap_err(), "the answer is invalid, but too large to report where");
+        // A check that cannot end in time takes no thread.
         let again = json!({ "$ref": "#" });
         let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });
         let branching = SchemaValidator::new(&json!({ "patternProperties": patterns })).unwrap();
         let nested = |deep: usize| (0..deep).fold(json!(1), |inner, _| json!({ "a": inner }));
         for _ in 0..8 {
-            let why = branching.check(&nested(40), "it", &SystemClock).await;
+            let why = branching.check_value(&nested(40), "it", &SystemClock).await;
             let expect = "it is nested too deeply, or too large, to be checked in time; make it \
                           smaller, or the schema simpler";
             assert_eq!(why.unwrap_err(), expect);
         }
-        let fits = branching.check(&nested(7), "it", &SystemClock).await;
+        let fits = branching.check_value(&nested(7), "it", &SystemClock).await;
         assert_eq!(fits, Ok(()));
-        // A small one needs no thread and no clock.
-        let why = validator.check(&json!(["x"]), "it", &ExpiredClock).await;
+        // A small value needs neither thread nor clock.
+        let why = validator.check_value(&json!(["x"]), "it", &ExpiredClock).await;
         assert_eq!(why.unwrap_err(), "/0: \"x\" is not of type \"integer\"");
     }
 }

@@ -1,32 +1,31 @@
-//! Builds the views that responses show of rows and folded runs.
-//!
-//! Never: a second truth. Everything here follows from the journal and its row.
+//! Builds the API views of runs, gates and agents from rows of the store and from replayed
+//! journals.
 
 use longhaul_api::agent::AgentView;
 use longhaul_api::gate::{AnswerView, GateView};
-use longhaul_api::run::{BudgetView, OutputView, RunView, usd};
+use longhaul_api::run::{BudgetView, OutputView, RunView, micro_usd_to_usd};
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, Seq};
 use longhaul_core::policy::gate::{Decision, GateRow};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{Outcome, Output, RunError, Status};
+use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{MicroUsd, Usage};
 use longhaul_run::Run;
 use longhaul_run::commands::{allowed_decisions, current_digest, current_input};
-use longhaul_run::explain::explain;
+use longhaul_run::explain::explain_run_state;
 
 use crate::agent::Agent;
 use crate::error::Error;
 
-/// The run behind a row and its fold, at this time.
+/// Returns the API view of a run, built from its row and from the state replayed from its journal.
 pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
     let task = run.task();
     let control = run.control();
     let until = row.finished_at.unwrap_or(now);
-    let lived = row.started_at.map_or(0, |started| until.since(started).0);
+    let elapsed = row.started_at.map_or(0, |started| until.duration_since(started).0);
     let model = Some(run.transcript().model()).filter(|name| !name.is_empty());
     RunView {
         id: row.id,
@@ -34,21 +33,21 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         agent_version: task.definition,
         status: row.status,
         reason: row.reason.clone(),
-        now: explain(run).message,
+        now: explain_run_state(run).message,
         input: task.input.clone(),
         context: task.context.clone(),
         turns: row.turns,
         tools_called: run.tools_called().to_vec(),
-        output: output(run, row.usage),
-        error: error(run),
+        output: run_output(run, row.usage),
+        error: run_error(run),
         usage: row.usage.into(),
-        cost_usd: row.cost.map(usd),
+        cost_usd: row.cost.map(micro_usd_to_usd),
         budget: BudgetView {
             turns: lower_cap(control.caps.turns, task.policy.max_turns),
             ..(&control.caps).into()
         },
         active_ms: row.active.0,
-        waiting_ms: lived.saturating_sub(row.active.0),
+        waiting_ms: elapsed.saturating_sub(row.active.0),
         attempt: control.attempt,
         epoch: row.epoch.0,
         model: model.map(str::to_owned).or_else(|| task.model.clone()),
@@ -73,7 +72,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
     }
 }
 
-/// A run as it is created, before anything has happened to it.
+/// Returns the API view of a run that was just created, without reading it back from the store.
 pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, Error> {
     let mut entries = new.events.iter().zip(1..).map(|(event, seq)| Entry {
         run: new.id,
@@ -118,7 +117,7 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
     Ok(run_view(&row, &run, now))
 }
 
-/// The lower of two caps.
+/// Returns the lower of two caps. `None` means no cap.
 fn lower_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -126,8 +125,8 @@ fn lower_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     }
 }
 
-fn output(run: &Run, usage: Usage) -> Option<OutputView> {
-    let Some(Outcome::Completed(Output { text, data, confidence, artifacts })) =
+fn run_output(run: &Run, usage: Usage) -> Option<OutputView> {
+    let Some(RunOutcome::Completed(RunOutput { text, data, confidence, artifacts })) =
         run.outcome().cloned()
     else {
         return None;
@@ -142,16 +141,19 @@ fn output(run: &Run, usage: Usage) -> Option<OutputView> {
     })
 }
 
-fn error(run: &Run) -> Option<RunError> {
+fn run_error(run: &Run) -> Option<RunError> {
     match run.outcome()? {
-        Outcome::Failed(fault) => Some(fault.clone()),
-        Outcome::Cancelled(why) => Some(RunError::new("cancelled", format!("it was {why}"), "")),
-        Outcome::Completed(_) => None,
+        RunOutcome::Failed(error) => Some(error.clone()),
+        RunOutcome::Cancelled(why) => {
+            Some(RunError::new("cancelled", format!("the run was {why}"), ""))
+        }
+        RunOutcome::Completed(_) => None,
     }
 }
 
-/// Who changed what stands frozen, if somebody did.
-fn editor(gate: &GateRow) -> Option<String> {
+/// Returns the name of the person who last edited the input that a gate shows. `None` if nobody
+/// did.
+fn last_editor(gate: &GateRow) -> Option<String> {
     let newest = gate.answers.iter().rev();
     newest
         .map(|given| &given.answer)
@@ -159,7 +161,7 @@ fn editor(gate: &GateRow) -> Option<String> {
         .map(|answer| answer.by.clone())
 }
 
-/// The gate behind a row.
+/// Returns the API view of a gate.
 pub fn gate_view(gate: &GateRow) -> GateView {
     let spec = &gate.spec;
     GateView {
@@ -175,20 +177,23 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         facts: None,
         diff: None,
         digest: current_digest(gate),
-        decisions: allowed_decisions(&spec.kind).iter().map(|word| (*word).to_owned()).collect(),
+        decisions: allowed_decisions(&spec.kind)
+            .iter()
+            .map(|decision| (*decision).to_owned())
+            .collect(),
         pattern: spec.pattern.clone(),
         deadline: gate.deadline,
         on_timeout: spec.on_timeout,
         options: spec.options.clone(),
         approvers: spec.approvers.count,
-        edited_by: editor(gate),
+        edited_by: last_editor(gate),
         raised_at: gate.raised_at,
         tags: spec.tags.clone(),
         answers: gate.answers.iter().map(AnswerView::from).collect(),
     }
 }
 
-/// The agent as lists show it: without its prompt, which is its author's.
+/// Returns the API view of an agent. The prompt is left out: it belongs to the agent's author.
 pub fn agent_view(agent: &Agent) -> AgentView {
     AgentView {
         name: agent.name.to_string(),

@@ -1,7 +1,7 @@
-//! Claims runs and drives them, as many at once as there are permits.
+//! The worker: claims runs and drives them concurrently, one permit per run.
 //!
-//! Never: claims what it has no permit for, or leaves a task behind. Whatever it
-//! starts it also sees end.
+//! Invariant: when a worker returns, every async task that it started has ended, or the grace
+//! period after the abort has passed.
 
 mod identity;
 mod options;
@@ -22,23 +22,23 @@ use crate::hooks::{Hooks, NoHooks};
 use crate::run_session::release_run;
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
-use crate::sweep::{Retention, sweep};
-use crate::worker::identity::Heartbeats;
+use crate::sweep::{Retention, run_sweep};
+use crate::worker::identity::HeartbeatSender;
 use crate::worker::pool::{DriverPool, run_hook};
 
-/// So many runs are claimed at once.
+/// Maximum number of runs that are claimed at once.
 const CLAIM_MAX: usize = 64;
 
-/// What others wrote is looked for at most this often.
+/// Minimum interval between two reactions to changes of the store.
 const MIN_WATCH_INTERVAL: Millis = Millis(10);
 
-/// So long a store that failed is left alone.
+/// Delay before a failed access to the store is retried.
 const STORE_RETRY_DELAY: Millis = Millis(500);
 
-/// After the cut, calls that must not be repeated have a while to end.
+/// Time that non-repeatable calls have to finish after the shutdown has reached its abort phase.
 const ABORT_GRACE: Millis = Millis::from_secs(12);
 
-/// Claims and drives.
+/// A worker, which claims runs and drives them.
 #[derive(Debug)]
 pub struct Worker {
     services: EngineServices,
@@ -47,77 +47,78 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has not begun.
-    pub fn new(ports: &EngineServices, options: WorkerOptions) -> Self {
-        Self { services: ports.clone(), options, hooks: Arc::new(NoHooks) }
+    /// Creates a worker. [`Worker::run`] starts it.
+    pub fn new(services: &EngineServices, options: WorkerOptions) -> Self {
+        Self { services: services.clone(), options, hooks: Arc::new(NoHooks) }
     }
 
-    /// The same, telling somebody.
+    /// Sets the callbacks into the embedding program.
     #[must_use]
     pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Self {
         Self { hooks, ..self }
     }
 
-    /// Works until it is told to stop, and then until everything is let go of.
-    pub async fn run(self, stop: Shutdown) -> Result<(), Error> {
-        let terms = Heartbeats::start(&self.services, &self.options).await?;
-        let mut aides = JoinSet::new();
-        aides.spawn(send_heartbeats(terms.clone(), stop.clone()));
-        aides.spawn(watch_store(self.services.clone(), terms.clone()));
-        aides.spawn(run_sweeper(self.services.clone(), self.options.retention));
-        let mut crew =
+    /// Claims and drives runs until shutdown is requested, then drains and releases all runs.
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
+        let heartbeats = HeartbeatSender::start(&self.services, &self.options).await?;
+        let mut background_tasks = JoinSet::new();
+        background_tasks.spawn(send_heartbeats(heartbeats.clone(), shutdown.clone()));
+        background_tasks.spawn(watch_store(self.services.clone(), heartbeats.clone()));
+        background_tasks.spawn(run_sweeper(self.services.clone(), self.options.retention));
+        let mut pool =
             DriverPool::new(&self.services, self.options.concurrency, self.hooks.clone());
-        let worked = self.claim_loop(&mut crew, &terms, &stop).await;
-        // Also after a fault what is under way is seen to its end.
-        stop.drain();
+        let result = self.claim_loop(&mut pool, &heartbeats, &shutdown).await;
+        // Running drivers are drained after an error, too.
+        shutdown.request_drain();
         let clock = &self.services.clock;
         tokio::select! {
-            () = crew.wait_all() => {}
+            () = pool.wait_for_all_drivers() => {}
             () = clock.sleep(self.options.drain_timeout) => {
-                stop.abort();
+                shutdown.request_abort();
                 tokio::select! {
-                    () = crew.wait_all() => {}
+                    () = pool.wait_for_all_drivers() => {}
                     () = clock.sleep(ABORT_GRACE) => {}
                 }
             }
         }
-        aides.shutdown().await;
-        // A last sign, so that nobody takes this worker for one that drives on.
-        if let Err(error) = terms.beat(true).await {
-            tracing::warn!(%error, "nobody was told that this worker ends");
+        background_tasks.shutdown().await;
+        // A final heartbeat, so that nobody takes this worker for a live one.
+        if let Err(error) = heartbeats.send_heartbeat(true).await {
+            tracing::warn!(%error, "the final heartbeat failed");
         }
-        worked
+        result
     }
 
-    /// Claims until the order to stop.
+    /// Claims runs until shutdown is requested.
     async fn claim_loop(
         &self,
-        crew: &mut DriverPool,
-        terms: &Heartbeats,
-        stop: &Shutdown,
+        pool: &mut DriverPool,
+        heartbeats: &HeartbeatSender,
+        shutdown: &Shutdown,
     ) -> Result<(), Error> {
         let clock = &self.services.clock;
-        // The answer to a claim was lost, and it may have given us runs.
+        // Set when the response to a claim was lost, so that runs may have been claimed without our
+        // knowledge.
         let mut unsure = false;
-        while !stop.is_draining() {
+        while !shutdown.is_draining() {
             if unsure {
-                match self.release_unknown_claims(crew, terms).await {
+                match self.release_unknown_claims(pool, heartbeats).await {
                     Ok(()) => unsure = false,
                     Err(error) => {
-                        self.wait_if_transient(error).await?;
+                        self.wait_after_transient_error(error).await?;
                         continue;
                     }
                 }
             }
-            let room = crew.take_permits(CLAIM_MAX);
-            if !room.is_empty() {
-                let wanted = room.len();
-                match self.claim(crew, terms, stop, room).await {
-                    Ok(got) if got == wanted => continue,
-                    Ok(0) if crew.is_empty() => run_hook(&**clock, self.hooks.on_empty()).await,
+            let permits = pool.take_permits(CLAIM_MAX);
+            if !permits.is_empty() {
+                let requested = permits.len();
+                match self.claim_runs(pool, heartbeats, shutdown, permits).await {
+                    Ok(got) if got == requested => continue,
+                    Ok(0) if pool.is_empty() => run_hook(&**clock, self.hooks.on_empty()).await,
                     Ok(_) => {}
                     Err(error) => {
-                        self.wait_if_transient(error).await?;
+                        self.wait_after_transient_error(error).await?;
                         unsure = true;
                         continue;
                     }
@@ -125,8 +126,8 @@ impl Worker {
             }
             tokio::select! {
                 biased;
-                () = stop.draining() => return Ok(()),
-                () = crew.wait_one() => {}
+                () = shutdown.wait_for_drain() => return Ok(()),
+                () = pool.wait_for_any_driver() => {}
                 () = self.services.notifier.wait_for_work() => {}
                 () = clock.sleep(self.options.poll) => {}
             }
@@ -134,54 +135,58 @@ impl Worker {
         Ok(())
     }
 
-    /// Claims one run for each permit; how many it got.
-    async fn claim(
+    /// Claims at most one run per permit. Returns the number of claimed runs.
+    async fn claim_runs(
         &self,
-        crew: &mut DriverPool,
-        terms: &Heartbeats,
-        stop: &Shutdown,
-        room: pool::Permits,
+        pool: &mut DriverPool,
+        heartbeats: &HeartbeatSender,
+        shutdown: &Shutdown,
+        permits: pool::Permits,
     ) -> Result<usize, Error> {
-        let term = terms.current();
-        // Only this wait may be given up: a claim that was begun is seen through.
+        let identity = heartbeats.current_identity();
+        // Only this wait may be cancelled: a claim that was sent must be completed.
         let may_begin = tokio::select! {
             biased;
-            () = stop.draining() => false,
-            may = term.lease.may_begin() => may,
+            () = shutdown.wait_for_drain() => false,
+            may = identity.lease.wait_until_fresh() => may,
         };
         if !may_begin {
             return Ok(0);
         }
-        let ask = ClaimRequest {
-            worker: term.worker,
+        let request = ClaimRequest {
+            worker: identity.worker,
             inboxes: self.options.inboxes.clone(),
             types: self.options.types.clone(),
-            limit: room.len(),
+            limit: permits.len(),
             format: EVENT_FORMAT,
             host: Some(self.options.host.clone()),
         };
-        let claimed = self.services.store.claim(ask).await?;
+        let claimed = self.services.store.claim_runs(request).await?;
         let got = claimed.len();
-        for (claimed, permit) in claimed.into_iter().zip(room) {
-            crew.drive(term.assignment(claimed, stop, DrivePermit::new(permit)));
+        for (claimed, permit) in claimed.into_iter().zip(permits) {
+            pool.start_driver(identity.create_assignment(
+                claimed,
+                shutdown,
+                DrivePermit::new(permit),
+            ));
         }
         Ok(got)
     }
 
-    /// Gives back the runs that are ours and that nobody here drives: a claim
-    /// gave them, and its answer was lost. They are claimed anew, under an epoch
-    /// of which we know that nothing was begun.
+    /// Releases runs that this worker has claimed but does not drive, because the response to the
+    /// claim was lost. The runs are claimed again under a new epoch, in which certainly nothing was
+    /// started.
     async fn release_unknown_claims(
         &self,
-        crew: &DriverPool,
-        terms: &Heartbeats,
+        pool: &DriverPool,
+        heartbeats: &HeartbeatSender,
     ) -> Result<(), Error> {
-        let worker = terms.current().worker;
+        let worker = heartbeats.current_identity().worker;
         for (run, last) in self.services.records.claimed_runs(worker).await? {
-            if crew.is_driving(run) {
+            if pool.is_driving(run) {
                 continue;
             }
-            // Its drive may have ended since; then it is another's to speak of.
+            // Its driver may have ended meanwhile, and another worker may have claimed it.
             let row = self.services.store.get_run(run).await?;
             let Some(row) = row.filter(|row| row.worker == Some(worker)) else {
                 continue;
@@ -192,50 +197,51 @@ impl Worker {
         Ok(())
     }
 
-    /// A store that is busy or full gets over it; anything else is a fault.
-    async fn wait_if_transient(&self, error: Error) -> Result<(), Error> {
+    /// Waits a little if the error says that the store is busy or full. Any other error is
+    /// returned.
+    async fn wait_after_transient_error(&self, error: Error) -> Result<(), Error> {
         let Error::Store(StoreError::Busy { .. } | StoreError::DiskFull { .. }) = error else {
             return Err(error);
         };
-        tracing::warn!(%error, "nothing can be claimed for now");
+        tracing::warn!(%error, "the store is busy; retrying the claim");
         let clock = &self.services.clock;
         clock.sleep(STORE_RETRY_DELAY).await;
         Ok(())
     }
 }
 
-/// Says that the worker lives, three times in each ttl.
-async fn send_heartbeats(terms: Heartbeats, stop: Shutdown) {
+/// Sends heartbeats forever, three per lease duration.
+async fn send_heartbeats(heartbeats: HeartbeatSender, shutdown: Shutdown) {
     loop {
-        terms.wait_interval().await;
-        if let Err(error) = terms.beat(stop.is_draining()).await {
-            tracing::warn!(%error, "a sign of life did not arrive");
+        heartbeats.wait_for_next_heartbeat().await;
+        if let Err(error) = heartbeats.send_heartbeat(shutdown.is_draining()).await {
+            tracing::warn!(%error, "a heartbeat failed");
         }
     }
 }
 
-/// Hears what others write, and nudges whom it concerns.
-async fn watch_store(ports: EngineServices, terms: Heartbeats) {
-    let mut watch = ports.store.watch();
-    while watch.changed().await.is_ok() {
-        ports.notifier.work_available();
-        if !ports.notifier.is_empty() {
-            match ports.records.claimed_runs(terms.current().worker).await {
-                Ok(heads) => ports.notifier.notify_behind(&heads),
-                Err(error) => tracing::warn!(%error, "the heads could not be read"),
+/// Watches the store for changes by other processes and notifies the affected drivers.
+async fn watch_store(services: EngineServices, heartbeats: HeartbeatSender) {
+    let mut watch = services.store.watch();
+    while watch.wait_for_change().await.is_ok() {
+        services.notifier.notify_work_available();
+        if !services.notifier.is_empty() {
+            match services.records.claimed_runs(heartbeats.current_identity().worker).await {
+                Ok(heads) => services.notifier.notify_outdated_drivers(&heads),
+                Err(error) => tracing::warn!(%error, "could not list the claimed runs"),
             }
         }
-        ports.clock.sleep(MIN_WATCH_INTERVAL).await;
+        services.clock.sleep(MIN_WATCH_INTERVAL).await;
     }
 }
 
-/// Sweeps; a store that fails is left alone for a while.
-async fn run_sweeper(ports: EngineServices, retention: Retention) {
+/// Runs the sweep, restarting it after a delay if it fails.
+async fn run_sweeper(services: EngineServices, retention: Retention) {
     loop {
-        if let Err(error) = sweep(&ports, retention).await {
-            tracing::warn!(%error, "the sweep was cut short");
+        if let Err(error) = run_sweep(&services, retention).await {
+            tracing::warn!(%error, "the background sweep failed");
         }
-        let clock = &ports.clock;
+        let clock = &services.clock;
         clock.sleep(STORE_RETRY_DELAY).await;
     }
 }

@@ -1,7 +1,5 @@
-//! The client that the official conformance suite of MCP judges: it lists what a
-//! server has and calls all of it. `scripts/conformance` hands it to the suite.
-//!
-//! Never: part of what ships.
+//! The client that the official MCP conformance suite tests: it lists a server's tools and calls
+//! all of them. `scripts/conformance` passes it to the suite. It is not part of any release.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -18,7 +16,7 @@ use longhaul_mcp::{
 };
 use serde_json::{Value, json};
 
-/// Time that stands, and waits that are waited.
+/// A clock with a fixed time and real sleeps.
 #[derive(Debug)]
 struct RealClock;
 
@@ -28,15 +26,15 @@ impl Clock for RealClock {
         Timestamp::default()
     }
 
-    async fn sleep(&self, span: Millis) {
-        tokio::time::sleep(span.into()).await;
+    async fn sleep(&self, duration: Millis) {
+        tokio::time::sleep(duration.into()).await;
     }
 }
 
-/// So often is logged in: whoever is refused after that is refused.
+/// Maximum number of logins. A rejection after that is final.
 const LOGINS_MAX: usize = 3;
 
-/// The document that says who we are, as the suite expects it.
+/// URL of our client metadata document, as the suite expects it.
 const CLIENT_METADATA_URL: &str = "https://conformance-test.local/client-metadata.json";
 
 const RUN: ClaimId = ClaimId { run: RunId::from_bits(1), epoch: Epoch(1) };
@@ -80,18 +78,17 @@ async fn main() -> ExitCode {
     ended
 }
 
-/// Lists what the server has and calls all of it. The error says whether somebody
-/// has to log in first.
+/// Lists the server's tools and calls all of them. The error says whether a login is required.
 async fn use_tools(servers: &Servers) -> Result<(), bool> {
     let tools = servers.tools("conformance", None, RUN).await;
     let tools = tools.map_err(|why| {
         log_line(&why.to_string());
         matches!(why, McpError::LoginRequired { .. })
     })?;
-    let around = ToolContext::new(RUN.run, CallId { turn: 1, index: 1 }, RUN.epoch);
-    // What else comes of a call is the suite's to judge, which sees both sides of it.
-    let wanted = tool_calls(&tools);
-    let calls = wanted.iter().map(|(tool, input)| tool.call(input.clone(), &around));
+    let ctx = ToolContext::new(RUN.run, CallId { turn: 1, index: 1 }, RUN.epoch);
+    // Other results of the calls are checked by the suite, which sees both sides.
+    let planned_calls = tool_calls(&tools);
+    let calls = planned_calls.iter().map(|(tool, input)| tool.call(input.clone(), &ctx));
     let refused = join_all(calls).await.into_iter().filter_map(Result::err);
     let mut refused = refused.map(|failure| failure.into_message());
     match refused.any(|why| why.contains("longhaul mcp login")) {
@@ -100,35 +97,35 @@ async fn use_tools(servers: &Servers) -> Result<(), bool> {
     }
 }
 
-/// Who the suite says we are.
+/// Returns the OAuth settings that the suite passes.
 fn oauth_config() -> OAuthConfig {
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
     let context: Value = serde_json::from_str(&context).unwrap_or_default();
-    let said = |key: &str| context[key].as_str().map(str::to_owned);
+    let field = |key: &str| context[key].as_str().map(str::to_owned);
     OAuthConfig {
-        client_id: said("client_id"),
-        client_secret: said("client_secret"),
+        client_id: field("client_id"),
+        client_secret: field("client_secret"),
         client_metadata_url: Some(CLIENT_METADATA_URL.to_owned()),
         ..OAuthConfig::default()
     }
 }
 
-/// Logs in as a person with a browser would.
+/// Logs in like a user with a browser.
 async fn log_in(servers: &Servers) -> Result<(), String> {
-    let door = CallbackServer::bind(None).await.map_err(|why| why.to_string())?;
-    let visit = LoginRequest { redirect_uri: door.redirect_uri(), ..LoginRequest::default() };
+    let server = CallbackServer::bind(None).await.map_err(|why| why.to_string())?;
+    let visit = LoginRequest { redirect_uri: server.redirect_uri(), ..LoginRequest::default() };
     let began = servers.login("conformance", &visit).await;
     let began = began.map_err(|why| why.to_string())?;
-    let (led_to, browsed) = tokio::join!(
-        door.wait_for_callback(began.state()),
+    let (callback_url, browsed) = tokio::join!(
+        server.wait_for_callback(began.state()),
         open_in_browser(began.authorization_url())
     );
     browsed?;
-    let login = began.finish(&led_to).await;
+    let login = began.finish(&callback_url).await;
     login.map(|_| ()).map_err(|why| why.to_string())
 }
 
-/// A browser in which everything is agreed to: it goes where it is sent.
+/// A browser that accepts everything and follows all redirects.
 async fn open_in_browser(address: &str) -> Result<(), String> {
     let browser = reqwest::Client::builder().no_proxy().tls_certs_only([]);
     let browser = browser.build().map_err(|why| why.to_string())?;
@@ -136,12 +133,12 @@ async fn open_in_browser(address: &str) -> Result<(), String> {
     page.map(|_| ()).map_err(|why| why.to_string())
 }
 
-#[expect(clippy::print_stderr, reason = "the suite shows what its client says")]
-fn log_line(words: &str) {
-    eprintln!("{words}");
+#[expect(clippy::print_stderr, reason = "the suite shows the output of its client")]
+fn log_line(line: &str) {
+    eprintln!("{line}");
 }
 
-/// The calls that the suite wants made; where it says nothing, one of each tool.
+/// Returns the calls that the suite asks for, or else one call of each tool.
 fn tool_calls(tools: &[Arc<dyn Tool>]) -> Vec<(&Arc<dyn Tool>, Value)> {
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
     let context: Value = serde_json::from_str(&context).unwrap_or_default();
@@ -157,8 +154,8 @@ fn tool_calls(tools: &[Arc<dyn Tool>]) -> Vec<(&Arc<dyn Tool>, Value)> {
     calls.iter().filter_map(called).collect()
 }
 
-/// An input that fits the schema of a tool, where that is simple. Who asks for a
-/// schema wants to see what we made of that of the first tool.
+/// Returns an input that fits the schema of a tool, for simple schemas. A tool with a `schema`
+/// field gets the schema of the first tool as we received it.
 fn sample_input(tool: &Arc<dyn Tool>, first: &Value) -> Value {
     let fields = tool.spec().schema["properties"].as_object();
     let fields = fields.into_iter().flatten().map(|(name, schema)| {

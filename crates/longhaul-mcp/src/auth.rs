@@ -1,7 +1,8 @@
-//! Logins at servers over HTTP: OAuth, in a browser once, and kept for all runs.
+//! OAuth logins at HTTP servers: the user logs in once in a browser, the login is stored, and all
+//! runs use it.
 //!
-//! Never: opens a browser by itself, at a run or elsewhere. Who has one is told
-//! which address to open, and hands back where it led.
+//! Invariant: this module never opens a browser. The caller gets the authorization URL and passes
+//! back the URL of the redirect.
 
 pub(super) mod address_policy;
 pub(super) mod callback_server;

@@ -1,5 +1,5 @@
-//! What a server is told of us, and what it is answered when it asks something in the
-//! middle of a call: every question is declined, and people can read about it.
+//! The client side of an MCP connection: client information and answers to requests of the server.
+//! Every question (elicitation) of the server is declined, and the call's progress records it.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleClient};
 use serde_json::Value;
 
-use crate::observe::Observations;
+use crate::observe::ObservedConnectionState;
 
-/// Maximum letters of a question that people are told.
+/// Maximum number of characters that are recorded of a server's question.
 const QUESTION_CHARS_MAX: usize = 200;
 
-/// Our side of a connection.
+/// Answers the requests of an MCP server.
 #[derive(Debug)]
 pub(super) struct McpClientHandler {
-    observations: Arc<Observations>,
+    observations: Arc<ObservedConnectionState>,
 }
 
 impl McpClientHandler {
-    pub(super) const fn new(heard: Arc<Observations>) -> Self {
-        Self { observations: heard }
+    pub(super) const fn new(observations: Arc<ObservedConnectionState>) -> Self {
+        Self { observations }
     }
 }
 
@@ -39,47 +39,48 @@ impl ClientHandler for McpClientHandler {
 
     async fn create_elicitation(
         &self,
-        asked: ElicitRequestParams,
+        params: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        self.observations.record_for_calls(&declined_message(&asked));
+        self.observations.report_question_to_calls(&declined_message(&params));
         Ok(ElicitResult::new(ElicitationAction::Decline))
     }
 
-    /// A form that the SDK can't read comes here: it is a question all the same.
+    /// Declines elicitation requests (questions of the server) with a form that the SDK can't
+    /// parse.
     async fn on_custom_request(
         &self,
-        asked: CustomRequest,
+        request: CustomRequest,
         _: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
-        if asked.method != ElicitationCreateRequestMethod::VALUE {
+        if request.method != ElicitationCreateRequestMethod::VALUE {
             let code = ErrorCode::METHOD_NOT_FOUND;
-            return Err(ErrorData::new(code, asked.method, None));
+            return Err(ErrorData::new(code, request.method, None));
         }
-        let message = asked.params.as_ref().and_then(|asked| asked["message"].as_str());
-        self.observations.record_for_calls(&declined_text(message.unwrap_or_default()));
+        let message = request.params.as_ref().and_then(|request| request["message"].as_str());
+        self.observations.report_question_to_calls(&declined_text(message.unwrap_or_default()));
         Ok(CustomResult::new(decline_response()))
     }
 }
 
-/// The answer to every question.
+/// Returns the response that declines an elicitation (a question of the server).
 pub(super) fn decline_response() -> Value {
     serde_json::json!({ "action": "decline" })
 }
 
-/// What people are told about a question.
-pub(super) fn declined_message(asked: &ElicitRequestParams) -> String {
-    let asked = serde_json::to_value(asked).unwrap_or_default();
-    declined_text(asked["message"].as_str().unwrap_or_default())
+/// Returns the text that is recorded about a declined elicitation (a question of the server).
+pub(super) fn declined_message(params: &ElicitRequestParams) -> String {
+    let params = serde_json::to_value(params).unwrap_or_default();
+    declined_text(params["message"].as_str().unwrap_or_default())
 }
 
 fn declined_text(question: &str) -> String {
-    let plain = question.chars().filter(|letter| !letter.is_control());
+    let plain = question.chars().filter(|c| !c.is_control());
     let mut short: String = plain.clone().take(QUESTION_CHARS_MAX).collect();
     if plain.count() > QUESTION_CHARS_MAX {
         short.push('…');
     }
-    format!("it asked \"{short}\" and was declined: nothing is answered to this server")
+    format!("the server asked \"{short}\" and was declined: its questions are not answered")
 }
 
 #[cfg(test)]
@@ -97,13 +98,13 @@ mod tests {
             "mode": "form", "message": "long ".repeat(1_000),
             "requestedSchema": { "type": "object", "properties": {} },
         });
-        for (asked, start) in
-            [(address, "it asked \"go there\" and was"), (long, "it asked \"long ")]
+        for (params, start) in
+            [(address, "the server asked \"go there\" and was"), (long, "the server asked \"long ")]
         {
-            let asked: ElicitRequestParams = serde_json::from_value(asked).unwrap();
-            let words = declined_message(&asked);
-            assert!(words.starts_with(start), "{words}");
-            assert!(words.chars().count() < 300, "{words}");
+            let params: ElicitRequestParams = serde_json::from_value(params).unwrap();
+            let message = declined_message(&params);
+            assert!(message.starts_with(start), "{message}");
+            assert!(message.chars().count() < 300, "{message}");
         }
     }
 }

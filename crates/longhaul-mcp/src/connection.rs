@@ -1,7 +1,7 @@
-//! One connection to a server: greeted, asked what it has, called, closed.
+//! One connection to a server: handshake, tool list, calls, close.
 //!
-//! Never: waits for a server without an end, but in a call: whoever called says
-//! how long that may take, and to stop waiting is to cancel it.
+//! Invariant: every wait has a timeout, except for a call. The caller sets the timeout of a call,
+//! and dropping the call cancels it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,60 +24,60 @@ use crate::client_handler::{self, McpClientHandler};
 use crate::error::McpError;
 use crate::exit::ServerExit;
 use crate::handshake::{
-    HandshakeMode, ServerInfo, connect, http_rejection, http_request_error, server_info,
+    HandshakeMode, ServerInfo, http_rejection, http_request_error, perform_handshake, server_info,
     start_error,
 };
 use crate::http;
 use crate::http_auth::HttpError;
-use crate::listing::{Listing, TOOLS_MAX};
-use crate::observe::{Observations, ObservedTransport, ProgressSink};
-use crate::request_error::{AuthNeed, RequestError};
+use crate::listing::{TOOLS_MAX, ToolListing};
+use crate::observe::{ObservedConnectionState, ObservedTransport, ProgressSink};
+use crate::request_error::{RequestError, RequiredCredentials};
 use crate::spec::{ServerSpec, ServerTransport, is_server_name};
 use crate::stdio::StdioTransport;
 
-/// It has so long to say what it has.
+/// Timeout for fetching the tool list of a server.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// It has so long to end.
+/// Timeout for closing a connection to a server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// It has so long to take note of a cancellation.
+/// Timeout for sending the cancellation of a request.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// So many cancellations may wait to be sent.
+/// Maximum number of request cancellations in the send queue.
 const CANCELLATIONS_MAX: usize = 1_024;
 
-/// A list may have so many pages.
+/// Maximum number of pages of a tool list.
 const PAGES_MAX: usize = 64;
 
-/// So many calls in a row may run out of time before a server counts as hung.
+/// Maximum number of consecutive call timeouts. A server that reaches it counts as hung.
 const TIMEOUTS_MAX: u32 = 3;
 
-/// So many requests in a row may be turned away before the session counts as lost.
+/// Maximum number of consecutive rejected requests. A session that reaches it counts as lost.
 const REJECTIONS_MAX: u32 = 3;
 
-/// A call may be asked for more so often.
+/// Maximum number of times that a server may ask for more input during one call.
 const INPUT_ROUNDS_MAX: u32 = 10;
 
-/// Why there is no answer.
+/// Why a request to a server has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum CallError {
-    /// The server said no, in these words.
+pub(super) enum ServerRequestError {
+    /// The server answered with an error that has this message.
     Rejected(String),
-    /// It is for want of a login; nothing has happened.
+    /// The server requires a login. The request had no effect.
     LoginRequired {
-        /// What is wrong with it, and what helps.
+        /// What is wrong with the login, and the command that fixes it.
         reason: String,
-        /// It may pass by itself.
+        /// Whether the login may work again without user action.
         is_transient: bool,
     },
-    /// It is gone, or its answer is.
+    /// The connection was lost, or the response was lost or can't be parsed.
     Disconnected {
-        /// What happened.
+        /// Why there is no response.
         reason: String,
-        /// It may have been asked, so it may have happened.
+        /// Whether the request may have reached the server and taken effect.
         may_have_been_sent: bool,
-        /// To ask once more may help.
+        /// Whether sending the request again may help.
         can_retry: bool,
     },
 }
@@ -88,81 +88,92 @@ pub(super) struct Connection {
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, McpClientHandler>>>,
     exit: Arc<ServerExit>,
-    observations: Arc<Observations>,
+    observations: Arc<ObservedConnectionState>,
     server_info: ServerInfo,
-    /// The list, and how often it had changed when it was asked for.
-    listing: tokio::sync::Mutex<Option<(u64, Arc<Listing>)>>,
+    /// The cached tool list, with the number of list changes at the time it was requested.
+    listing: tokio::sync::Mutex<Option<(u64, Arc<ToolListing>)>>,
     abandoned: mpsc::Sender<RequestId>,
-    /// How many calls in a row ran out of time.
-    timeouts: AtomicU32,
-    /// How many requests in a row were turned away.
-    rejections: AtomicU32,
-    /// They end with the connection.
+    /// Number of consecutive calls that timed out.
+    consecutive_timeouts: AtomicU32,
+    /// Number of consecutive requests that the server rejected.
+    consecutive_rejections: AtomicU32,
+    /// Background tasks that end with the connection.
     background_tasks: Mutex<JoinSet<()>>,
 }
 
 impl Connection {
-    /// Starts a server, or reaches it, and greets it.
-    pub(super) async fn start(spec: &ServerSpec, manner: HandshakeMode) -> Result<Self, McpError> {
+    /// Starts a server or connects to it, and performs the handshake.
+    pub(super) async fn start(spec: &ServerSpec, mode: HandshakeMode) -> Result<Self, McpError> {
         let config = |why: String| McpError::Config {
             server: spec.name.chars().take(64).collect(),
             reason: why,
         };
         if !is_server_name(&spec.name) {
-            let why = "its name is not 1 to 64 letters, digits, `_`, `-` and `.`";
+            let why = "the server name must be 1 to 64 letters, digits, `_`, `-` or `.`";
             return Err(config(why.to_owned()));
         }
-        let fate = Arc::new(ServerExit::new(&spec.transport.secrets()));
-        let heard = Arc::new(Observations::default());
-        let tap = (Arc::clone(&heard), Arc::clone(&fate));
-        let greeted = match &spec.transport {
+        let exit = Arc::new(ServerExit::new(&spec.transport.secret_values()));
+        let observations = Arc::new(ObservedConnectionState::default());
+        let tap = (Arc::clone(&observations), Arc::clone(&exit));
+        let handshake = match &spec.transport {
             ServerTransport::Stdio { .. } => {
-                let way = StdioTransport::start(&spec.transport, &fate);
-                let way = way.map_err(|why| start_error(spec, &fate, &RequestError::new(why)))?;
-                connect(ObservedTransport::new(way, tap.0, tap.1), manner, &heard).await
+                let transport = StdioTransport::start(&spec.transport, &exit);
+                let transport =
+                    transport.map_err(|why| start_error(spec, &exit, &RequestError::new(why)))?;
+                perform_handshake(
+                    ObservedTransport::new(transport, tap.0, tap.1),
+                    mode,
+                    &observations,
+                )
+                .await
             }
             ServerTransport::Http { .. } => {
-                let way = http::transport(spec).map_err(config)?;
-                connect(ObservedTransport::new(way, tap.0, tap.1), manner, &heard).await
+                let transport = http::build_transport(spec).map_err(config)?;
+                perform_handshake(
+                    ObservedTransport::new(transport, tap.0, tap.1),
+                    mode,
+                    &observations,
+                )
+                .await
             }
         };
-        let service = greeted.map_err(|error| start_error(spec, &fate, &error))?;
-        Ok(Self::from_service(spec, service, (heard, fate)))
+        let service = handshake.map_err(|error| start_error(spec, &exit, &error))?;
+        Ok(Self::from_service(spec, service, (observations, exit)))
     }
 
     fn from_service(
         spec: &ServerSpec,
         service: RunningService<RoleClient, McpClientHandler>,
-        (heard, fate): (Arc<Observations>, Arc<ServerExit>),
+        (observations, exit): (Arc<ObservedConnectionState>, Arc<ServerExit>),
     ) -> Self {
         let peer = service.peer().clone();
         let (abandoned, queue) = mpsc::channel(CANCELLATIONS_MAX);
-        let mut keepers = JoinSet::new();
-        keepers.spawn(send_cancellations(peer.clone(), queue));
+        let mut background_tasks = JoinSet::new();
+        background_tasks.spawn(send_cancellations(peer.clone(), queue));
         if needs_change_subscription(&peer) {
-            keepers.spawn(watch_tool_list(peer.clone()));
+            background_tasks.spawn(watch_tool_list(peer.clone()));
         }
         Self {
             spec: spec.clone(),
-            server_info: server_info(&peer, &fate),
+            server_info: server_info(&peer, &exit),
             peer,
             service: Mutex::new(Some(service)),
-            exit: fate,
-            observations: heard,
+            exit,
+            observations,
             listing: tokio::sync::Mutex::default(),
             abandoned,
-            timeouts: AtomicU32::new(0),
-            rejections: AtomicU32::new(0),
-            background_tasks: Mutex::new(keepers),
+            consecutive_timeouts: AtomicU32::new(0),
+            consecutive_rejections: AtomicU32::new(0),
+            background_tasks: Mutex::new(background_tasks),
         }
     }
 
-    /// Who it says it is.
+    /// Returns what the server reports about itself.
     pub(super) const fn server_info(&self) -> &ServerInfo {
         &self.server_info
     }
 
-    /// How it is best greeted the next time.
+    /// Returns the handshake mode to use for the next connection.
     pub(super) fn handshake_mode(&self) -> HandshakeMode {
         let info = self.peer.peer_info();
         match info.is_some_and(|info| info.protocol_version.has_initialize()) {
@@ -171,58 +182,58 @@ impl Connection {
         }
     }
 
-    /// Why it can't be used any more, if so.
+    /// Returns why the connection can't be used any more. `None` if the connection is usable.
     pub(super) fn closed_reason(&self) -> Option<String> {
         match self.exit.reason() {
             Some(end) => Some(end.reason),
-            None if self.peer.is_transport_closed() => Some("its connection was closed".to_owned()),
+            None if self.peer.is_transport_closed() => Some("the connection was closed".to_owned()),
             None => None,
         }
     }
 
-    /// What it has; asked for once, until it says that this has changed.
-    pub(super) async fn listing(&self) -> Result<Arc<Listing>, CallError> {
-        let mut known = self.listing.lock().await;
-        let changes = self.observations.list_changes();
-        if let Some((then, listing)) = &*known
+    /// Returns the tool list of the server. It is cached until the server reports a change.
+    pub(super) async fn listing(&self) -> Result<Arc<ToolListing>, ServerRequestError> {
+        let mut cached = self.listing.lock().await;
+        let changes = self.observations.tool_list_change_count();
+        if let Some((then, listing)) = &*cached
             && *then == changes
         {
             return Ok(Arc::clone(listing));
         }
-        // A listing is no harder than a call.
+        // A list request gets no more time than a call.
         let patience = LIST_TIMEOUT.min(Duration::from_millis(self.spec.timeout.0));
         let listing = match timeout(patience, self.fetch_listing()).await {
             Ok(listing) => Arc::new(listing?),
             Err(_) => {
                 let secs = patience.as_secs_f32();
-                let why = format!("it did not say within {secs} s what it has");
-                self.abandon(&why);
-                return Err(CallError::Disconnected {
+                let why = format!("the server did not list its tools within {secs} s");
+                self.abandon_server(&why);
+                return Err(ServerRequestError::Disconnected {
                     reason: why,
                     may_have_been_sent: true,
                     can_retry: false,
                 });
             }
         };
-        *known = Some((changes, Arc::clone(&listing)));
+        *cached = Some((changes, Arc::clone(&listing)));
         Ok(listing)
     }
 
-    async fn fetch_listing(&self) -> Result<Listing, CallError> {
-        let mut listing = Listing::default();
+    async fn fetch_listing(&self) -> Result<ToolListing, ServerRequestError> {
+        let mut listing = ToolListing::default();
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES_MAX {
             let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
             let request = ListToolsRequest::with_param(params);
-            let page = self.request(ClientRequest::ListToolsRequest(request)).await?;
-            // Read as it came: one tool that is none must not hide the others.
+            let page = self.send_request(ClientRequest::ListToolsRequest(request)).await?;
+            // Kept as raw JSON: one malformed tool must not hide the others.
             let page = serde_json::to_value(page).unwrap_or_default();
             let tools = page["tools"].as_array().map(Vec::as_slice);
             let Some(tools) = tools else {
-                listing.add_note("its list of tools is none".to_owned());
+                listing.add_note("the server's tool list is invalid".to_owned());
                 return Ok(listing);
             };
-            listing.add(&self.spec, tools);
+            listing.add_page(&self.spec, tools);
             let next = page["nextCursor"].as_str().map(str::to_owned);
             if next.is_none() || listing.tools.len() >= TOOLS_MAX {
                 return Ok(listing);
@@ -232,196 +243,210 @@ impl Connection {
             }
             cursor = next;
         }
-        listing.add_note("its list of tools has no end; the rest is left out".to_owned());
+        listing.add_note("the tool list has too many pages; the rest is left out".to_owned());
         Ok(listing)
     }
 
-    /// Calls a tool. To drop this is to cancel the call.
-    pub(super) async fn call(
+    /// Calls a tool. Dropping the future cancels the call.
+    pub(super) async fn call_tool(
         &self,
         tool: &str,
         input: JsonObject,
         progress: &Arc<dyn Progress>,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, ServerRequestError> {
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(input);
         for round in 0..INPUT_ROUNDS_MAX {
             let mut request = CallToolRequest::new(params.clone());
             request.extensions.insert(ProgressSink(Arc::clone(progress)));
-            let answer = self.request(ClientRequest::CallToolRequest(request)).await?;
+            let answer = self.send_request(ClientRequest::CallToolRequest(request)).await?;
             let ServerResult::InputRequiredResult(more) = answer else {
-                return serde_json::to_value(answer).map_err(|bad| CallError::Disconnected {
-                    reason: format!("its answer can't be read: {bad}"),
-                    may_have_been_sent: true,
-                    can_retry: false,
+                return serde_json::to_value(answer).map_err(|bad| {
+                    ServerRequestError::Disconnected {
+                        reason: format!("the response can't be parsed: {bad}"),
+                        may_have_been_sent: true,
+                        can_retry: false,
+                    }
                 });
             };
             params.request_state.clone_from(&more.request_state);
             let answers = self.input_responses(more, progress)?;
-            params.input_responses = answers.map(|said| said.into_iter().collect());
-            // It asks for nothing but patience.
+            params.input_responses = answers.map(|responses| responses.into_iter().collect());
+            // The server asks for nothing, so it only needs more time.
             if params.input_responses.is_none() {
                 tokio::time::sleep(Duration::from_millis(100) * (1 << round.min(5))).await;
             }
         }
-        Err(CallError::Rejected(format!(
-            "it asked for more {INPUT_ROUNDS_MAX} times and never came to an end"
+        Err(ServerRequestError::Rejected(format!(
+            "the server asked for more input {INPUT_ROUNDS_MAX} times without finishing the call"
         )))
     }
 
-    /// Our answers to what a server asks in the middle of a call: we have no folder
-    /// to show, and no model for it. None: it asked nothing.
+    /// Answers the questions that a server asks during a call. Roots and model sampling are not
+    /// offered. `None` means the server asked nothing.
     fn input_responses(
         &self,
         more: InputRequiredResult,
         progress: &Arc<dyn Progress>,
-    ) -> Result<Option<Vec<(String, Value)>>, CallError> {
+    ) -> Result<Option<Vec<(String, Value)>>, ServerRequestError> {
         let mut answers = Vec::new();
         for (key, request) in more.input_requests.unwrap_or_default() {
-            let answer = if let InputRequest::Elicitation(asked) = request {
-                progress.report_durable(&client_handler::declined_message(&asked.params));
+            let answer = if let InputRequest::Elicitation(elicitation) = request {
+                progress.report_durable(&client_handler::declined_message(&elicitation.params));
                 client_handler::decline_response()
             } else if let InputRequest::ListRoots(_) = request {
                 json!({ "roots": [] })
             } else {
-                let why = "it wants a model to answer something, which is not offered to servers";
-                return Err(CallError::Rejected(why.to_owned()));
+                let why = "the server asked for a model response, which is not offered to servers";
+                return Err(ServerRequestError::Rejected(why.to_owned()));
             };
             answers.push((key, answer));
         }
         Ok((!answers.is_empty()).then_some(answers))
     }
 
-    async fn request(&self, request: ClientRequest) -> Result<ServerResult, CallError> {
+    async fn send_request(
+        &self,
+        request: ClientRequest,
+    ) -> Result<ServerResult, ServerRequestError> {
         let options = PeerRequestOptions::no_options();
-        let lists = matches!(request, ClientRequest::ListToolsRequest(_));
-        let asked = self.peer.send_cancellable_request(request, options).await;
-        let asked = asked.map_err(|error| self.classify_error(&error, lists))?;
+        let is_list_request = matches!(request, ClientRequest::ListToolsRequest(_));
+        let pending = self.peer.send_cancellable_request(request, options).await;
+        let pending = pending.map_err(|error| self.classify_error(&error, is_list_request))?;
         let mut waits =
-            PendingRequest { id: Some(asked.id.clone()), abandoned: self.abandoned.clone() };
-        let answer = asked.await_response().await;
+            PendingRequest { id: Some(pending.id.clone()), abandoned: self.abandoned.clone() };
+        let answer = pending.await_response().await;
         waits.id = None;
         self.count_rejection(&answer);
         answer.map_err(|error| {
-            let lost = self.classify_error(&error, lists);
-            if let CallError::Disconnected { reason: why, .. } = &lost {
+            let lost = self.classify_error(&error, is_list_request);
+            if let ServerRequestError::Disconnected { reason: why, .. } = &lost {
                 self.exit.record_exit(why);
             }
             lost
         })
     }
 
-    /// Counts the requests in a row that were turned away. Some servers say so of every
-    /// request when they no longer know our session: then only a new one helps.
+    /// Counts consecutive requests that the server rejected. Some servers reject every request of
+    /// an unknown session, and then only a new session helps.
     fn count_rejection(&self, answer: &Result<ServerResult, ServiceError>) {
         match answer {
-            Ok(_) | Err(ServiceError::McpError(_)) => self.rejections.store(0, Ordering::Release),
-            Err(error) if http_rejection(error).is_some_and(|no| no.may_be_lost_session) => {
-                let before = self.rejections.fetch_add(1, Ordering::AcqRel);
+            Ok(_) | Err(ServiceError::McpError(_)) => {
+                self.consecutive_rejections.store(0, Ordering::Release)
+            }
+            Err(error)
+                if http_rejection(error).is_some_and(|rejection| rejection.may_be_lost_session) =>
+            {
+                let before = self.consecutive_rejections.fetch_add(1, Ordering::AcqRel);
                 if before.saturating_add(1) >= REJECTIONS_MAX {
-                    self.exit
-                        .record_exit(&format!("it turned away {REJECTIONS_MAX} requests in a row"));
+                    self.exit.record_exit(&format!(
+                        "the server rejected {REJECTIONS_MAX} requests in a row"
+                    ));
                 }
             }
             Err(_) => {}
         }
     }
 
-    fn classify_error(&self, error: &ServiceError, lists: bool) -> CallError {
-        if let ServiceError::McpError(said) = error {
-            let code = said.code.0;
-            let words = self.exit.sanitize(&said.message);
-            return CallError::Rejected(format!("{words} (code {code})"));
+    fn classify_error(&self, error: &ServiceError, is_list_request: bool) -> ServerRequestError {
+        if let ServiceError::McpError(rpc_error) = error {
+            let code = rpc_error.code.0;
+            let message = self.exit.sanitize(&rpc_error.message);
+            return ServerRequestError::Rejected(format!("{message} (code {code})"));
         }
-        if let Some(no) = http_rejection(error) {
-            return match lists {
-                // A list is harmless to repeat, and all who need tools need it: it is asked
-                // for once more, in a new session.
-                true => CallError::Disconnected {
-                    reason: no.reason,
+        if let Some(rejection) = http_rejection(error) {
+            return match is_list_request {
+                // Listing tools can be repeated safely, and every user of the server needs the
+                // list. So it is requested once more in a new session.
+                true => ServerRequestError::Disconnected {
+                    reason: rejection.reason,
                     may_have_been_sent: true,
                     can_retry: true,
                 },
-                // Whoever turns away one request may well take the next.
-                false => CallError::Rejected(no.reason),
+                // A server that rejects one request may accept the next.
+                false => ServerRequestError::Rejected(rejection.reason),
             };
         }
         if let ServiceError::TransportSend(error) = error
             && let Some(error) = error.error.downcast_ref::<HttpError>()
         {
-            let RequestError { reason: why, may_have_been_sent: sent, auth_need: wants } =
+            let RequestError { reason: why, may_have_been_sent: sent, required_credentials: wants } =
                 http_request_error(error);
             let why = self.exit.sanitize(&why);
             return match wants {
-                AuthNeed::Login { is_transient: passes } => {
-                    CallError::LoginRequired { reason: why, is_transient: passes }
+                RequiredCredentials::Login { is_transient } => {
+                    ServerRequestError::LoginRequired { reason: why, is_transient }
                 }
-                AuthNeed::None | AuthNeed::Key => CallError::Disconnected {
-                    reason: why,
-                    may_have_been_sent: sent,
-                    can_retry: true,
-                },
+                RequiredCredentials::None | RequiredCredentials::Key => {
+                    ServerRequestError::Disconnected {
+                        reason: why,
+                        may_have_been_sent: sent,
+                        can_retry: true,
+                    }
+                }
             };
         }
         let end = self.exit.reason();
-        CallError::Disconnected {
+        ServerRequestError::Disconnected {
             can_retry: end.as_ref().is_none_or(|end| !end.is_violation),
             reason: end.map_or_else(
-                || "it closed the connection before it answered".to_owned(),
+                || "the server closed the connection before it answered".to_owned(),
                 |end| end.reason,
             ),
             may_have_been_sent: true,
         }
     }
 
-    /// The error that says that this is lost.
-    pub(super) fn to_mcp_error(&self, lost: &CallError) -> McpError {
+    /// Converts an error of this connection into an [`McpError`].
+    pub(super) fn to_mcp_error(&self, error: &ServerRequestError) -> McpError {
         let server = self.spec.name.clone();
-        match lost.clone() {
-            CallError::LoginRequired { reason: why, is_transient: passes } => {
-                McpError::LoginRequired { server, reason: why, is_transient: passes }
+        match error.clone() {
+            ServerRequestError::LoginRequired { reason: why, is_transient } => {
+                McpError::LoginRequired { server, reason: why, is_transient }
             }
-            CallError::Rejected(why) | CallError::Disconnected { reason: why, .. } => {
+            ServerRequestError::Rejected(why)
+            | ServerRequestError::Disconnected { reason: why, .. } => {
                 McpError::Disconnected { server, reason: why }
             }
         }
     }
 
-    /// A call was answered, so the server is alive.
-    pub(super) fn mark_answered(&self) {
-        self.timeouts.store(0, Ordering::Release);
+    /// Records that the server answered a call, which shows that it does not hang.
+    pub(super) fn record_answered_call(&self) {
+        self.consecutive_timeouts.store(0, Ordering::Release);
     }
 
-    /// A call ran out of time. After some of them the server counts as hung.
-    pub(super) fn mark_timed_out(&self) {
-        let before = self.timeouts.fetch_add(1, Ordering::AcqRel);
+    /// Records a call that timed out. After several timeouts in a row the server counts as hung.
+    pub(super) fn record_timed_out_call(&self) {
+        let before = self.consecutive_timeouts.fetch_add(1, Ordering::AcqRel);
         if before.saturating_add(1) >= TIMEOUTS_MAX {
-            self.abandon(&format!("it let {TIMEOUTS_MAX} calls in a row run out of time"));
+            self.abandon_server(&format!("{TIMEOUTS_MAX} calls in a row timed out"));
         }
     }
 
-    /// Lets go of a server that hangs: whoever needs it next starts it anew.
-    fn abandon(&self, why: &str) {
+    /// Closes the connection to a server that hangs. The next use starts the server again.
+    fn abandon_server(&self, why: &str) {
         self.exit.record_violation(why);
         let service = self.service.lock();
-        // Dropped, it ends on its own, and so does whoever waits for an answer.
+        // Dropping the service ends it and fails all pending requests.
         drop(service.unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Closes it: the server has a while to end by itself.
+    /// Closes the connection. The server gets a limited time to exit by itself.
     pub(super) async fn close(&self) {
-        self.exit.record_exit("it was closed");
+        self.exit.record_exit("the server was closed");
         let service = self.service.lock();
         let service = service.unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut service) = service {
-            // An error says that it had ended already.
+            // An error means that the service had already ended.
             _ = service.close_with_timeout(CLOSE_TIMEOUT).await;
         }
-        let mut keepers = self.background_tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        keepers.abort_all();
+        let mut background_tasks =
+            self.background_tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        background_tasks.abort_all();
     }
 }
 
-/// A request that somebody waits for. Dropped before its answer, it is cancelled.
+/// A request in flight. Dropping it before the response arrives cancels the request.
 struct PendingRequest {
     id: Option<RequestId>,
     abandoned: mpsc::Sender<RequestId>,
@@ -430,13 +455,13 @@ struct PendingRequest {
 impl Drop for PendingRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            // A queue that is full is that of a server that hears nothing any more.
+            // The queue is full only if the server no longer reads.
             _ = self.abandoned.try_send(id);
         }
     }
 }
 
-/// Tells a server which requests nobody waits for any more.
+/// Sends the server a cancellation for each abandoned request.
 async fn send_cancellations(peer: Peer<RoleClient>, mut abandoned: mpsc::Receiver<RequestId>) {
     while let Some(id) = abandoned.recv().await {
         let params = CancelledNotificationParam::new(Some(id), Some("no longer needed".to_owned()));
@@ -445,21 +470,21 @@ async fn send_cancellations(peer: Peer<RoleClient>, mut abandoned: mpsc::Receive
     }
 }
 
-/// Whether a server tells of changes only to whoever has asked for that.
+/// Returns whether a server reports changes of its tool list only to subscribers.
 fn needs_change_subscription(peer: &Peer<RoleClient>) -> bool {
-    let tells = |info: &rmcp::model::ServerPeerInfo| {
+    let needs_subscription = |info: &rmcp::model::ServerPeerInfo| {
         let tools = info.capabilities.tools.as_ref();
         !info.protocol_version.has_initialize()
             && tools.is_some_and(|tools| tools.list_changed == Some(true))
     };
-    peer.peer_info().is_some_and(|info| tells(&info))
+    peer.peer_info().is_some_and(|info| needs_subscription(&info))
 }
 
-/// Hears that the list has changed; what is heard is counted on its way here.
+/// Subscribes to changes of the tool list. The notifications are counted by the transport.
 async fn watch_tool_list(peer: Peer<RoleClient>) {
-    let mut wanted = SubscriptionFilter::new();
-    wanted.tools_list_changed = Some(true);
-    if let Ok(mut told) = peer.listen(wanted).await {
-        while let Ok(Some(_)) = told.next().await {}
+    let mut filter = SubscriptionFilter::new();
+    filter.tools_list_changed = Some(true);
+    if let Ok(mut subscription) = peer.listen(filter).await {
+        while let Ok(Some(_)) = subscription.next().await {}
     }
 }

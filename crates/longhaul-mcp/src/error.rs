@@ -1,94 +1,92 @@
-//! What can be wrong with a server, in words that say what helps.
+//! Errors of MCP servers. Each message includes what the user can do about it.
 //!
-//! Never: holds a header, a value of the environment, or the query of an address.
+//! Invariant: an error contains no header value, no environment value and no query string of a URL.
 
-use crate::listing::Listing;
+use crate::listing::ToolListing;
 
-/// What is wrong with a server.
+/// Why an MCP server or one of its tools can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
-    /// No server of that name is configured.
+    /// No MCP server of that name is configured.
     #[error(
-        "There is no MCP server `{server}`: {available}. Add it to .mcp.json, or take its name out of the agent's tools."
+        "There is no MCP server `{server}`: {available}. Add it to .mcp.json, or remove it from the agent's tools."
     )]
     ServerNotFound {
-        /// Which was asked for.
+        /// Name of the requested MCP server.
         server: String,
-        /// What there is instead.
+        /// Names of the configured servers, as text for the message.
         available: String,
     },
-    /// The server has no such tool.
+    /// The server has no tool of that name.
     #[error(
         "The MCP server `{server}` has no tool `{tool}`: {available}. Name one of them in the agent's tools."
     )]
     ToolNotFound {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
-        /// Which tool was asked for.
+        /// Name of the requested tool.
         tool: String,
-        /// What there is instead, or why it was left out.
+        /// Names of the available tools as text, or why the requested tool was skipped.
         available: String,
     },
-    /// What is configured can't be used.
+    /// The configuration of the server is invalid.
     #[error(
-        "The MCP server `{server}` can't be used as it is configured: {reason}. Mend it in .mcp.json."
+        "The MCP server `{server}` can't be used as it is configured: {reason}. Fix it in .mcp.json."
     )]
     Config {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
-        /// What is wrong.
+        /// What is invalid in the configuration.
         reason: String,
     },
-    /// It could not be started or reached.
+    /// The server could not be started or reached.
     #[error("The MCP server `{server}` could not be started or reached: {reason}. {hint}")]
     Start {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
-        /// What happened.
+        /// Why the server could not be started or reached.
         reason: String,
-        /// What helps.
+        /// What the user can do about the failure.
         hint: String,
     },
-    /// Somebody has to log in there first.
-    #[error("The MCP server `{server}` does not let us in: {reason}.")]
+    /// The server requires a valid login.
+    #[error("The MCP server `{server}` needs a valid login: {reason}.")]
     LoginRequired {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
-        /// What it wants, and which command helps.
+        /// What is wrong with the login, and the command that fixes it.
         reason: String,
-        /// It may be otherwise the next time, though nobody logs in.
+        /// Whether a later attempt may succeed without a new login.
         is_transient: bool,
     },
-    /// It was tried several times in a row.
+    /// The server failed to start several times in a row.
     #[error(
-        "The MCP server `{server}` failed {times} times in a row and is left alone for a while: {reason}. {hint}"
+        "The MCP server `{server}` failed {times} times in a row and is not retried for a while: {reason}. {hint}"
     )]
     RepeatedFailures {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
-        /// How often.
+        /// Number of consecutive failures.
         times: u32,
-        /// What happened last.
+        /// Cause of the last failure.
         reason: String,
-        /// What helps.
+        /// What the user can do about the failures.
         hint: String,
     },
-    /// It was there, and did not do what it should.
-    #[error(
-        "The MCP server `{server}` broke off: {reason}. Look at it with `longhaul mcp check {server}`."
-    )]
+    /// The server disconnected or violated the protocol.
+    #[error("The MCP server `{server}` disconnected: {reason}. Run `longhaul mcp check {server}`.")]
     Disconnected {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
-        /// What happened.
+        /// Why the connection was lost.
         reason: String,
     },
-    /// This worker has closed its servers.
+    /// The server was closed, because this worker or this run is ending.
     #[error(
-        "The MCP server `{server}` is closed: this worker or this run is ending. Start it anew."
+        "The MCP server `{server}` is closed: this worker or this run is ending. Start it again."
     )]
     Closed {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
     },
 }
@@ -96,25 +94,25 @@ pub enum McpError {
 impl McpError {
     pub(super) fn server_not_found(server: &str, names: &[String]) -> Self {
         let available = match names {
-            [] => "none is configured".to_owned(),
-            names => format!("there is {}", names.join(", ")),
+            [] => "no server is configured".to_owned(),
+            names => format!("the configured servers are {}", names.join(", ")),
         };
         let server = server.escape_debug().take(64).collect();
         Self::ServerNotFound { server, available }
     }
 
-    pub(super) fn tool_not_found(server: &str, tool: &str, listing: &Listing) -> Self {
+    pub(super) fn tool_not_found(server: &str, tool: &str, listing: &ToolListing) -> Self {
         let left_out = listing.notes.iter().find(|note| note.contains(tool));
         let lead = crate::spec::tool_name(server, "");
-        let names = listing.tools.iter().map(|offered| {
-            let name = offered.spec.name.as_str();
+        let names = listing.tools.iter().map(|listed| {
+            let name = listed.spec.name.as_str();
             name.strip_prefix(&lead).unwrap_or(name)
         });
         let names: Vec<&str> = names.take(NAMES_MAX).collect();
         let available = match (left_out, names.as_slice()) {
             (Some(note), _) => note.clone(),
-            (None, []) => "it has none at all".to_owned(),
-            (None, names) => format!("it has {}", names.join(", ")),
+            (None, []) => "the server has no tools".to_owned(),
+            (None, names) => format!("its tools are {}", names.join(", ")),
         };
         Self::ToolNotFound {
             server: server.to_owned(),
@@ -123,11 +121,11 @@ impl McpError {
         }
     }
 
-    /// Whether another manner of greeting could help.
-    pub(super) const fn may_be_handshake_mode(&self) -> bool {
+    /// Returns whether the server may accept the other handshake mode after this error.
+    pub(super) const fn may_need_other_handshake(&self) -> bool {
         matches!(self, Self::Start { .. })
     }
 }
 
-/// So many names are listed in a message.
+/// Maximum number of server or tool names in a message.
 const NAMES_MAX: usize = 40;

@@ -1,7 +1,7 @@
-//! What became of a server: why it is gone, and its last words.
+//! Why a server process or connection is gone, and the tail of its stderr.
 //!
-//! Never: says a secret of the server's spec or the token of a login, or keeps more
-//! than the last words.
+//! Invariant: nothing returned from this module contains a secret of the server's spec or a login
+//! token.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,40 +10,40 @@ use longhaul_core::redact::Redactor;
 
 use crate::auth::redaction::redact_tokens;
 
-/// So much of what a server writes to its error output is kept.
+/// Maximum number of stderr bytes kept per server.
 const TAIL_BYTES_MAX: usize = 4 * 1024;
 
-/// What is shorter gives nothing of a secret away.
+/// Minimum length of a partial secret that is redacted. A shorter part reveals nothing.
 const PARTIAL_BYTES_MIN: usize = 3;
 
-/// The longest why.
+/// Maximum length of an exit reason in characters.
 const REASON_CHARS_MAX: usize = 600;
 
-/// What became of a server. The first word counts.
+/// Records why a server is gone. Only the first recorded reason is kept.
 #[derive(Debug, Default)]
 pub(super) struct ServerExit {
     reason: Mutex<Option<ExitReason>>,
     stderr: Mutex<StderrTail>,
     redactor: Redactor,
-    /// Length of the longest secret in bytes.
-    longest: usize,
+    /// Length of the longest secret to redact, in bytes.
+    longest_secret_bytes: usize,
 }
 
-/// The end of what a server wrote to its error output.
+/// The last bytes a server wrote to stderr.
 #[derive(Debug, Default)]
 struct StderrTail {
     bytes: Vec<u8>,
-    /// Its beginning is missing, and with it perhaps that of a secret.
+    /// Whether earlier bytes were dropped, which may have split a secret.
     is_cut: bool,
 }
 
-/// Why a server is gone.
+/// Why a server process or connection is gone.
 #[derive(Debug, Clone)]
 pub(super) struct ExitReason {
-    /// In words.
+    /// The reason as text for messages.
     pub(super) reason: String,
-    /// It broke a bound: what it was asked is not asked again, and it has no
-    /// time to end by itself.
+    /// Whether the server violated a limit. Then its pending requests are not retried, and the
+    /// server is killed without time to exit.
     pub(super) is_violation: bool,
 }
 
@@ -52,88 +52,88 @@ impl ServerExit {
         let hidden = secrets.iter().map(|secret| ("***".to_owned(), &**secret));
         Self {
             redactor: Redactor::with_placeholders(hidden),
-            longest: secrets.iter().map(String::len).max().unwrap_or(0),
+            longest_secret_bytes: secrets.iter().map(String::len).max().unwrap_or(0),
             ..Self::default()
         }
     }
 
-    /// It is gone, by itself or by its connection.
+    /// Records that the server exited or its connection closed.
     pub(super) fn record_exit(&self, why: &str) {
-        self.record(why, false);
+        self.record_reason(why, false);
     }
 
-    /// It broke a bound and is let go of.
+    /// Records that the server violated a limit and that its connection is abandoned.
     pub(super) fn record_violation(&self, why: &str) {
-        self.record(why, true);
+        self.record_reason(why, true);
     }
 
-    fn record(&self, why: &str, broke: bool) {
+    fn record_reason(&self, why: &str, is_violation: bool) {
         let mut end = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if end.is_none() {
             let why = self.sanitize(why);
-            *end = Some(ExitReason { reason: why, is_violation: broke });
+            *end = Some(ExitReason { reason: why, is_violation });
         }
     }
 
-    /// Why it is gone, if it is.
+    /// Returns why the server is gone. `None` if the server is still connected.
     pub(super) fn reason(&self) -> Option<ExitReason> {
         let end = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         end.clone()
     }
 
-    /// It wrote this to its error output.
+    /// Appends bytes that the server wrote to stderr.
     pub(super) fn append_stderr(&self, bytes: &[u8]) {
         let mut tail = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         tail.bytes.extend_from_slice(bytes);
-        let most = TAIL_BYTES_MAX + self.longest;
-        let over = tail.bytes.len().saturating_sub(most);
+        let max_bytes = TAIL_BYTES_MAX + self.longest_secret_bytes;
+        let over = tail.bytes.len().saturating_sub(max_bytes);
         tail.bytes.drain(..over);
         tail.is_cut |= over > 0;
     }
 
-    /// The last line of its error output that says something.
+    /// Returns the last non-empty line that the server wrote to stderr.
     pub(super) fn last_stderr_line(&self) -> Option<String> {
         let tail = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before it is cut anywhere: half a secret is not known for one.
+        // Redacts before truncating, because a truncated secret would not be recognized.
         let text = self.redacted(&String::from_utf8_lossy(&tail.bytes));
-        // Half a letter is shown as a whole one, which is longer.
-        let skipped = self.longest + '\u{fffd}'.len_utf8() * 3;
+        // An incomplete character is decoded to U+FFFD, which takes more bytes.
+        let skipped = self.longest_secret_bytes + '\u{fffd}'.len_utf8() * 3;
         let text = match tail.is_cut {
             true => &text[text.ceil_char_boundary(skipped.min(text.len()))..],
             false => &text,
         };
-        // The second half of a secret may not have come yet.
-        let begun = self.redactor.partial_match_len(text);
-        let text = match begun < PARTIAL_BYTES_MIN {
+        // The rest of a secret may not have arrived yet.
+        let partial_len = self.redactor.partial_match_len(text);
+        let text = match partial_len < PARTIAL_BYTES_MIN {
             true => text,
-            false => &text[..text.len() - begun],
+            false => &text[..text.len() - partial_len],
         };
         let mut lines = text.lines().rev().map(str::trim);
         let line = lines.find(|line| !line.is_empty())?;
         Some(self.sanitize(line))
     }
 
-    /// A why with the last words of the server, where it had some.
-    pub(super) fn with_stderr(&self, why: &str) -> String {
+    /// Returns a reason, followed by the server's last stderr line if there is one.
+    pub(super) fn reason_with_stderr(&self, why: &str) -> String {
         let why = self.sanitize(why);
         match self.last_stderr_line() {
-            Some(words) => format!("{why}; its last words were: {words}"),
+            Some(line) => format!("{why}; last stderr line: {line}"),
             None => why,
         }
     }
 
-    /// Words without secrets.
-    fn redacted(&self, words: &str) -> String {
-        let words = redact_tokens(words);
-        self.redactor.redact(&words).into_owned()
+    /// Returns the text with the secrets of the server's spec and all login tokens redacted.
+    fn redacted(&self, text: &str) -> String {
+        let text = redact_tokens(text);
+        self.redactor.redact(&text).into_owned()
     }
 
-    /// Words without secrets, on one line and not too many.
-    pub(super) fn sanitize(&self, words: &str) -> String {
-        let words = self.redacted(words);
-        let seen = |letter: char| if letter.is_control() { ' ' } else { letter };
-        let mut short: String = words.chars().take(REASON_CHARS_MAX).map(seen).collect();
-        if short.len() < words.len() {
+    /// Returns the text on one line, truncated, and with secrets redacted.
+    pub(super) fn sanitize(&self, text: &str) -> String {
+        let text = self.redacted(text);
+        let printable = |c: char| if c.is_control() { ' ' } else { c };
+        let mut short: String = text.chars().take(REASON_CHARS_MAX).map(printable).collect();
+        if short.len() < text.len() {
             short.push('…');
         }
         short.trim_end_matches('.').to_owned()
@@ -146,54 +146,54 @@ mod tests {
 
     #[test]
     fn the_first_exit_reason_is_kept_and_redacted() {
-        let fate = ServerExit::new(&["hunter2hunter".into()]);
-        fate.append_stderr(b"starting\nbad key hunter2hunter\n\n");
-        fate.record_exit("it said hunter2hunter\nand left.");
-        fate.record_violation("later");
-        let end = fate.reason().unwrap();
+        let exit = ServerExit::new(&["hunter2hunter".into()]);
+        exit.append_stderr(b"starting\nbad key hunter2hunter\n\n");
+        exit.record_exit("it said hunter2hunter\nand left.");
+        exit.record_violation("later");
+        let end = exit.reason().unwrap();
         assert_eq!(end.reason, "it said *** and left");
         assert!(!end.is_violation);
-        let words = fate.with_stderr("gone");
-        assert_eq!(words, "gone; its last words were: bad key ***");
+        let text = exit.reason_with_stderr("gone");
+        assert_eq!(text, "gone; last stderr line: bad key ***");
     }
 
     #[test]
     fn tokens_in_server_output_are_redacted() {
-        crate::auth::redaction::register("t0ken-that-is-repeated");
-        let fate = ServerExit::default();
-        fate.record_exit("bad: t0ken-that-is-repeated dDBrZW4tdGhhdC1pcy1yZXBlYXRlZA");
-        let why = fate.reason().unwrap().reason;
+        crate::auth::redaction::register_token("t0ken-that-is-repeated");
+        let exit = ServerExit::default();
+        exit.record_exit("bad: t0ken-that-is-repeated dDBrZW4tdGhhdC1pcy1yZXBlYXRlZA");
+        let why = exit.reason().unwrap().reason;
         assert_eq!(why, "bad: {{secret:mcp-login}} {{secret:mcp-login}}");
     }
 
     #[test]
     fn partial_secrets_in_server_output_are_redacted() {
         let secret = "hunter2hunter";
-        // Wherever the cut falls, and wherever a piece ends.
+        // For every position of the truncation and of the end of a chunk.
         for over in 0..=2 * secret.len() {
-            let fate = ServerExit::new(&[secret.into(), "abc".into()]);
-            fate.append_stderr(secret.as_bytes());
-            fate.append_stderr(secret.as_bytes());
-            fate.append_stderr(&vec![b' '; TAIL_BYTES_MAX - secret.len() + over]);
-            let words = fate.last_stderr_line().unwrap_or_default();
-            assert!(!words.contains("unt"), "{over}: {words}");
+            let exit = ServerExit::new(&[secret.into(), "abc".into()]);
+            exit.append_stderr(secret.as_bytes());
+            exit.append_stderr(secret.as_bytes());
+            exit.append_stderr(&vec![b' '; TAIL_BYTES_MAX - secret.len() + over]);
+            let text = exit.last_stderr_line().unwrap_or_default();
+            assert!(!text.contains("unt"), "{over}: {text}");
         }
         for end in PARTIAL_BYTES_MIN..=secret.len() {
-            let fate = ServerExit::new(&[secret.into()]);
-            fate.append_stderr(b"the key is ");
-            fate.append_stderr(&secret.as_bytes()[..end]);
-            let words = fate.last_stderr_line().unwrap();
-            assert!(words.starts_with("the key is"), "{words}");
-            assert!(!words.contains("hun"), "{words}");
+            let exit = ServerExit::new(&[secret.into()]);
+            exit.append_stderr(b"the key is ");
+            exit.append_stderr(&secret.as_bytes()[..end]);
+            let text = exit.last_stderr_line().unwrap();
+            assert!(text.starts_with("the key is"), "{text}");
+            assert!(!text.contains("hun"), "{text}");
         }
     }
 
     #[test]
     fn only_the_tail_of_stderr_is_kept() {
-        let fate = ServerExit::default();
+        let exit = ServerExit::default();
         for _ in 0..100 {
-            fate.append_stderr(&[b'x'; 1_000]);
+            exit.append_stderr(&[b'x'; 1_000]);
         }
-        assert!(fate.with_stderr("gone").chars().count() < 700);
+        assert!(exit.reason_with_stderr("gone").chars().count() < 700);
     }
 }

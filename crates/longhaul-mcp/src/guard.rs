@@ -1,24 +1,26 @@
-//! Ends a server whose driver was killed: a shell that waits for the end of its input,
-//! which comes when the driver is gone, and then kills the server's process group.
+//! Kills a stdio server when its worker process is killed. A shell process reads from a pipe that
+//! the worker holds open. When the worker is gone, the read ends and the shell kills the server's
+//! process group.
 
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-/// The group's number is the first argument.
+/// Shell script that waits for the end of its stdin and then kills the process group given as its
+/// first argument.
 const SCRIPT: &str = r#"read -r _; kill -s KILL -- -"$1""#;
 
-/// A process that kills a process group when this process ends, however it ends.
-/// Dropped, it kills nobody.
+/// A helper process that kills a process group when this process ends, however it ends. Dropping
+/// the guard stops the helper and kills no group.
 #[derive(Debug)]
 pub(super) struct ProcessGroupGuard {
-    /// Its input stays open as long as this process lives.
+    /// The helper process. Its stdin stays open as long as this process lives.
     _shell: Child,
 }
 
 impl ProcessGroupGuard {
-    /// Watches over the group that this process leads. `None` where there is no shell:
-    /// then a server has to notice by itself that its input was closed.
+    /// Starts the helper for the process group that `leader` leads. Returns `None` if no shell can
+    /// be started. Then the server has to notice by itself that its stdin was closed.
     pub(super) fn new(leader: &Child) -> Option<Self> {
         let mut command = Command::new("/bin/sh");
         command
@@ -28,13 +30,13 @@ impl ProcessGroupGuard {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // A signal to the driver's own group must not end it before the driver.
+            // A signal to our own process group must not end the guard before this process.
             .process_group(0)
             .kill_on_drop(true);
         match command.spawn() {
             Ok(shell) => Some(Self { _shell: shell }),
             Err(why) => {
-                tracing::warn!(%why, "an MCP server may outlive a driver that is killed");
+                tracing::warn!(%why, "can't start a guard: the MCP server may outlive a killed worker");
                 None
             }
         }

@@ -1,6 +1,4 @@
-//! How a server is greeted, who it says it is, and why a greeting or a request fails.
-//!
-//! Never: waits for a greeting without an end.
+//! The handshake with a server, the server's identity, and errors of handshakes and requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,45 +14,46 @@ use crate::client_handler::McpClientHandler;
 use crate::error::McpError;
 use crate::exit::ServerExit;
 use crate::http_auth::HttpError;
-use crate::observe::Observations;
-use crate::request_error::{AuthNeed, RequestError};
+use crate::observe::ObservedConnectionState;
+use crate::request_error::{RequestError, RequiredCredentials};
 use crate::spec::{ServerSpec, ServerTransport, redacted_url};
 
-/// A server has so long to start and to greet. One that is downloaded first may be
-/// too late for that, and is there when it is started again.
+/// Timeout for starting a server and for its handshake. A server that has to be downloaded first
+/// may exceed the timeout, and is then ready when it is started again.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The status of a server that wants to be asked later.
+/// HTTP status with which a server rejects requests over its rate limit.
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// How a server is greeted.
+/// Which handshake requests are sent to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HandshakeMode {
-    /// In the newer manner first, and in the older if it does not know that.
+    /// Try `server/discover` of the newer protocol first and fall back to `initialize`.
     Auto,
-    /// In the older manner: some end at what they don't know.
+    /// Send `initialize` only, because some servers exit on an unknown request.
     Legacy,
 }
 
-/// Whether a server is known to be an older one, so that it is not asked again for
-/// as long as we live. Clones are the same.
+/// Whether a server is known to need the legacy handshake, so that the newer one is not tried again
+/// in this process. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KnownMode(Arc<AtomicBool>);
+pub(super) struct KnownHandshakeMode(Arc<AtomicBool>);
 
-impl KnownMode {
-    /// How it is best greeted, as far as that is known.
+impl KnownHandshakeMode {
+    /// Returns the handshake mode that the server needs. `None` if it is not known.
     pub(super) fn get(&self) -> Option<HandshakeMode> {
         let is_older = self.0.load(Ordering::Acquire);
         is_older.then_some(HandshakeMode::Legacy)
     }
 
-    /// It was greeted in this manner, or in none: it may be another one by now.
-    pub(super) fn set(&self, manner: Option<HandshakeMode>) {
-        self.0.store(manner == Some(HandshakeMode::Legacy), Ordering::Release);
+    /// Stores the mode of a successful handshake. `None`, after a failed handshake, clears the
+    /// stored mode, because the server may have been replaced.
+    pub(super) fn set(&self, mode: Option<HandshakeMode>) {
+        self.0.store(mode == Some(HandshakeMode::Legacy), Ordering::Release);
     }
 }
 
-/// Who a server says it is.
+/// Name and version that a server reports about itself.
 #[derive(Debug, Clone)]
 pub(super) struct ServerInfo {
     pub(super) name: String,
@@ -63,47 +62,47 @@ pub(super) struct ServerInfo {
     pub(super) protocol: String,
 }
 
-/// Who a server says it is, in words that can be shown.
-pub(super) fn server_info(peer: &Peer<RoleClient>, fate: &ServerExit) -> ServerInfo {
+/// Returns the name and version that a server reports about itself, redacted and truncated.
+pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ServerExit) -> ServerInfo {
     let info = peer.peer_info();
     let server = info.as_ref().and_then(|info| info.server_info.as_ref());
-    let said = |words: Option<&str>| words.map(|words| fate.sanitize(words));
+    let sanitized = |text: Option<&str>| text.map(|text| exit.sanitize(text));
     ServerInfo {
-        name: said(server.map(|server| server.name.as_str())).unwrap_or_default(),
-        title: said(server.and_then(|server| server.title.as_deref())),
-        version: said(server.map(|server| server.version.as_str())).unwrap_or_default(),
-        protocol: said(info.as_ref().map(|info| info.protocol_version.as_str()))
+        name: sanitized(server.map(|server| server.name.as_str())).unwrap_or_default(),
+        title: sanitized(server.and_then(|server| server.title.as_deref())),
+        version: sanitized(server.map(|server| server.version.as_str())).unwrap_or_default(),
+        protocol: sanitized(info.as_ref().map(|info| info.protocol_version.as_str()))
             .unwrap_or_default(),
     }
 }
 
-/// Greets a server.
-pub(super) async fn connect<T: Transport<RoleClient> + 'static>(
-    way: T,
-    manner: HandshakeMode,
-    heard: &Arc<Observations>,
+/// Performs the handshake with a server.
+pub(super) async fn perform_handshake<T: Transport<RoleClient> + 'static>(
+    transport: T,
+    mode: HandshakeMode,
+    observations: &Arc<ObservedConnectionState>,
 ) -> Result<RunningService<RoleClient, McpClientHandler>, RequestError> {
-    let manner = match manner {
+    let mode = match mode {
         HandshakeMode::Auto => ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         },
         HandshakeMode::Legacy => ClientLifecycleMode::Initialize,
     };
-    // On the heap: it is long, and it is part of every call that may start a server.
-    let host = McpClientHandler::new(Arc::clone(heard));
-    let greeted = Box::pin(serve_client_with_lifecycle(host, way, manner));
-    match timeout(HANDSHAKE_TIMEOUT, greeted).await {
+    // Boxed because the future is large and is part of every call that may start a server.
+    let host = McpClientHandler::new(Arc::clone(observations));
+    let handshake = Box::pin(serve_client_with_lifecycle(host, transport, mode));
+    match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(service)) => Ok(service),
         Ok(Err(error)) => Err(handshake_error(&error)),
         Err(_) => {
-            let why = format!("it did not greet within {} s", HANDSHAKE_TIMEOUT.as_secs());
+            let why = format!("the handshake took longer than {} s", HANDSHAKE_TIMEOUT.as_secs());
             Err(RequestError::new(why))
         }
     }
 }
 
-/// What went wrong when a server was greeted.
+/// Converts an SDK error of the handshake into a [`RequestError`].
 fn handshake_error(error: &ClientInitializeError) -> RequestError {
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
         return handshake_error(fallback);
@@ -113,17 +112,17 @@ fn handshake_error(error: &ClientInitializeError) -> RequestError {
         return http.map_or_else(|| RequestError::new(error.error.to_string()), http_request_error);
     }
     if let ClientInitializeError::ConnectionClosed(_) = error {
-        let why = "it closed the connection before it had greeted";
+        let why = "the server closed the connection during the handshake";
         return RequestError::new(why.to_owned());
     }
-    if let ClientInitializeError::JsonRpcError(said) = error {
-        let (words, code) = (&said.message, said.code.0);
-        return RequestError::new(format!("it refused to begin: {words} (code {code})"));
+    if let ClientInitializeError::JsonRpcError(rpc_error) = error {
+        let (message, code) = (&rpc_error.message, rpc_error.code.0);
+        return RequestError::new(format!("the handshake was rejected: {message} (code {code})"));
     }
-    RequestError::new(format!("it did not greet as the protocol says: {error}"))
+    RequestError::new(format!("the handshake is invalid: {error}"))
 }
 
-/// What went wrong over HTTP.
+/// Converts an error of the HTTP transport into a [`RequestError`].
 pub(super) fn http_request_error(error: &HttpError) -> RequestError {
     if let HttpError::Client(error) = error {
         return error.clone();
@@ -132,66 +131,78 @@ pub(super) fn http_request_error(error: &HttpError) -> RequestError {
         return RequestError {
             reason: KEY_REQUIRED.to_owned(),
             may_have_been_sent: false,
-            auth_need: AuthNeed::Key,
+            required_credentials: RequiredCredentials::Key,
         };
     }
     let (why, sent) = if let HttpError::HttpStatus(status) = error {
-        let why = format!("it answered with HTTP {}", status.status);
+        let why = format!("the server answered with HTTP {}", status.status);
         (why, status.status >= 500)
     } else {
         let expired = matches!(error, HttpError::SessionExpired);
         (error.to_string(), !expired)
     };
-    RequestError { reason: why, may_have_been_sent: sent, auth_need: AuthNeed::None }
+    RequestError {
+        reason: why,
+        may_have_been_sent: sent,
+        required_credentials: RequiredCredentials::None,
+    }
 }
 
-/// A request that a server turned away with a status and said nothing else: it is there,
-/// and whatever others do with it goes on.
+/// A request that a server rejected with only an HTTP status. The server is reachable, and other
+/// requests to it continue.
 pub(super) struct HttpRejection {
     pub(super) reason: String,
-    /// It may be that it no longer knows our session.
+    /// Whether the server may have lost our MCP session.
     pub(super) may_be_lost_session: bool,
 }
 
-/// How a server turned away a request, if it did.
+/// Returns how a server rejected a request by HTTP status. `None` for any other error.
 pub(super) fn http_rejection(error: &ServiceError) -> Option<HttpRejection> {
     let ServiceError::TransportSend(error) = error else {
         return None;
     };
     let error = error.error.downcast_ref::<HttpError>()?;
-    let status = if let HttpError::HttpStatus(said) = error { Some(said.status) } else { None };
-    let RequestError { reason: why, auth_need: wants, .. } = http_request_error(error);
-    let is_it = wants == AuthNeed::Key || status.is_some_and(|status| (400..500).contains(&status));
+    let status = if let HttpError::HttpStatus(status_error) = error {
+        Some(status_error.status)
+    } else {
+        None
+    };
+    let RequestError { reason: why, required_credentials: wants, .. } = http_request_error(error);
+    let is_it = wants == RequiredCredentials::Key
+        || status.is_some_and(|status| (400..500).contains(&status));
     is_it.then(|| HttpRejection {
         reason: why,
         may_be_lost_session: status != Some(TOO_MANY_REQUESTS),
     })
 }
 
-const KEY_REQUIRED: &str = "it does not let us in without a key it knows";
+const KEY_REQUIRED: &str = "the server requires a valid key";
 
-/// The error that says why a server could not be started, and what helps.
-pub(super) fn start_error(spec: &ServerSpec, fate: &ServerExit, error: &RequestError) -> McpError {
+/// Creates the error for a server that could not be started, with a hint for the user.
+pub(super) fn start_error(spec: &ServerSpec, exit: &ServerExit, error: &RequestError) -> McpError {
     let server = spec.name.clone();
-    if let AuthNeed::Login { is_transient: passes } = error.auth_need {
-        let why = fate.sanitize(&error.reason);
-        return McpError::LoginRequired { server, reason: why, is_transient: passes };
+    if let RequiredCredentials::Login { is_transient } = error.required_credentials {
+        let why = exit.sanitize(&error.reason);
+        return McpError::LoginRequired { server, reason: why, is_transient };
     }
-    let reason = match fate.reason() {
+    let reason = match exit.reason() {
         Some(end) => end.reason,
-        None => fate.with_stderr(&error.reason),
+        None => exit.reason_with_stderr(&error.reason),
     };
-    let hint = match (&spec.transport, error.auth_need) {
+    let hint = match (&spec.transport, error.required_credentials) {
         (ServerTransport::Stdio { .. }, _) => {
-            "Run its command in a terminal to see what it says; of our environment it sees only \
-             PATH and what `env` in .mcp.json gives it."
+            "Run the server's command in a terminal to see its output; of our environment it gets \
+             only PATH and the variables in `env` of .mcp.json."
                 .to_owned()
         }
-        (ServerTransport::Http { .. }, AuthNeed::Key) => {
-            "Give it an Authorization header in .mcp.json.".to_owned()
+        (ServerTransport::Http { .. }, RequiredCredentials::Key) => {
+            "Set an Authorization header for the server in .mcp.json.".to_owned()
         }
-        (ServerTransport::Http { url, .. }, AuthNeed::None | AuthNeed::Login { .. }) => {
-            format!("Is it running at {}?", redacted_url(url))
+        (
+            ServerTransport::Http { url, .. },
+            RequiredCredentials::None | RequiredCredentials::Login { .. },
+        ) => {
+            format!("Check that the server is running at {}.", redacted_url(url))
         }
     };
     McpError::Start { server, reason, hint }

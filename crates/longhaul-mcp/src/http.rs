@@ -1,7 +1,7 @@
-//! A server that is asked over HTTP: the requests that the SDK wants made.
+//! HTTP transport for the SDK's streamable HTTP client.
 //!
-//! Never: follows a redirect to another origin, reads more than a message may be
-//! long, or says an address or a header in an error.
+//! Invariant: redirects to another origin are not followed, messages have a size limit, and errors
+//! contain no URL and no header.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,33 +25,35 @@ use rmcp::transport::worker::WorkerTransport;
 use sse_stream::SseByteStream;
 
 use crate::auth::token_provider::TokenProvider;
-use crate::http_auth::{AuthorizedClient, HttpError, as_auth_required, challenge, transport_error};
+use crate::http_auth::{
+    AuthorizedClient, HttpError, challenge_header, map_permanent_login_error, transport_error,
+};
 use crate::lines::MESSAGE_BYTES_MAX;
 use crate::request_error::RequestError;
 use crate::spec::{ServerSpec, ServerTransport};
-use crate::tls::ensure_provider;
+use crate::tls::ensure_crypto_provider;
 
-/// How long it may take to reach the server.
+/// Timeout for connecting to the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many requests may be under way at once. One that waits for its turn looks from
-/// outside like one that was sent, and its call would be in doubt for nothing: so this is
-/// more than the runs of a worker ask, and costs nothing until they do.
+/// Maximum number of concurrent HTTP requests. A request that waits for others to end can't be told
+/// apart from one that was sent, so its call would be in doubt (outcome unknown) without need. So
+/// the limit is higher than what the runs of a worker need.
 const REQUESTS_MAX: usize = 4_096;
 
-/// A stream that broke off is taken up again so often.
+/// Maximum number of times that a broken event stream is resumed.
 const RESUMES_MAX: usize = 5;
 
-/// The longest wait before that.
+/// Maximum delay before a broken event stream is resumed.
 const RESUME_DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// Redirects that are followed, on the same origin.
+/// Maximum number of redirects followed, all on the same origin.
 const REDIRECTS_MAX: usize = 5;
 
-/// So much of an answer that is no message is read.
+/// Maximum number of bytes that are read of an error response.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Headers that are the protocol's own.
+/// HTTP headers that the MCP protocol sets, so the configuration can't.
 const RESERVED_HEADERS: [&str; 6] = [
     "accept",
     "content-type",
@@ -64,16 +66,17 @@ const RESERVED_HEADERS: [&str; 6] = [
 const SESSION_HEADER: &str = "mcp-session-id";
 const ACCEPTED_TYPES: &str = "text/event-stream, application/json";
 
-/// The way to a server at an address, or what is wrong with how it is written.
-pub(super) fn transport(
+/// Creates the HTTP transport to a server. The error says what is wrong with the server's
+/// configuration.
+pub(super) fn build_transport(
     spec: &ServerSpec,
 ) -> Result<WorkerTransport<StreamableHttpClientWorker<AuthorizedClient>>, String> {
     let ServerTransport::Http { url, headers, .. } = &spec.transport else {
-        return Err("it has no address".to_owned());
+        return Err("the server has no URL".to_owned());
     };
-    let at: Url = url.parse().map_err(|_| "its address is no URL".to_owned())?;
+    let at: Url = url.parse().map_err(|_| "the server's URL is invalid".to_owned())?;
     if !matches!(at.scheme(), "http" | "https") || at.host().is_none() {
-        return Err("its address is no http:// or https:// URL".to_owned());
+        return Err("the server's URL is not an http:// or https:// URL".to_owned());
     }
     let mut retry = ExponentialBackoff::default();
     retry.max_times = Some(RESUMES_MAX);
@@ -84,9 +87,9 @@ pub(super) fn transport(
         .max_concurrent_requests(REQUESTS_MAX);
     config.retry_config = Arc::new(retry);
     let client = build_client(&at).map_err(|error| RequestError::from(error).reason)?;
-    let login = spec.transport.login();
-    let keeper = login.map(|login| Arc::new(TokenProvider::new(&spec.name, &at, login)));
-    let bounded = AuthorizedClient::new(client, keeper, spec.setup_timeout());
+    let login = spec.transport.login_context();
+    let provider = login.map(|login| Arc::new(TokenProvider::new(&spec.name, &at, login)));
+    let bounded = AuthorizedClient::new(client, provider, spec.setup_timeout());
     let worker = StreamableHttpClientWorker::new(bounded, config);
     Ok(WorkerTransport::spawn(worker))
 }
@@ -96,43 +99,44 @@ fn custom_headers(
 ) -> Result<HashMap<HeaderName, HeaderValue>, String> {
     let mut made = HashMap::new();
     for (name, value) in headers {
-        let shown: String = name.escape_debug().take(100).collect();
+        let escaped: String = name.escape_debug().take(100).collect();
         let name = HeaderName::from_bytes(name.as_bytes());
-        let name = name.map_err(|_| format!("`{shown}` is no name of a header"))?;
+        let name = name.map_err(|_| format!("`{escaped}` is not a valid header name"))?;
         if RESERVED_HEADERS.contains(&name.as_str()) {
-            return Err(format!("the header `{shown}` is the protocol's own"));
+            return Err(format!("the header `{escaped}` is reserved for the protocol"));
         }
         let value = HeaderValue::from_str(value);
-        let mut value = value.map_err(|_| format!("the value of `{shown}` can't be sent"))?;
+        let mut value =
+            value.map_err(|_| format!("the value of `{escaped}` is not a valid header value"))?;
         value.set_sensitive(true);
         made.insert(name, value);
     }
     Ok(made)
 }
 
-fn build_client(at: &Url) -> reqwest::Result<Client> {
-    ensure_provider();
+fn build_client(url: &Url) -> reqwest::Result<Client> {
+    ensure_crypto_provider();
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-        .redirect(redirect::Policy::custom(same_origin))
+        .redirect(redirect::Policy::custom(follow_same_origin_redirect))
         .tcp_nodelay(true)
         .connect_timeout(CONNECT_TIMEOUT)
-        // Streams that are cut off in their middle leave connections that stall.
+        // Streams that were interrupted leave connections that stall.
         .pool_max_idle_per_host(0);
-    let client = match net::may_use_proxy(at.host_str().unwrap_or_default()) {
+    let client = match net::may_use_proxy(url.host_str().unwrap_or_default()) {
         true => client,
         false => client.no_proxy(),
     };
-    match at.scheme() {
-        // A machine without certificates can still talk without TLS.
+    match url.scheme() {
+        // Plain HTTP also works on a machine without certificates.
         "http" => client.tls_certs_only([]).build(),
         _ => client.build(),
     }
 }
 
-/// Only redirects that keep the message, and only to where it was meant to go:
-/// headers hold keys.
-fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
+/// Follows only redirects that keep method and body, and only on the same origin, because headers
+/// may hold keys.
+fn follow_same_origin_redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first();
@@ -144,8 +148,8 @@ fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
     }
 }
 
-/// What every request carries.
-fn with_headers(
+/// Adds the MCP session id and the given headers to a request.
+fn add_headers(
     mut request: RequestBuilder,
     session: Option<&str>,
     headers: HashMap<HeaderName, HeaderValue>,
@@ -159,17 +163,18 @@ fn with_headers(
     }
 }
 
-fn has_content_type(response: &Response, media: &str) -> bool {
-    let said = response.headers().get(CONTENT_TYPE);
-    said.is_some_and(|said| said.as_bytes().starts_with(media.as_bytes()))
+fn has_content_type(response: &Response, media_type: &str) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    content_type
+        .is_some_and(|content_type| content_type.as_bytes().starts_with(media_type.as_bytes()))
 }
 
-/// A body, if it is not longer than this.
-async fn read_body(mut response: Response, max: usize) -> Result<Vec<u8>, HttpError> {
+/// Reads a response body of at most `max_bytes` bytes.
+async fn read_body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, HttpError> {
     let mut all = Vec::new();
     while let Some(some) = response.chunk().await.map_err(transport_error)? {
-        if all.len() + some.len() > max {
-            let why = "it sent a message that is too long";
+        if all.len() + some.len() > max_bytes {
+            let why = "the server sent a message that exceeds the size limit";
             return Err(StreamableHttpError::Client(RequestError::new(why)));
         }
         all.extend_from_slice(&some);
@@ -177,7 +182,8 @@ async fn read_body(mut response: Response, max: usize) -> Result<Vec<u8>, HttpEr
     Ok(all)
 }
 
-/// A stream of events, none of which is longer than a message may be.
+/// Parses a response body as a stream of server-sent events, each limited to the maximum size of a
+/// message.
 fn sse_events(response: Response) -> BoxedSseResponse {
     let bytes = limit_event_size(response.bytes_stream(), MESSAGE_BYTES_MAX);
     let events = SseByteStream::new(bytes.boxed());
@@ -188,11 +194,11 @@ fn sse_events(response: Response) -> BoxedSseResponse {
     events.boxed()
 }
 
-/// An event as the SDK knows it: it is of an older version of the crate that reads
-/// them, which has no name here but through the SDK's own.
+/// The SDK's event type. It comes from an older version of the SSE crate and can only be named
+/// through the SDK's own types.
 type SdkEvent = <<BoxedSseResponse as Stream>::Item as OkType>::Value;
 
-/// What stands in a result that is good.
+/// Gives access to the `Ok` type of a result type.
 trait OkType {
     type Value;
 }
@@ -201,7 +207,8 @@ impl<T, E> OkType for Result<T, E> {
     type Value = T;
 }
 
-/// Bytes until a block of lines, which ends with an empty one, is longer than this.
+/// Passes the bytes of an event stream through until one event, which ends with an empty line,
+/// exceeds `max` bytes.
 fn limit_event_size(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
     max: usize,
@@ -217,16 +224,17 @@ fn limit_event_size(
             };
             after_end = *byte == b'\n' || (after_end && *byte == b'\r');
             if block > max {
-                return Err(RequestError::new("it sent an event that is too long"));
+                return Err(RequestError::new("the server sent an event over the size limit"));
             }
         }
         Ok(some)
     })
 }
 
-/// What a status without a message in it means.
+/// Returns the error for the HTTP status of a response without a JSON-RPC message. `None` if the
+/// status is neither 401, 403 or 429, nor a redirect or a server error.
 fn status_error(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
-    let challenge = challenge(headers);
+    let challenge = challenge_header(headers);
     if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
         let challenge = AuthRequiredError::new(challenge.chars().take(500).collect());
         return Some(StreamableHttpError::AuthRequired(challenge));
@@ -235,29 +243,30 @@ fn status_error(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
     (fails || status.is_redirection()).then(|| HttpStatusError::new(status.as_u16(), None).into())
 }
 
-/// A server that does not know how it is greeted in the newer manner may say so
-/// in any way; the SDK is told in the one it knows, and greets in the older.
-fn unsupported_discovery(
+/// Translates the rejection of a `server/discover` request into a JSON-RPC error. Servers without
+/// that method reject it in various ways. The SDK recognizes only this form and then falls back to
+/// `initialize`.
+fn discovery_rejection(
     message: &ClientJsonRpcMessage,
     status: StatusCode,
     body: &[u8],
 ) -> Option<StreamableHttpPostResponse> {
-    let JsonRpcMessage::Request(asked) = message else {
+    let JsonRpcMessage::Request(request) = message else {
         return None;
     };
-    let is_greeting = matches!(asked.request, ClientRequest::DiscoverRequest(_));
+    let is_greeting = matches!(request.request, ClientRequest::DiscoverRequest(_));
     if !is_greeting || !status.is_client_error() {
         return None;
     }
     let error = match serde_json::from_slice::<ServerJsonRpcMessage>(body) {
-        Ok(JsonRpcMessage::Error(said)) => said.error,
+        Ok(JsonRpcMessage::Error(response)) => response.error,
         Ok(_) | Err(_) => ErrorData::invalid_request(format!("HTTP {status}"), None),
     };
-    let answer = ServerJsonRpcMessage::error(error, Some(asked.id.clone()));
+    let answer = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
     Some(StreamableHttpPostResponse::Json(answer, None))
 }
 
-/// The answer to a message.
+/// Reads the HTTP response to a message that was sent to the server.
 async fn read_response(
     response: Response,
     message: &ClientJsonRpcMessage,
@@ -272,19 +281,19 @@ async fn read_response(
     }
     let session = response.headers().get(SESSION_HEADER);
     let session = session.and_then(|id| id.to_str().ok()).map(str::to_owned);
-    let asks = matches!(message, JsonRpcMessage::Request(_));
+    let is_request = matches!(message, JsonRpcMessage::Request(_));
     if !status.is_success() {
         let refused = status_error(status, response.headers());
         if let Some(refused @ StreamableHttpError::AuthRequired(_)) = refused {
             return Err(refused);
         }
-        // Its own words about what is wrong, where it has some.
+        // The response may contain the server's own error message.
         let body = read_body(response, ERROR_BODY_BYTES_MAX).await.unwrap_or_default();
-        if let Some(answer) = unsupported_discovery(message, status, &body) {
+        if let Some(answer) = discovery_rejection(message, status, &body) {
             return Ok(answer);
         }
-        if let Ok(said @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body) {
-            return Ok(StreamableHttpPostResponse::Json(said, session));
+        if let Ok(parsed @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body) {
+            return Ok(StreamableHttpPostResponse::Json(parsed, session));
         }
         let plain = || StreamableHttpError::HttpStatus(HttpStatusError::new(status.as_u16(), None));
         return Err(refused.unwrap_or_else(plain));
@@ -295,11 +304,11 @@ async fn read_response(
     let is_json = has_content_type(&response, "application/json");
     let body = read_body(response, MESSAGE_BYTES_MAX).await?;
     match serde_json::from_slice(&body) {
-        Ok(said) if is_json => Ok(StreamableHttpPostResponse::Json(said, session)),
-        // What asks for no answer needs none.
-        Ok(_) | Err(_) if !asks => Ok(StreamableHttpPostResponse::Accepted),
+        Ok(parsed) if is_json => Ok(StreamableHttpPostResponse::Json(parsed, session)),
+        // A notification needs no response.
+        Ok(_) | Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
         Ok(_) | Err(_) => Err(StreamableHttpError::UnexpectedServerResponse(
-            "it answered with what is no message".into(),
+            "the response is not a JSON-RPC message".into(),
         )),
     }
 }
@@ -318,8 +327,8 @@ impl StreamableHttpClient for AuthorizedClient {
         let json = serde_json::to_vec(&message)?;
         let request = self.client.post(&*uri).header(ACCEPT, ACCEPTED_TYPES);
         let request = request.header(CONTENT_TYPE, "application/json").body(json);
-        let patience = self.timeout_for(&message);
-        let sent = self.send(with_headers(request, session.as_deref(), headers), patience);
+        let patience = self.token_timeout(&message);
+        let sent = self.send(add_headers(request, session.as_deref(), headers), patience);
         read_response(sent.await?, &message, session.is_some()).await
     }
 
@@ -331,8 +340,8 @@ impl StreamableHttpClient for AuthorizedClient {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
         let request = self.client.delete(&*uri);
-        let request = with_headers(request, Some(&session), headers);
-        // Whatever it says, the session is over for us.
+        let request = add_headers(request, Some(&session), headers);
+        // Whatever the server answers, the session is over.
         self.send(request, self.login_timeout).await.map(|_| ())
     }
 
@@ -348,9 +357,9 @@ impl StreamableHttpClient for AuthorizedClient {
         if let Some(last) = last_event {
             request = request.header("last-event-id", last);
         }
-        let request = with_headers(request, session.as_deref(), headers);
+        let request = add_headers(request, session.as_deref(), headers);
         let sent = self.send(request, self.login_timeout);
-        let response = sent.await.map_err(as_auth_required)?;
+        let response = sent.await.map_err(map_permanent_login_error)?;
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);

@@ -1,7 +1,7 @@
-//! How a request over HTTP goes out: with the token of a login, where there is one.
+//! Sends HTTP requests with the access token of a login, if there is one.
 //!
-//! Never: waits for a login until the time of a call is over. Who gives up before
-//! anything was sent knows that nothing has happened.
+//! Invariant: waiting for a token ends before the call's timeout. So a call that gives up here is
+//! known to have had no effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 use crate::auth::refresh::AccessToken;
 use crate::auth::token_provider::TokenProvider;
-use crate::request_error::{AuthNeed, RequestError};
+use crate::request_error::{RequestError, RequiredCredentials};
 
-/// A login that is being renewed is waited for so long at most.
+/// Maximum time to wait for a token refresh.
 pub(super) const LOGIN_TIMEOUT_MAX: Duration = Duration::from_secs(20);
 
 pub(super) type HttpError = StreamableHttpError<RequestError>;
@@ -26,35 +26,37 @@ pub(super) fn transport_error(error: reqwest::Error) -> HttpError {
     StreamableHttpError::Client(error.into())
 }
 
-/// Makes requests within bounds.
+/// HTTP client that adds the access token to requests and limits how long it waits for the token.
 #[derive(Debug, Clone)]
 pub(super) struct AuthorizedClient {
     pub(super) client: Client,
-    /// Who has the login; none: there is a key in the headers, or nothing.
+    /// Source of access tokens. `None` means the headers hold a key, or no credentials are used.
     pub(super) token_provider: Option<Arc<TokenProvider>>,
-    /// So long a login is waited for where a call may wait too.
+    /// How long a request waits for an access token after the handshake, when calls may be in
+    /// flight.
     pub(super) login_timeout: Duration,
-    /// Something else than a greeting was asked. Clones share it.
+    /// Whether a message other than the handshake was sent. Clones share this flag.
     is_past_handshake: Arc<AtomicBool>,
 }
 
 impl AuthorizedClient {
     pub(super) fn new(
         client: Client,
-        keeper: Option<Arc<TokenProvider>>,
-        patience: Duration,
+        provider: Option<Arc<TokenProvider>>,
+        max_wait: Duration,
     ) -> Self {
         Self {
             client,
-            token_provider: keeper,
-            login_timeout: patience.min(LOGIN_TIMEOUT_MAX),
+            token_provider: provider,
+            login_timeout: max_wait.min(LOGIN_TIMEOUT_MAX),
             is_past_handshake: Arc::default(),
         }
     }
 
-    /// How long a login is waited for before this is sent. Nothing can be in doubt before
-    /// a server is greeted; a greeting in between is part of whatever needs it.
-    pub(super) fn timeout_for(&self, message: &ClientJsonRpcMessage) -> Duration {
+    /// Returns how long to wait for an access token before this message is sent. Before the first
+    /// handshake is finished, no call can be in doubt (sent, but with an unknown outcome), so the
+    /// wait is longer. A later handshake is part of the call that needs it.
+    pub(super) fn token_timeout(&self, message: &ClientJsonRpcMessage) -> Duration {
         if !is_handshake(message) {
             self.is_past_handshake.store(true, Ordering::Release);
         }
@@ -64,92 +66,97 @@ impl AuthorizedClient {
         }
     }
 
-    /// Sends a request with the token of a login, where there is one. A token that
-    /// is refused is renewed once: whoever is refused has done nothing yet.
+    /// Sends a request with the access token, if there is one. After a 401 response the token is
+    /// refreshed and the request is repeated once, which is safe because a rejected request has had
+    /// no effect.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,
-        patience: Duration,
+        max_wait: Duration,
     ) -> Result<Response, HttpError> {
-        let Some(keeper) = &self.token_provider else {
+        let Some(provider) = &self.token_provider else {
             return request.send().await.map_err(transport_error);
         };
         let again = request.try_clone();
-        let mut pass = access_token(keeper, None, patience).await?;
-        let mut response = with_bearer(request, pass.token.as_deref()).send().await;
+        let mut current_token = access_token(provider, None, max_wait).await?;
+        let mut response = add_bearer_token(request, current_token.token.as_deref()).send().await;
         if let (Ok(StatusCode::UNAUTHORIZED), Some(token), Some(again)) =
-            (response.as_ref().map(Response::status), pass.token.as_deref(), again)
+            (response.as_ref().map(Response::status), current_token.token.as_deref(), again)
         {
-            let newer = access_token(keeper, Some(token), patience).await?;
+            let newer = access_token(provider, Some(token), max_wait).await?;
             if newer.token.is_some() {
-                response = with_bearer(again, newer.token.as_deref()).send().await;
+                response = add_bearer_token(again, newer.token.as_deref()).send().await;
             }
-            pass = newer;
+            current_token = newer;
         }
         let response = response.map_err(transport_error)?;
         let status = response.status();
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Ok(response);
         }
-        match keeper.explain_rejection(status, challenge(response.headers()), &pass) {
+        match provider.explain_rejection(
+            status,
+            challenge_header(response.headers()),
+            &current_token,
+        ) {
             Some(why) => {
-                let passes = false;
-                Err(StreamableHttpError::Client(RequestError::login_required(why, passes)))
+                let is_transient = false;
+                Err(StreamableHttpError::Client(RequestError::login_required(why, is_transient)))
             }
             None => Ok(response),
         }
     }
 }
 
-/// What a request is sent with. A renewal goes on when nobody waits for it, so the next
-/// request finds what came of it.
+/// Returns the access token for a request. A refresh continues after this wait times out, and the
+/// next request uses its result.
 async fn access_token(
-    keeper: &TokenProvider,
+    provider: &TokenProvider,
     refused: Option<&str>,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<AccessToken, HttpError> {
-    let passed = match timeout(patience, keeper.access_token(refused)).await {
+    let passed = match timeout(max_wait, provider.access_token(refused)).await {
         Ok(passed) => passed,
         Err(_) => {
-            let (why, passes) = ("its login is still being renewed; try it again", true);
-            Err(RequestError::login_required(why, passes))
+            let (why, is_transient) = ("the login is still being refreshed; try again", true);
+            Err(RequestError::login_required(why, is_transient))
         }
     };
     passed.map_err(StreamableHttpError::Client)
 }
 
-/// Whether this belongs to a greeting.
+/// Returns whether this message belongs to the handshake.
 fn is_handshake(message: &ClientJsonRpcMessage) -> bool {
     match message {
-        JsonRpcMessage::Request(asked) => matches!(
-            asked.request,
+        JsonRpcMessage::Request(request) => matches!(
+            request.request,
             ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
         ),
-        JsonRpcMessage::Notification(told) => {
-            matches!(told.notification, ClientNotification::InitializedNotification(_))
+        JsonRpcMessage::Notification(notification) => {
+            matches!(notification.notification, ClientNotification::InitializedNotification(_))
         }
         JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => false,
     }
 }
 
-/// A stream that nobody is let in to is not asked for again and again; one for which
-/// a login is missing only for a while is.
-pub(super) fn as_auth_required(error: HttpError) -> HttpError {
+/// Maps a permanent login error to `AuthRequired`, so that the SDK stops reopening the event
+/// stream. After a transient error the SDK tries again.
+pub(super) fn map_permanent_login_error(error: HttpError) -> HttpError {
     if let StreamableHttpError::Client(failed) = &error
-        && failed.auth_need == (AuthNeed::Login { is_transient: false })
+        && failed.required_credentials == (RequiredCredentials::Login { is_transient: false })
     {
         return StreamableHttpError::AuthRequired(AuthRequiredError::new(failed.reason.clone()));
     }
     error
 }
 
-/// What a server says about how it wants to be asked.
-pub(super) fn challenge(headers: &HeaderMap) -> &str {
-    let said = headers.get(WWW_AUTHENTICATE);
-    said.and_then(|said| said.to_str().ok()).unwrap_or_default()
+/// Returns the `WWW-Authenticate` header of a response, or an empty string.
+pub(super) fn challenge_header(headers: &HeaderMap) -> &str {
+    let header = headers.get(WWW_AUTHENTICATE);
+    header.and_then(|header| header.to_str().ok()).unwrap_or_default()
 }
 
-fn with_bearer(request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
+fn add_bearer_token(request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
     match token {
         Some(token) => request.bearer_auth(token),
         None => request,
@@ -163,12 +170,12 @@ mod tests {
     #[test]
     fn a_stream_is_abandoned_only_for_permanent_login_errors() {
         for (wants, is_given_up) in [
-            (AuthNeed::Login { is_transient: false }, true),
-            (AuthNeed::Login { is_transient: true }, false),
-            (AuthNeed::None, false),
+            (RequiredCredentials::Login { is_transient: false }, true),
+            (RequiredCredentials::Login { is_transient: true }, false),
+            (RequiredCredentials::None, false),
         ] {
-            let error = RequestError { auth_need: wants, ..RequestError::new("why") };
-            let error = as_auth_required(StreamableHttpError::Client(error));
+            let error = RequestError { required_credentials: wants, ..RequestError::new("why") };
+            let error = map_permanent_login_error(StreamableHttpError::Client(error));
             let given_up = matches!(error, StreamableHttpError::AuthRequired(_));
             assert_eq!(given_up, is_given_up, "{wants:?}");
         }

@@ -1,12 +1,12 @@
-//! Tools of others: servers of the Model Context Protocol, over pipes or HTTP.
+//! Client for tools of Model Context Protocol (MCP) servers, over stdio or HTTP.
 //!
-//! A server is started when it is first needed, once in a worker, and shared by
-//! all its runs; one that is `per_run` is started for each run and closed with it.
-//! Over pipes it runs beside us, not in a sandbox: it sees no more of our
-//! environment than `PATH` and what its spec says.
+//! A server is started when it is first needed, once per worker, and shared by all runs of that
+//! worker. A server with `per_run` is started for each run and closed with the run. A stdio server
+//! runs outside any sandbox. Of our environment it gets only `PATH` and the variables that its spec
+//! sets.
 //!
-//! Never: believes a server. Its words are bounded, its schemas are judged, and
-//! what it breaks is its own tools and nobody else's.
+//! Invariant: servers are untrusted. Their output is bounded, their schemas are checked, and a
+//! misbehaving server affects only its own tools.
 
 mod auth;
 mod client_handler;
@@ -44,10 +44,10 @@ use crate::auth::login_flow::{self, LoginTarget};
 use crate::auth::rejection::login_command;
 use crate::auth::token_provider::TokenProvider;
 use crate::connection::Connection;
-use crate::handshake::{HandshakeMode, KnownMode};
+use crate::handshake::{HandshakeMode, KnownHandshakeMode};
 use crate::http_auth::LOGIN_TIMEOUT_MAX;
 use crate::reconnect::ReconnectingServer;
-use crate::request_error::AuthNeed;
+use crate::request_error::RequiredCredentials;
 use crate::tool::McpTool;
 
 pub use crate::auth::callback_server::CallbackServer;
@@ -63,41 +63,41 @@ pub use crate::listing::ListedTool;
 pub use crate::spec::{ServerSpec, ServerTransport};
 pub use longhaul_core::oauth::OAuthConfig;
 
-/// What a look at a server found.
+/// Result of checking a server: its identity and its tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerCheck {
-    /// How it calls itself.
+    /// Name that the server reports for itself.
     pub name: String,
-    /// How it wants to be called where people read it.
+    /// Display name that the server reports for itself.
     pub title: Option<String>,
-    /// Its version, as it says.
+    /// Version that the server reports for itself.
     pub version: String,
-    /// The revision of the protocol that was agreed on.
+    /// Negotiated revision of the MCP protocol.
     pub protocol: String,
-    /// What it has.
+    /// Tools the server offers.
     pub tools: Vec<ListedTool>,
-    /// What was left out or cut, and why.
+    /// What was skipped or truncated in the tool list, and why.
     pub notes: Vec<String>,
-    /// How long the look took.
+    /// Duration of the check.
     pub duration: Millis,
 }
 
-/// The servers that a project names. Clones share them.
+/// The configured servers of a project. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Servers(Arc<ServersInner>);
 
 struct ServersInner {
-    servers: BTreeMap<String, Server>,
+    servers: BTreeMap<String, ConfiguredServer>,
     clock: Arc<dyn Clock>,
 }
 
-/// A server, with what is open of it.
-struct Server {
+/// A configured server and its connections.
+struct ConfiguredServer {
     spec: Arc<ServerSpec>,
     shared: Arc<ReconnectingServer>,
-    /// What all that is open of it know of its manner.
-    known_mode: KnownMode,
-    runs: Mutex<BTreeMap<ClaimId, Arc<ReconnectingServer>>>,
+    /// Handshake mode that the server is known to need, shared by all connections to this server.
+    known_mode: KnownHandshakeMode,
+    run_servers: Mutex<BTreeMap<ClaimId, Arc<ReconnectingServer>>>,
 }
 
 impl fmt::Debug for Servers {
@@ -106,40 +106,42 @@ impl fmt::Debug for Servers {
     }
 }
 
-impl Server {
-    fn with_runs<T>(
+impl ConfiguredServer {
+    fn with_run_servers<T>(
         &self,
-        use_it: impl FnOnce(&mut BTreeMap<ClaimId, Arc<ReconnectingServer>>) -> T,
+        action: impl FnOnce(&mut BTreeMap<ClaimId, Arc<ReconnectingServer>>) -> T,
     ) -> T {
-        use_it(&mut self.runs.lock().unwrap_or_else(PoisonError::into_inner))
+        action(&mut self.run_servers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Where this run finds it.
-    fn for_run(&self, stay: ClaimId, clock: &Arc<dyn Clock>) -> Arc<ReconnectingServer> {
+    /// Returns the server that a claim of a run uses: its own instance if `per_run` is set, else
+    /// the shared one. A claim is a worker's exclusive right to drive a run.
+    fn server_for_run(&self, claim: ClaimId, clock: &Arc<dyn Clock>) -> Arc<ReconnectingServer> {
         if !self.spec.per_run {
             return Arc::clone(&self.shared);
         }
         let new = || {
-            let known = self.known_mode.clone();
-            Arc::new(ReconnectingServer::new(Arc::clone(&self.spec), known, Arc::clone(clock)))
+            let known_mode = self.known_mode.clone();
+            Arc::new(ReconnectingServer::new(Arc::clone(&self.spec), known_mode, Arc::clone(clock)))
         };
-        self.with_runs(|runs| Arc::clone(runs.entry(stay).or_insert_with(new)))
+        self.with_run_servers(|runs| Arc::clone(runs.entry(claim).or_insert_with(new)))
     }
 }
 
 impl Servers {
-    /// Servers by their specs; of two of one name the last counts. None is started.
+    /// Creates the servers from their specs without starting any. If two specs have the same name,
+    /// the last one is used.
     pub fn new(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
         let servers = specs.into_iter().map(|spec| {
             let spec = Arc::new(spec);
-            let known = KnownMode::default();
+            let known_mode = KnownHandshakeMode::default();
             let slot =
-                ReconnectingServer::new(Arc::clone(&spec), known.clone(), Arc::clone(&clock));
-            let server = Server {
+                ReconnectingServer::new(Arc::clone(&spec), known_mode.clone(), Arc::clone(&clock));
+            let server = ConfiguredServer {
                 shared: Arc::new(slot),
                 spec: Arc::clone(&spec),
-                known_mode: known,
-                runs: Mutex::default(),
+                known_mode,
+                run_servers: Mutex::default(),
             };
             (spec.name.clone(), server)
         });
@@ -147,20 +149,20 @@ impl Servers {
         Self(Arc::new(ServersInner { servers, clock }))
     }
 
-    /// Their names, sorted.
+    /// Returns the names of the configured servers, sorted.
     pub fn names(&self) -> Vec<String> {
         self.0.servers.keys().cloned().collect()
     }
 
-    /// The tools of a server, or the one named. It is started and asked where that
-    /// has not been done.
+    /// Returns the tools of a server, or only the named tool. Starts the server and fetches its
+    /// tool list if that has not happened yet.
     pub async fn tools(
         &self,
         server: &str,
         tool: Option<&str>,
-        stay: ClaimId,
+        claim: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        let slot = self.find_server(server)?.for_run(stay, &self.0.clock);
+        let slot = self.find_server(server)?.server_for_run(claim, &self.0.clock);
         if let Some(why) = self.login_problem(server).await {
             return Err(McpError::LoginRequired {
                 server: server.to_owned(),
@@ -169,48 +171,49 @@ impl Servers {
             });
         }
         let listing = slot.listing().await?;
-        let made = |offered: &ListedTool| -> Arc<dyn Tool> {
-            Arc::new(McpTool::new(offered.clone(), Arc::clone(&slot)))
+        let made = |listed: &ListedTool| -> Arc<dyn Tool> {
+            Arc::new(McpTool::new(listed.clone(), Arc::clone(&slot)))
         };
-        let Some(wanted) = tool else {
+        let Some(tool_name) = tool else {
             return Ok(listing.tools.iter().map(made).collect());
         };
-        let name = spec::tool_name(server, wanted);
-        let found = listing.tools.iter().find(|offered| {
-            let its = offered.spec.name.as_str();
+        let name = spec::tool_name(server, tool_name);
+        let found = listing.tools.iter().find(|listed| {
+            let its = listed.spec.name.as_str();
             its == name
         });
         match found {
-            Some(offered) => Ok(vec![made(offered)]),
-            None => Err(McpError::tool_not_found(server, wanted, &listing)),
+            Some(listed) => Ok(vec![made(listed)]),
+            None => Err(McpError::tool_not_found(server, tool_name, &listing)),
         }
     }
 
-    /// What has to be done about a login that has ended. Where a connection is open and
-    /// the list is known, nobody else would say so before a call is lost to it.
+    /// Returns the message about a login that has expired or was rejected. `None` means the login
+    /// can be used. Without this check, an open connection and a cached tool list would hide an
+    /// expired login until a call fails.
     async fn login_problem(&self, server: &str) -> Option<String> {
-        let keeper = self.token_provider(server).ok()?;
-        // Nothing is asked yet, so nothing can be in doubt. Whoever needs the token waits for
-        // it again.
-        match timeout(LOGIN_TIMEOUT_MAX, keeper.access_token(None)).await.ok()? {
-            Ok(pass) => {
-                let over = pass.missing_reason?;
+        let provider = self.token_provider(server).ok()?;
+        // No call has been sent, so nothing can be in doubt. A refresh that takes longer continues,
+        // and the next request waits for it.
+        match timeout(LOGIN_TIMEOUT_MAX, provider.access_token(None)).await.ok()? {
+            Ok(access_token) => {
+                let over = access_token.missing_reason?;
                 Some(format!("{over}; run `{}`", login_command(server)))
             }
-            Err(error) => {
-                (error.auth_need == AuthNeed::Login { is_transient: false }).then_some(error.reason)
-            }
+            Err(error) => (error.required_credentials
+                == RequiredCredentials::Login { is_transient: false })
+            .then_some(error.reason),
         }
     }
 
-    /// Starts a server, asks who it is, lists what it has, and closes it again
-    /// where nobody else uses it.
+    /// Starts a server, reads its identity and tool list, and closes it again unless its shared
+    /// connection was already open.
     pub async fn check(&self, server: &str) -> Result<ServerCheck, McpError> {
-        let known = self.find_server(server)?;
-        let begun = self.0.clock.monotonic_nanos();
-        let (link, alone) = match known.shared.current() {
+        let found = self.find_server(server)?;
+        let started = self.0.clock.monotonic_nanos();
+        let (link, alone) = match found.shared.current_connection() {
             Some(link) => (link, false),
-            None => (Arc::new(connect_with_fallback(&known.spec, &known.known_mode).await?), true),
+            None => (Arc::new(connect_with_fallback(&found.spec, &found.known_mode).await?), true),
         };
         let listing = link.listing().await;
         let who = link.server_info().clone();
@@ -218,7 +221,7 @@ impl Servers {
             link.close().await;
         }
         let listing = listing.map_err(|lost| link.to_mcp_error(&lost))?;
-        let took = self.0.clock.monotonic_nanos().saturating_sub(begun) / 1_000_000;
+        let took = self.0.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
         Ok(ServerCheck {
             name: who.name,
             title: who.title,
@@ -230,33 +233,35 @@ impl Servers {
         })
     }
 
-    /// Whether a server wants a login of whoever has none. What it says then is kept
-    /// in mind for the login.
+    /// Returns whether a server rejects clients that are not logged in. The server's challenge is
+    /// stored for the next login.
     pub async fn requires_login(&self, server: &str) -> Result<bool, McpError> {
-        let Server { spec, known_mode: known, .. } = self.find_server(server)?;
-        let stranger =
+        let ConfiguredServer { spec, known_mode, .. } = self.find_server(server)?;
+        let anonymous =
             ServerSpec { transport: spec.transport.as_anonymous(), ..ServerSpec::clone(spec) };
-        let asked = async {
-            let link = connect_with_fallback(&stranger, known).await?;
+        let attempt = async {
+            let link = connect_with_fallback(&anonymous, known_mode).await?;
             let listing = link.listing().await;
             link.close().await;
             listing.map_err(|lost| link.to_mcp_error(&lost))
         };
-        match asked.await {
+        match attempt.await {
             Ok(_) => Ok(false),
             Err(McpError::LoginRequired { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether a server says how one logs in there, though strangers may be let in.
+    /// Returns whether a server publishes OAuth metadata, even if it also accepts anonymous
+    /// clients.
     pub async fn advertises_login(&self, server: &str) -> Result<bool, LoginError> {
         let (url, login) = self.login_target(server)?;
         let (url, login) = (&url, &login);
-        login_flow::is_advertised(LoginTarget { server, url, login }).await
+        login_flow::advertises_login(LoginTarget { server, url, login }).await
     }
 
-    /// Begins a login at a server: whoever has a browser opens its address.
+    /// Starts a login at a server. The caller has to open the returned authorization URL in a
+    /// browser.
     pub async fn login(
         &self,
         server: &str,
@@ -264,18 +269,22 @@ impl Servers {
     ) -> Result<PendingLogin, LoginError> {
         let (url, login) = self.login_target(server)?;
         let (url, login) = (&url, &login);
-        login_flow::start(LoginTarget { server, url, login }, visit).await
+        login_flow::start_login(LoginTarget { server, url, login }, visit).await
     }
 
-    /// How the login at a server stands; none: nobody has logged in.
+    /// Returns the status of the login at a server. `None` means nobody is logged in.
     pub fn login_status(&self, server: &str) -> Result<Option<LoginStatus>, LoginError> {
         Ok(self.token_provider(server)?.status()?)
     }
 
-    /// Forgets the login at a server, and has it taken back there if it may be asked;
-    /// says what became of it.
-    pub async fn logout(&self, server: &str, may_ask: bool) -> Result<LogoutOutcome, LoginError> {
-        Ok(self.token_provider(server)?.log_out(may_ask).await?)
+    /// Deletes the login at a server. If the authorization server may be contacted, the login is
+    /// also revoked there. The result says whether the login was revoked.
+    pub async fn logout(
+        &self,
+        server: &str,
+        may_contact_server: bool,
+    ) -> Result<LogoutOutcome, LoginError> {
+        Ok(self.token_provider(server)?.log_out(may_contact_server).await?)
     }
 
     fn token_provider(&self, server: &str) -> Result<TokenProvider, LoginError> {
@@ -283,7 +292,7 @@ impl Servers {
         Ok(TokenProvider::new(server, &url, &login))
     }
 
-    /// Where one logs in at a server.
+    /// Returns the URL of a server and the context for logging in there.
     fn login_target(&self, server: &str) -> Result<(Url, LoginContext), LoginError> {
         let spec = &self.find_server(server)?.spec;
         let none = |why: &str| LoginError::Unsupported {
@@ -291,58 +300,60 @@ impl Servers {
             reason: why.to_owned(),
         };
         let ServerTransport::Http { url, .. } = &spec.transport else {
-            return Err(none("it is started here, and reads its keys from `env`"));
+            return Err(none("a local stdio server reads its keys from `env`"));
         };
-        let Some(login) = spec.transport.login() else {
+        let Some(login) = spec.transport.login_context() else {
             return Err(none(
-                "it is sent the Authorization header of .mcp.json, or there is no place to keep one",
+                "the project sends an Authorization header itself, or there is no directory to store a login in",
             ));
         };
-        let url = url.parse().map_err(|_| none("its address is no URL"))?;
+        let url = url.parse().map_err(|_| none("the server's URL is invalid"))?;
         Ok((url, login.clone()))
     }
 
-    /// A run has let go of everything: what was started for it alone is closed.
-    pub async fn release(&self, stay: ClaimId) {
+    /// Closes the servers that were started only for this claim (a worker's exclusive right to
+    /// drive a run).
+    pub async fn close_claim_servers(&self, claim: ClaimId) {
         let servers = self.0.servers.values();
-        let mine = servers.filter_map(|server| server.with_runs(|runs| runs.remove(&stay)));
+        let mine = servers.filter_map(|server| server.with_run_servers(|runs| runs.remove(&claim)));
         let mine: Vec<Arc<ReconnectingServer>> = mine.collect();
         join_all(mine.iter().map(|slot| slot.close())).await;
     }
 
-    /// Closes all of them, for good. What they leave behind wants to be settled.
+    /// Closes all servers permanently. Call [`Servers::finish_refreshes`] afterwards.
     pub async fn close(&self) {
         let mut all = Vec::new();
         for server in self.0.servers.values() {
             all.push(Arc::clone(&server.shared));
-            all.extend(server.with_runs(std::mem::take).into_values());
+            all.extend(server.with_run_servers(std::mem::take).into_values());
         }
         join_all(all.iter().map(|slot| slot.close())).await;
     }
 
-    /// Waits for renewals of logins that are under way, but not for long: the answer may
-    /// be the only one that holds the next token. A close may begin one.
+    /// Waits a limited time for token refreshes that are in flight: only their responses hold the
+    /// next refresh token. Call it after [`Servers::close`], because closing may start a refresh.
     pub async fn finish_refreshes(&self) {
         let servers = self.0.servers.values();
-        let logins = servers.filter_map(|server| server.spec.transport.login());
+        let logins = servers.filter_map(|server| server.spec.transport.login_context());
         join_all(logins.map(LoginContext::finish_refresh)).await;
     }
 
-    fn find_server(&self, server: &str) -> Result<&Server, McpError> {
+    fn find_server(&self, server: &str) -> Result<&ConfiguredServer, McpError> {
         let found = self.0.servers.get(server);
         found.ok_or_else(|| McpError::server_not_found(server, &self.names()))
     }
 }
 
-/// A server that is looked at has no second chance but one: in the older manner.
+/// Starts a server for a check. If that fails, the start is tried once more with the other
+/// handshake mode.
 async fn connect_with_fallback(
     spec: &ServerSpec,
-    known: &KnownMode,
+    known_mode: &KnownHandshakeMode,
 ) -> Result<Connection, McpError> {
-    let manner = known.get().unwrap_or(HandshakeMode::Auto);
-    let started = match Connection::start(spec, manner).await {
-        Err(error) if error.may_be_handshake_mode() => {
-            let other = match manner {
+    let mode = known_mode.get().unwrap_or(HandshakeMode::Auto);
+    let started = match Connection::start(spec, mode).await {
+        Err(error) if error.may_need_other_handshake() => {
+            let other = match mode {
                 HandshakeMode::Auto => HandshakeMode::Legacy,
                 HandshakeMode::Legacy => HandshakeMode::Auto,
             };
@@ -350,6 +361,6 @@ async fn connect_with_fallback(
         }
         started => started,
     };
-    known.set(started.as_ref().ok().map(Connection::handshake_mode));
+    known_mode.set(started.as_ref().ok().map(Connection::handshake_mode));
     started
 }

@@ -1,13 +1,11 @@
-//! A stranger's output, line by line.
-//!
-//! Never: holds more of a line than a message may be long.
+//! Reads untrusted output line by line, with a maximum line length.
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-/// The longest message of a server, in bytes.
+/// Maximum length of a server's message in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Reads lines. To stop waiting for the next one loses nothing.
+/// Reads lines of limited length. `next` is cancel safe.
 #[derive(Debug)]
 pub(super) struct BoundedLineReader<R> {
     reader: BufReader<R>,
@@ -15,26 +13,26 @@ pub(super) struct BoundedLineReader<R> {
     max_bytes: usize,
 }
 
-/// What was read.
+/// Result of reading one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LineRead {
-    /// A line, without its end.
+    /// A line without its line ending.
     Full(Vec<u8>),
-    /// A line that is longer than a message may be.
+    /// A line that exceeds the maximum length.
     TooLong,
-    /// There is no more. What stood after the last line is no message.
+    /// End of the output. An incomplete last line is dropped.
     Eof,
 }
 
 impl<R: AsyncRead + Unpin> BoundedLineReader<R> {
-    pub(super) fn new(from: R, max: usize) -> Self {
-        Self { reader: BufReader::with_capacity(64 * 1024, from), line: Vec::new(), max_bytes: max }
+    pub(super) fn new(source: R, max_bytes: usize) -> Self {
+        Self { reader: BufReader::with_capacity(64 * 1024, source), line: Vec::new(), max_bytes }
     }
 
-    /// The next line.
+    /// Reads the next line. Reports the end of the output or a line that is too long instead.
     pub(super) async fn next(&mut self) -> LineRead {
         loop {
-            // An error of a pipe says as little as its end.
+            // A read error is treated like the end of the output.
             let Ok(some) = self.reader.fill_buf().await else {
                 return LineRead::Eof;
             };

@@ -1,7 +1,7 @@
-//! What a server has, as we take it.
+//! The tool list of a server after validation.
 //!
-//! Never: takes a tool whose name, schema or words could harm. It is left out
-//! with a note, and the others stay.
+//! Invariant: a tool with an invalid name or schema is skipped with a note. The other tools stay
+//! usable.
 
 use std::collections::BTreeSet;
 
@@ -13,66 +13,68 @@ use serde_json::Value;
 use crate::schema_check::SchemaChecker;
 use crate::spec::{ServerSpec, is_tool_name, tool_name};
 
-/// So many tools of one server are taken.
+/// Maximum number of tools per server.
 pub(super) const TOOLS_MAX: usize = 256;
 
-/// The longest description, in letters.
+/// Maximum length of a tool description in characters.
 const DESCRIPTION_CHARS_MAX: usize = 4_000;
 
-/// So many notes are kept.
+/// Maximum number of notes about a server's tool list.
 const NOTES_MAX: usize = 50;
 
-/// A tool that a server has.
+/// A tool that a server offers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedTool {
-    /// What it is.
+    /// Name, description and schema of the tool.
     pub spec: ToolSpec,
-    /// What its calls do to the world, by its own word.
+    /// Effect class of the tool's calls, from the server's annotations.
     pub class: EffectClass,
-    /// The schema that its results promise to keep.
+    /// Schema of the tool's structured results. `None` means the tool declares no usable schema.
     pub output_schema: Option<Value>,
 }
 
-/// What a server has.
+/// The usable tools of a server, with notes about the skipped ones.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Listing {
-    /// What can be used.
+pub(super) struct ToolListing {
+    /// Tools that passed validation.
     pub(super) tools: Vec<ListedTool>,
-    /// What was left out or cut, and why.
+    /// Notes about what was skipped or truncated in the tool list, and why.
     pub(super) notes: Vec<String>,
     schema_checker: SchemaChecker,
 }
 
-impl Listing {
-    /// A page more of what a server says it has.
-    pub(super) fn add(&mut self, spec: &ServerSpec, page: &[Value]) {
+impl ToolListing {
+    /// Adds one page of a server's tool list.
+    pub(super) fn add_page(&mut self, spec: &ServerSpec, page: &[Value]) {
         let mut names: BTreeSet<String> =
-            self.tools.iter().map(|offered| offered.spec.name.as_str().to_owned()).collect();
-        for said in page {
+            self.tools.iter().map(|listed| listed.spec.name.as_str().to_owned()).collect();
+        for tool in page {
             if self.tools.len() >= TOOLS_MAX {
-                self.add_note(format!("it has more than {TOOLS_MAX} tools; the rest is left out"));
+                self.add_note(format!("tools after the first {TOOLS_MAX} are left out"));
                 return;
             }
-            match parse_tool(spec, said, &mut self.schema_checker) {
-                Ok((offered, unused)) if names.insert(offered.spec.name.as_str().to_owned()) => {
-                    self.tools.push(offered);
+            match parse_tool(spec, tool, &mut self.schema_checker) {
+                Ok((listed, unused)) if names.insert(listed.spec.name.as_str().to_owned()) => {
+                    self.tools.push(listed);
                     if let Some(why) = unused {
                         self.add_note(format!(
-                            "what `{}` promises of its results is not used: {why}",
-                            display_name(said)
+                            "the output schema of `{}` is not used: {why}",
+                            display_name(tool)
                         ));
                     }
                 }
                 Ok(_) => self.add_note(format!(
-                    "`{}` is there twice; the second is left out",
-                    display_name(said)
+                    "`{}` is listed twice; the second is left out",
+                    display_name(tool)
                 )),
-                Err(why) => self.add_note(format!("`{}` is left out: {why}", display_name(said))),
+                Err(why) => {
+                    self.add_note(format!("the tool `{}` is left out: {why}", display_name(tool)))
+                }
             }
         }
     }
 
-    /// One note more, up to a bound, and none twice.
+    /// Adds a note about the tool list, up to a limit and without duplicates.
     pub(super) fn add_note(&mut self, note: String) {
         if self.notes.len() < NOTES_MAX && !self.notes.contains(&note) {
             self.notes.push(note);
@@ -80,89 +82,91 @@ impl Listing {
     }
 }
 
-/// The name that a server gives a tool, for a message.
-fn display_name(said: &Value) -> String {
-    match said["name"].as_str() {
+/// Returns the name of a tool for a message, escaped and truncated.
+fn display_name(tool: &Value) -> String {
+    match tool["name"].as_str() {
         Some(name) => name.escape_debug().take(80).collect(),
         None => "(no name)".to_owned(),
     }
 }
 
-/// A tool as we take it, with why what it promises is not used; or why it is not taken.
+/// Parses a tool from the server's list. Also returns why its output schema is not used. The error
+/// says why the tool is skipped.
 fn parse_tool(
     spec: &ServerSpec,
-    said: &Value,
-    judge: &mut SchemaChecker,
+    tool: &Value,
+    checker: &mut SchemaChecker,
 ) -> Result<(ListedTool, Option<String>), String> {
-    let name = said["name"].as_str().ok_or("it has no name")?;
+    let name = tool["name"].as_str().ok_or("the tool has no name")?;
     if !is_tool_name(name) {
-        return Err("its name is not 1 to 128 letters, digits, `_`, `-`, `.` and `/`".to_owned());
+        return Err("a tool name must be 1 to 128 letters, digits, `_`, `-`, `.` or `/`".to_owned());
     }
     let name = tool_name(&spec.name, name);
     let name = ToolName::new(name).map_err(|bad| bad.to_string())?;
-    let schema = said.get("inputSchema").ok_or("it has no schema of its input")?;
+    let schema = tool.get("inputSchema").ok_or("the tool has no input schema")?;
     if !schema.is_object() {
-        return Err("the schema of its input is no object".to_owned());
+        return Err("the input schema is not an object".to_owned());
     }
     if schema.get("type").is_some_and(|kind| kind != "object") {
-        return Err("its input would be no object".to_owned());
+        return Err("the input schema does not describe an object".to_owned());
     }
-    judge.check(schema, "input")?;
-    let (promise, unused) = match parse_output_schema(said, judge) {
-        Ok(promise) => (promise.cloned(), None),
+    checker.check_schema(schema, "input")?;
+    let (output_schema, unused) = match parse_output_schema(tool, checker) {
+        Ok(output_schema) => (output_schema.cloned(), None),
         Err(why) => (None, Some(why)),
     };
-    let words = said["description"].as_str();
-    let title = said["title"].as_str().or(said["annotations"]["title"].as_str());
-    let description = words.or(title).unwrap_or_default();
-    let offered = ListedTool {
+    let text = tool["description"].as_str();
+    let title = tool["title"].as_str().or(tool["annotations"]["title"].as_str());
+    let description = text.or(title).unwrap_or_default();
+    let listed = ListedTool {
         spec: ToolSpec {
             name,
             description: bounded_description(description),
             schema: schema.clone(),
             can_verify: false,
-            // A model that is told "unknown" simply calls again.
+            // A model that gets the result "unknown" simply calls again, so a person is asked.
             in_doubt: Some(InDoubtPolicy::Ask),
             timeout: Some(spec.timeout),
         },
-        class: effect_class(spec, &said["annotations"]),
-        output_schema: promise,
+        class: effect_class(spec, &tool["annotations"]),
+        output_schema,
     };
-    Ok((offered, unused))
+    Ok((listed, unused))
 }
 
-/// The schema that its results promise to keep, or why it can't be held to it.
+/// Returns the output schema of a tool if it declares one. The error says why the schema can't be
+/// used.
 fn parse_output_schema<'a>(
-    said: &'a Value,
-    judge: &mut SchemaChecker,
+    tool: &'a Value,
+    checker: &mut SchemaChecker,
 ) -> Result<Option<&'a Value>, String> {
-    let schema = said.get("outputSchema").filter(|schema| !schema.is_null());
+    let schema = tool.get("outputSchema").filter(|schema| !schema.is_null());
     let Some(schema) = schema else {
         return Ok(None);
     };
-    judge.check(schema, "results")?;
+    checker.check_schema(schema, "results")?;
     Ok(Some(schema))
 }
 
-/// What its calls do to the world, by its own word. What one of its calls did may
-/// be what the next relies on, where it is a run's own: then none is repeated.
+/// Returns the effect class of a tool's calls from the server's annotations. A `per_run` server may
+/// keep state between calls, so its calls are never repeated.
 fn effect_class(spec: &ServerSpec, annotations: &Value) -> EffectClass {
-    let says = |hint: &str| annotations[hint].as_bool() == Some(true);
+    let has_hint = |hint: &str| annotations[hint].as_bool() == Some(true);
     if spec.per_run {
         EffectClass::Once
-    } else if says("readOnlyHint") {
+    } else if has_hint("readOnlyHint") {
         EffectClass::Pure
-    } else if says("idempotentHint") {
+    } else if has_hint("idempotentHint") {
         EffectClass::Keyed
     } else {
         EffectClass::Once
     }
 }
 
-fn bounded_description(words: &str) -> String {
-    let fits = |letter: &char| !letter.is_control() || matches!(letter, '\n' | '\t');
-    let mut short: String = words.chars().filter(fits).take(DESCRIPTION_CHARS_MAX).collect();
-    if words.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
+fn bounded_description(text: &str) -> String {
+    let fits = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    let mut short: String = text.chars().filter(fits).take(DESCRIPTION_CHARS_MAX).collect();
+    if text.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
         short.push('…');
     }
     short
@@ -175,7 +179,7 @@ mod tests {
     use serde_json::{Map, json};
     use std::collections::BTreeMap;
 
-    fn spec(per_run: bool) -> ServerSpec {
+    fn server_spec(per_run: bool) -> ServerSpec {
         ServerSpec {
             name: "s".into(),
             transport: ServerTransport::Http {
@@ -188,7 +192,7 @@ mod tests {
         }
     }
 
-    fn tool(name: &str, schema: &Value) -> Value {
+    fn tool_json(name: &str, schema: &Value) -> Value {
         json!({ "name": name, "inputSchema": schema })
     }
 
@@ -201,33 +205,36 @@ mod tests {
             "$defs": { "a": { "type": "string" } },
         });
         let page = [
-            tool("good", &object),
-            tool("twice", &object),
-            tool("twice", &object),
-            tool("new\nline", &object),
-            tool(&"x".repeat(10_000), &object),
-            tool("text", &json!("none")),
-            tool("array", &json!({ "type": "array" })),
-            tool("broken", &json!({ "type": "object", "properties": { "a": { "type": 5 } } })),
-            tool("itself", &json!({ "type": "object", "properties": { "a": { "$ref": "#" } } })),
-            tool(
+            tool_json("good", &object),
+            tool_json("twice", &object),
+            tool_json("twice", &object),
+            tool_json("new\nline", &object),
+            tool_json(&"x".repeat(10_000), &object),
+            tool_json("text", &json!("none")),
+            tool_json("array", &json!({ "type": "array" })),
+            tool_json("broken", &json!({ "type": "object", "properties": { "a": { "type": 5 } } })),
+            tool_json(
+                "itself",
+                &json!({ "type": "object", "properties": { "a": { "$ref": "#" } } }),
+            ),
+            tool_json(
                 "round",
                 &json!({
                     "$ref": "#/$defs/a",
                     "$defs": { "a": { "items": { "$ref": "#/$defs/b" } }, "b": { "not": { "$ref": "#/$defs/a" } } },
                 }),
             ),
-            tool("far", &json!({ "properties": { "a": { "$ref": "http://127.0.0.1:1/x" } } })),
-            tool("huge", &json!({ "type": "object", "description": "x".repeat(70_000) })),
-            tool("deep", &deep),
+            tool_json("far", &json!({ "properties": { "a": { "$ref": "http://127.0.0.1:1/x" } } })),
+            tool_json("huge", &json!({ "type": "object", "description": "x".repeat(70_000) })),
+            tool_json("deep", &deep),
             json!({ "name": "bare" }),
             json!({ "inputSchema": {} }),
             json!(5),
         ];
-        let mut listing = Listing::default();
-        listing.add(&spec(false), &page);
+        let mut listing = ToolListing::default();
+        listing.add_page(&server_spec(false), &page);
         let names: Vec<&str> =
-            listing.tools.iter().map(|offered| offered.spec.name.as_str()).collect();
+            listing.tools.iter().map(|listed| listed.spec.name.as_str()).collect();
         assert_eq!(names, ["mcp:s/good", "mcp:s/twice", "mcp:s/deep"]);
         assert_eq!(listing.notes.len(), 12, "{:#?}", listing.notes);
         for note in &listing.notes {
@@ -243,35 +250,35 @@ mod tests {
             json!({ "type": "object", "properties": fields })
         };
         let keyed: Map<String, Value> = (0..65).map(|at| (format!("^{at}$"), json!({}))).collect();
-        let promises = json!({
+        let with_output_schema = json!({
             "name": "promises", "inputSchema": named(1),
             "outputSchema": { "type": "object", "patternProperties": keyed },
         });
         let page = [
-            tool("few", &named(64)),
-            tool("many", &named(65)),
-            tool("keyed", &json!({ "type": "object", "patternProperties": keyed })),
-            tool("vast", &json!({ "properties": { "a": { "pattern": r"\p{L}{60}" } } })),
-            promises,
+            tool_json("few", &named(64)),
+            tool_json("many", &named(65)),
+            tool_json("keyed", &json!({ "type": "object", "patternProperties": keyed })),
+            tool_json("vast", &json!({ "properties": { "a": { "pattern": r"\p{L}{60}" } } })),
+            with_output_schema,
         ];
-        let mut listing = Listing::default();
-        listing.add(&spec(false), &page);
+        let mut listing = ToolListing::default();
+        listing.add_page(&server_spec(false), &page);
         let taken: Vec<(&str, bool)> = listing
             .tools
             .iter()
-            .map(|offered| (offered.spec.name.as_str(), offered.output_schema.is_some()))
+            .map(|listed| (listed.spec.name.as_str(), listed.output_schema.is_some()))
             .collect();
         assert_eq!(taken, [("mcp:s/few", false), ("mcp:s/promises", false)]);
         let many = "holds more than 64 patterns";
-        for (at, why) in [(0, many), (1, many), (2, "is none"), (3, many)] {
+        for (at, why) in [(0, many), (1, many), (2, "is invalid"), (3, many)] {
             assert!(listing.notes[at].contains(why), "{:#?}", listing.notes);
         }
-        // Those that are left out count as well: there is no end of them else.
-        let page: Vec<Value> = (0..20).map(|_| tool("twice", &named(64))).collect();
-        listing.add(&spec(false), &page);
+        // Skipped tools count too. Otherwise their number would be unlimited.
+        let page: Vec<Value> = (0..20).map(|_| tool_json("twice", &named(64))).collect();
+        listing.add_page(&server_spec(false), &page);
         assert_eq!(listing.tools.len(), 3);
         let last = listing.notes.last().unwrap();
-        assert!(last.contains("all its schemas hold more than 512"), "{last}");
+        assert!(last.contains("the tool schemas hold more than 512"), "{last}");
     }
 
     #[test]
@@ -283,8 +290,8 @@ mod tests {
             (json!({ "readOnlyHint": "yes" }), EffectClass::Once),
             (Value::Null, EffectClass::Once),
         ] {
-            assert_eq!(super::effect_class(&spec(false), &hints), class, "{hints}");
-            assert_eq!(super::effect_class(&spec(true), &hints), EffectClass::Once);
+            assert_eq!(super::effect_class(&server_spec(false), &hints), class, "{hints}");
+            assert_eq!(super::effect_class(&server_spec(true), &hints), EffectClass::Once);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What is heard on the way between the SDK and a server, whichever way it is:
-//! how far calls are, that a list has changed, and who asks too much.
+//! Observes the messages between the SDK and a server on any transport: progress of calls, changes
+//! of the tool list, and servers with too many open requests.
 //!
-//! Never: changes a message. What only we need to hear goes no further.
+//! Invariant: messages are not changed. Messages that only this module needs are not passed on to
+//! the SDK.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,97 +19,96 @@ use rmcp::transport::Transport;
 
 use crate::exit::ServerExit;
 
-/// So many requests of a server may wait for their answer.
+/// Maximum number of requests of a server that are not answered yet.
 const SERVER_REQUESTS_MAX: usize = 64;
 
-/// So much of what a server says of its progress is passed on.
+/// Maximum length of a progress message in characters.
 const PROGRESS_CHARS_MAX: usize = 500;
 
-/// Whoever hears how far a call is, put beside its request.
+/// Receiver of a call's progress, stored in the extensions of the call's request.
 #[derive(Debug, Clone)]
 pub(super) struct ProgressSink(pub(super) Arc<dyn Progress>);
 
-/// What a connection has heard.
+/// State of a connection, as observed from its messages.
 #[derive(Debug, Default)]
-pub(super) struct Observations {
+pub(super) struct ObservedConnectionState {
     calls: Mutex<HashMap<RequestId, (ProgressToken, ProgressSink)>>,
     list_changes: AtomicU64,
     pending_server_requests: AtomicUsize,
     probe: Mutex<DiscoveryProbe>,
 }
 
-/// The newer greeting. The SDK takes a while of silence for an older server and greets
-/// that in the older manner; but a server that is slow to start is as silent, and then
-/// answers both, in order. The SDK would take the late answer for a fault.
+/// State of the `server/discover` request. If the server does not answer for some time, the SDK
+/// assumes an older server and sends `initialize`. A server that is slow to start then answers both
+/// requests in order, and the SDK would treat the late answer as an error.
 #[derive(Debug, Default)]
 enum DiscoveryProbe {
     #[default]
     Unsent,
     Sent(RequestId),
-    /// The SDK waits for its answer no more.
+    /// The SDK no longer waits for the response.
     Abandoned(RequestId),
 }
 
-impl Observations {
-    /// How often the list of tools has changed.
-    pub(super) fn list_changes(&self) -> u64 {
+impl ObservedConnectionState {
+    /// Returns how often the server has reported a change of its tool list.
+    pub(super) fn tool_list_change_count(&self) -> u64 {
         self.list_changes.load(Ordering::Acquire)
     }
 
-    fn with_calls<T>(
+    fn with_pending_calls<T>(
         &self,
-        use_it: impl FnOnce(&mut HashMap<RequestId, (ProgressToken, ProgressSink)>) -> T,
+        action: impl FnOnce(&mut HashMap<RequestId, (ProgressToken, ProgressSink)>) -> T,
     ) -> T {
-        use_it(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+        action(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells all who wait for a call what a server asked and was answered, to be read
-    /// about afterwards. Over pipes nobody knows which of several calls it asked for,
-    /// and they may be of different runs: then its words are not told.
-    pub(super) fn record_for_calls(&self, words: &str) {
-        let all = self.with_calls(|calls| {
-            let hears = calls.values().map(|(_, hears)| hears.clone());
-            hears.collect::<Vec<_>>()
+    /// Records a question of the server and its answer in the progress of all calls in flight. Over
+    /// stdio it is unknown for which of several calls the server asks, and the calls may belong to
+    /// different runs. Then the text of the question is left out.
+    pub(super) fn report_question_to_calls(&self, text: &str) {
+        let all = self.with_pending_calls(|calls| {
+            let sinks = calls.values().map(|(_, sinks)| sinks.clone());
+            sinks.collect::<Vec<_>>()
         });
         let many = all.len();
         let briefly;
-        let words = match many {
-            0 | 1 => words,
+        let text = match many {
+            0 | 1 => text,
             _ => {
-                briefly = format!(
-                    "it asked something in the middle of one of {many} calls and was declined"
-                );
+                briefly =
+                    format!("the server asked a question in one of {many} calls and was declined");
                 &briefly
             }
         };
         for ProgressSink(listener) in all {
-            listener.report_durable(words);
+            listener.report_durable(text);
         }
     }
 
     fn remove_call(&self, id: &RequestId) {
-        self.with_calls(|calls| calls.remove(id));
+        self.with_pending_calls(|calls| calls.remove(id));
     }
 
-    fn report_progress(&self, said: &ProgressNotificationParam) {
-        let mut calls = self.with_calls(|calls| {
-            let its = calls.values().filter(|(token, _)| *token == said.progress_token);
-            its.map(|(_, hears)| hears.clone()).collect::<Vec<_>>()
+    fn report_progress(&self, params: &ProgressNotificationParam) {
+        let mut calls = self.with_pending_calls(|calls| {
+            let its = calls.values().filter(|(token, _)| *token == params.progress_token);
+            its.map(|(_, sink)| sink.clone()).collect::<Vec<_>>()
         });
-        let percent = said
+        let percent = params
             .total
-            .filter(|total| total.is_finite() && *total > 0.0 && said.progress.is_finite())
-            .map(|total| (said.progress / total * 100.0).clamp(0.0, 100.0) as u8);
-        let words = said.message.as_deref().unwrap_or_default();
-        let words: String =
-            words.chars().filter(|letter| !letter.is_control()).take(PROGRESS_CHARS_MAX).collect();
+            .filter(|total| total.is_finite() && *total > 0.0 && params.progress.is_finite())
+            .map(|total| (params.progress / total * 100.0).clamp(0.0, 100.0) as u8);
+        let text = params.message.as_deref().unwrap_or_default();
+        let text: String =
+            text.chars().filter(|c| !c.is_control()).take(PROGRESS_CHARS_MAX).collect();
         for ProgressSink(listener) in calls.drain(..) {
-            listener.report(percent, &words);
+            listener.report(percent, &text);
         }
     }
 
-    /// Takes note of the greetings that go out.
-    fn note_handshake(&self, request: &ClientRequest, id: &RequestId) {
+    /// Tracks the outgoing requests of the handshake.
+    fn track_handshake_request(&self, request: &ClientRequest, id: &RequestId) {
         let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         if let ClientRequest::DiscoverRequest(_) = request {
             *probe = DiscoveryProbe::Sent(id.clone());
@@ -119,37 +119,40 @@ impl Observations {
         }
     }
 
-    /// Whether this answers a greeting for whose answer the SDK waits no more. Some
-    /// servers give a number back as text.
-    fn is_abandoned_probe(&self, answers: &RequestId) -> bool {
+    /// Returns whether this id answers a `server/discover` request that the SDK no longer waits
+    /// for. Ids are compared as text because some servers return a numeric id as a string.
+    fn is_abandoned_probe(&self, response_id: &RequestId) -> bool {
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(&*probe, DiscoveryProbe::Abandoned(id) if id.to_string() == answers.to_string())
+        matches!(&*probe, DiscoveryProbe::Abandoned(id) if id.to_string() == response_id.to_string())
     }
 
-    /// What goes out, and which call that is.
-    fn on_outgoing(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    /// Handles an outgoing message. Returns the id of the message if the message is a tool call.
+    fn on_outgoing_message(&self, message: &ClientJsonRpcMessage) -> Option<RequestId> {
         match message {
-            JsonRpcMessage::Request(asked) => {
-                let ClientRequest::CallToolRequest(call) = &asked.request else {
-                    self.note_handshake(&asked.request, &asked.id);
+            JsonRpcMessage::Request(request) => {
+                let ClientRequest::CallToolRequest(call) = &request.request else {
+                    self.track_handshake_request(&request.request, &request.id);
                     return None;
                 };
-                let token = asked.request.get_meta().get_progress_token();
-                let hears = call.extensions().get::<ProgressSink>().cloned();
-                if let (Some(token), Some(hears)) = (token, hears) {
-                    self.with_calls(|calls| calls.insert(asked.id.clone(), (token, hears)));
+                let token = request.request.get_meta().get_progress_token();
+                let sink = call.extensions().get::<ProgressSink>().cloned();
+                if let (Some(token), Some(sink)) = (token, sink) {
+                    self.with_pending_calls(|calls| {
+                        calls.insert(request.id.clone(), (token, sink))
+                    });
                 }
-                return Some(asked.id.clone());
+                return Some(request.id.clone());
             }
-            JsonRpcMessage::Notification(told) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &told.notification
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
                     self.remove_call(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
-                let less = |owed: usize| Some(owed.saturating_sub(1));
+                let less = |pending: usize| Some(pending.saturating_sub(1));
                 _ = self.pending_server_requests.fetch_update(
                     Ordering::AcqRel,
                     Ordering::Acquire,
@@ -160,12 +163,13 @@ impl Observations {
         None
     }
 
-    /// What comes in, and whether it goes on to the SDK. None: it asks too much.
-    fn on_incoming(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
+    /// Handles an incoming message. Returns whether to pass the message on to the SDK; `None` means
+    /// the server has too many open requests.
+    fn on_incoming_message(&self, message: &ServerJsonRpcMessage) -> Option<bool> {
         match message {
             JsonRpcMessage::Request(_) => {
-                let owed = self.pending_server_requests.fetch_add(1, Ordering::AcqRel);
-                (owed < SERVER_REQUESTS_MAX).then_some(true)
+                let pending = self.pending_server_requests.fetch_add(1, Ordering::AcqRel);
+                (pending < SERVER_REQUESTS_MAX).then_some(true)
             }
             JsonRpcMessage::Response(answer) => {
                 self.remove_call(&answer.id);
@@ -178,19 +182,21 @@ impl Observations {
                 self.remove_call(id);
                 Some(!self.is_abandoned_probe(id))
             }
-            JsonRpcMessage::Notification(told) => Some(self.on_notification(&told.notification)),
+            JsonRpcMessage::Notification(notification) => {
+                Some(self.on_notification(&notification.notification))
+            }
         }
     }
 
     fn on_notification(&self, notification: &ServerNotification) -> bool {
-        if let ServerNotification::ProgressNotification(said) = notification {
-            self.report_progress(&said.params);
+        if let ServerNotification::ProgressNotification(progress) = notification {
+            self.report_progress(&progress.params);
             return false;
         }
         if let ServerNotification::ToolListChangedNotification(_) = notification {
             self.list_changes.fetch_add(1, Ordering::AcqRel);
         }
-        // The SDK needs those that belong to what it subscribed to.
+        // The SDK needs the notifications that belong to its subscriptions.
         notification.get_meta().subscription_id().is_some()
             || matches!(
                 notification,
@@ -200,16 +206,20 @@ impl Observations {
     }
 }
 
-/// A way to a server, with somebody who hears what passes.
+/// A transport that updates the observed state of its connection with each message it carries.
 pub(super) struct ObservedTransport<T> {
     inner: T,
-    observations: Arc<Observations>,
+    observations: Arc<ObservedConnectionState>,
     exit: Arc<ServerExit>,
 }
 
 impl<T> ObservedTransport<T> {
-    pub(super) const fn new(way: T, heard: Arc<Observations>, fate: Arc<ServerExit>) -> Self {
-        Self { inner: way, observations: heard, exit: fate }
+    pub(super) const fn new(
+        inner: T,
+        observations: Arc<ObservedConnectionState>,
+        exit: Arc<ServerExit>,
+    ) -> Self {
+        Self { inner, observations, exit }
     }
 }
 
@@ -220,14 +230,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let call = self.observations.on_outgoing(&message);
+        let call = self.observations.on_outgoing_message(&message);
         let sent = self.inner.send(message);
-        let heard = Arc::clone(&self.observations);
+        let observations = Arc::clone(&self.observations);
         async move {
             let sent = sent.await;
-            // No answer will come that ends it.
+            // The request was not sent, so no response will remove the call.
             if let (Err(_), Some(call)) = (&sent, call) {
-                heard.remove_call(&call);
+                observations.remove_call(&call);
             }
             sent
         }
@@ -236,15 +246,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             let Some(message) = self.inner.receive().await else {
-                self.exit.record_exit("it closed the connection");
+                self.exit.record_exit("the server closed the connection");
                 return None;
             };
-            match self.observations.on_incoming(&message) {
+            match self.observations.on_incoming_message(&message) {
                 Some(true) => return Some(message),
                 Some(false) => {}
                 None => {
-                    self.exit
-                        .record_violation("it asks again and again without waiting for answers");
+                    self.exit.record_violation(
+                        "the server sends too many requests without waiting for responses",
+                    );
                     return None;
                 }
             }
@@ -261,7 +272,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Writes down what it is told.
+    /// Progress receiver that stores all reported messages.
     #[derive(Debug, Default)]
     struct RecordedProgress(Mutex<Vec<String>>);
 
@@ -277,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A way on which things are sent or not.
+    /// A fake transport whose sends succeed (`true`) or fail.
     struct FakeTransport(bool);
 
     impl Transport<RoleClient> for FakeTransport {
@@ -303,48 +314,51 @@ mod tests {
         }
     }
 
-    fn call(id: u32, diary: &Arc<RecordedProgress>) -> ClientJsonRpcMessage {
+    fn call_message(id: u32, progress: &Arc<RecordedProgress>) -> ClientJsonRpcMessage {
         let call = json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call",
             "params": { "name": "a", "_meta": { "progressToken": id } },
         });
         let mut call: ClientJsonRpcMessage = serde_json::from_value(call).unwrap();
-        if let JsonRpcMessage::Request(asked) = &mut call
-            && let ClientRequest::CallToolRequest(call) = &mut asked.request
+        if let JsonRpcMessage::Request(request) = &mut call
+            && let ClientRequest::CallToolRequest(call) = &mut request.request
         {
-            call.extensions.insert(ProgressSink(diary.clone()));
+            call.extensions.insert(ProgressSink(progress.clone()));
         }
         call
     }
 
     #[tokio::test]
     async fn a_call_that_was_never_sent_gets_no_progress() {
-        let heard = Arc::new(Observations::default());
-        let diary = Arc::new(RecordedProgress::default());
+        let observations = Arc::new(ObservedConnectionState::default());
+        let progress = Arc::new(RecordedProgress::default());
         for (is_sent, expect) in [(false, Vec::new()), (true, vec!["asked".to_owned()])] {
-            let mut tap =
-                ObservedTransport::new(FakeTransport(is_sent), Arc::clone(&heard), Arc::default());
-            let sent = tap.send(call(1, &diary)).await;
+            let mut tap = ObservedTransport::new(
+                FakeTransport(is_sent),
+                Arc::clone(&observations),
+                Arc::default(),
+            );
+            let sent = tap.send(call_message(1, &progress)).await;
             assert_eq!(sent.is_ok(), is_sent);
-            heard.record_for_calls("asked");
-            assert_eq!(diary.take(), expect);
+            observations.report_question_to_calls("asked");
+            assert_eq!(progress.take(), expect);
         }
     }
 
     #[tokio::test]
     async fn progress_of_an_unclear_call_is_reported_without_its_text() {
-        let heard = Arc::new(Observations::default());
+        let observations = Arc::new(ObservedConnectionState::default());
         let diaries: [Arc<RecordedProgress>; 2] = Default::default();
         let mut tap =
-            ObservedTransport::new(FakeTransport(true), Arc::clone(&heard), Arc::default());
-        tap.send(call(1, &diaries[0])).await.unwrap();
-        heard.record_for_calls("it asked \"secret?\"");
+            ObservedTransport::new(FakeTransport(true), Arc::clone(&observations), Arc::default());
+        tap.send(call_message(1, &diaries[0])).await.unwrap();
+        observations.report_question_to_calls("it asked \"secret?\"");
         assert_eq!(diaries[0].take(), ["it asked \"secret?\""]);
-        tap.send(call(2, &diaries[1])).await.unwrap();
-        heard.record_for_calls("it asked \"secret?\"");
-        let words = "it asked something in the middle of one of 2 calls and was declined";
-        for diary in diaries {
-            assert_eq!(diary.take(), [words]);
+        tap.send(call_message(2, &diaries[1])).await.unwrap();
+        observations.report_question_to_calls("it asked \"secret?\"");
+        let expected = "the server asked a question in one of 2 calls and was declined";
+        for progress in diaries {
+            assert_eq!(progress.take(), [expected]);
         }
     }
 }

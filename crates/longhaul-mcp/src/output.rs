@@ -1,7 +1,7 @@
-//! What a server's answer means to a model.
+//! Converts a server's response into text and images for the model.
 //!
-//! Never: more of it than a cap, no bytes where only words can stand, and no
-//! picture by a server's word alone.
+//! Invariant: the output is bounded, binary data is not inserted into text, and an image is shown
+//! only if its bytes really are an image, whatever media type the server declares.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -12,63 +12,62 @@ use longhaul_core::port::image_sink::{ImageError, ImageSink};
 use longhaul_core::port::tool::ToolFailure;
 use serde_json::Value;
 
-/// So much of a result is kept, in bytes of text.
+/// Maximum size of the text of a call's result, in bytes.
 const TEXT_BYTES_MAX: usize = 10 * 1024 * 1024;
 
-/// So much of what bytes are called is told.
+/// Maximum length of a media type in messages.
 const MEDIA_TYPE_BYTES_MAX: usize = 100;
 
-/// So much of a failure is kept.
+/// Maximum size of the message about a failed call, in bytes.
 const FAILURE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes in letters; some servers leave out the padding.
+/// Base64 decoder. Padding is optional, because some servers leave it out.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The result of a call, as the answer of a server gives it; its pictures are put
-/// up where they can be seen.
-pub(super) fn parse(answer: &Value, easel: &ImageSink) -> Result<ToolOutput, ToolFailure> {
+/// Converts the response of a server into the result of a call. Images are added to the image sink.
+pub(super) fn parse_output(answer: &Value, sink: &ImageSink) -> Result<ToolOutput, ToolFailure> {
     let blocks = answer["content"].as_array().map(Vec::as_slice);
     let blocks = blocks.unwrap_or_default();
     let failed = answer["isError"] == true;
-    // What a failed call says is words alone.
+    // A failed call has text only.
     let mut parts: Vec<Part> = match failed {
-        true => blocks.iter().map(|block| text_part(block_text(block))).collect(),
-        false => blocks.iter().map(|block| block_part(block, easel)).collect(),
+        true => blocks.iter().map(|block| text_part(content_block_text(block))).collect(),
+        false => blocks.iter().map(|block| content_block_part(block, sink)).collect(),
     };
     if let Some(structured) = answer.get("structuredContent")
-        && !blocks.iter().any(|block| is_same_as_text(block, structured))
+        && !blocks.iter().any(|block| repeats_structured_content(block, structured))
     {
         parts.push(text_part(structured.to_string()));
     }
     if parts.is_empty() && answer.get("content").is_none() {
-        // An answer of a kind that nobody knows is still what came of the call.
+        // A response of an unknown kind is still the result of the call.
         parts.push(text_part(answer.to_string()));
     }
     if failed {
-        let mut all = truncate(&joined_text(&parts), FAILURE_BYTES_MAX);
+        let mut all = truncate_text(&joined_text(&parts), FAILURE_BYTES_MAX);
         if all.trim().is_empty() {
-            "the tool failed and did not say why".clone_into(&mut all);
+            "the tool failed without a message".clone_into(&mut all);
         }
         return Err(ToolFailure::new(all));
     }
-    Ok(ToolOutput { content: bounded_parts(parts), full: None })
+    Ok(ToolOutput { content: truncate_parts(parts), full: None })
 }
 
-/// An answer as it came, within bounds.
+/// Returns a response as truncated JSON text.
 pub(super) fn truncated_json(answer: &Value) -> String {
-    truncate(&answer.to_string(), FAILURE_BYTES_MAX)
+    truncate_text(&answer.to_string(), FAILURE_BYTES_MAX)
 }
 
-/// As many of the parts as a result may be long.
-fn bounded_parts(parts: Vec<Part>) -> Vec<Part> {
+/// Truncates the parts of a result to the maximum size of a result.
+fn truncate_parts(parts: Vec<Part>) -> Vec<Part> {
     let mut left = TEXT_BYTES_MAX;
     let mut content = Vec::new();
     for part in parts {
         if left == 0 {
-            content.push(Part::Text("(the rest was cut off)".into()));
+            content.push(Part::Text("(the rest was truncated)".into()));
             break;
         }
         let Part::Text(text) = &part else {
@@ -76,19 +75,19 @@ fn bounded_parts(parts: Vec<Part>) -> Vec<Part> {
             continue;
         };
         match text.len() > left {
-            true => content.push(Part::Text(truncate(text, left).into())),
+            true => content.push(Part::Text(truncate_text(text, left).into())),
             false => content.push(part.clone()),
         }
         left = left.saturating_sub(text.len());
     }
     if content.is_empty() {
-        content.push(Part::Text("(done, and nothing was said)".into()));
+        content.push(Part::Text("(done, no output)".into()));
     }
     content
 }
 
-fn text_part(words: String) -> Part {
-    Part::Text(words.into())
+fn text_part(text: String) -> Part {
+    Part::Text(text.into())
 }
 
 fn joined_text(parts: &[Part]) -> String {
@@ -99,43 +98,43 @@ fn joined_text(parts: &[Part]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// A block of an answer: a picture where it is one that can be shown, else words.
-fn block_part(block: &Value, easel: &ImageSink) -> Part {
+/// Converts a content block of a response: an image if it can be shown, else text.
+fn content_block_part(block: &Value, sink: &ImageSink) -> Part {
     if block["type"] != "image" {
-        return text_part(block_text(block));
+        return text_part(content_block_text(block));
     }
-    match image_part(block["data"].as_str().unwrap_or_default(), easel) {
+    match image_part(block["data"].as_str().unwrap_or_default(), sink) {
         Ok(part) => part,
-        Err(why) => text_part(omitted_text("image", block, &format!("not shown: {why}"))),
+        Err(why) => text_part(omitted_data_note("image", block, &format!("not shown: {why}"))),
     }
 }
 
-fn image_part(letters: &str, easel: &ImageSink) -> Result<Part, ImageError> {
-    let bytes = decoded_len(letters);
+fn image_part(data: &str, sink: &ImageSink) -> Result<Part, ImageError> {
+    let bytes = decoded_len(data);
     if bytes > ImageSink::BYTES_MAX {
         return Err(ImageError::TooLarge(bytes));
     }
-    let bytes = BASE64.decode(letters).map_err(|_| ImageError::UnsupportedFormat)?;
-    easel.add(bytes).map(Part::Image)
+    let bytes = BASE64.decode(data).map_err(|_| ImageError::UnsupportedFormat)?;
+    sink.add(bytes).map(Part::Image)
 }
 
-/// Words in the place of bytes.
-fn omitted_text(kind: &str, block: &Value, why: &str) -> String {
+/// Returns the text that replaces binary data of a content block.
+fn omitted_data_note(kind: &str, block: &Value, why: &str) -> String {
     let bytes = decoded_len(block["data"].as_str().unwrap_or_default());
     let media = match block["mimeType"].as_str().unwrap_or_default() {
-        "" => "no named type",
+        "" => "unknown",
         media => &media[..media.floor_char_boundary(MEDIA_TYPE_BYTES_MAX)],
     };
     format!("({kind} of type {media}, {bytes} bytes, {why})")
 }
 
-/// A block of an answer in words. Of sounds and of bytes that are no picture the
-/// model learns that there were some.
-fn block_text(block: &Value) -> String {
+/// Converts a content block of a response into text. Audio and other binary data is replaced by a
+/// note.
+fn content_block_text(block: &Value) -> String {
     let text = |field: &str| block[field].as_str().unwrap_or_default().to_owned();
     match block["type"].as_str().unwrap_or_default() {
         "text" => text("text"),
-        kind @ ("image" | "audio") => omitted_text(kind, block, "not shown"),
+        kind @ ("image" | "audio") => omitted_data_note(kind, block, "not shown"),
         "resource" => resource_text(&block["resource"]),
         "resource_link" => {
             let (name, at, about) = (text("name"), text("uri"), text("description"));
@@ -150,7 +149,7 @@ fn block_text(block: &Value) -> String {
 
 fn resource_text(resource: &Value) -> String {
     let at = resource["uri"].as_str().unwrap_or_default();
-    let media = resource["mimeType"].as_str().unwrap_or("of no named type");
+    let media = resource["mimeType"].as_str().unwrap_or("type unknown");
     match (resource["text"].as_str(), resource["blob"].as_str()) {
         (Some(text), _) => format!("(resource {at})\n{text}"),
         (None, Some(blob)) => {
@@ -161,33 +160,33 @@ fn resource_text(resource: &Value) -> String {
     }
 }
 
-/// How many bytes base64 stands for.
+/// Returns the number of bytes that base64 text decodes to.
 fn decoded_len(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
 
-/// Servers say what is structured once more as text, for those who read only that;
-/// what is one text alone, they put in an object with one field.
-fn is_same_as_text(block: &Value, structured: &Value) -> bool {
+/// Returns whether a text block repeats the structured content, as servers do for older clients. A
+/// single text is often wrapped in an object with one field.
+fn repeats_structured_content(block: &Value, structured: &Value) -> bool {
     let Some(text) = block["text"].as_str() else {
         return false;
     };
     let fields = structured.as_object().filter(|fields| fields.len() == 1);
     let only = fields.and_then(|fields| fields.values().next());
-    let is_said = |value: &Value| {
+    let equals_text = |value: &Value| {
         value.as_str() == Some(text)
-            || serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value)
+            || serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value)
     };
-    is_said(structured) || only.is_some_and(is_said)
+    equals_text(structured) || only.is_some_and(equals_text)
 }
 
-/// A text of so many bytes at most, which says that it was cut.
-fn truncate(text: &str, max: usize) -> String {
-    if text.len() <= max {
+/// Truncates a text to `max_bytes` bytes and appends a note about the truncation.
+fn truncate_text(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let (kept, whole) = (&text[..text.floor_char_boundary(max)], text.len());
-    format!("{kept}\n(cut off here: it was {whole} bytes long)")
+    let (head, whole) = (&text[..text.floor_char_boundary(max_bytes)], text.len());
+    format!("{head}\n(truncated: the text was {whole} bytes long)")
 }
 
 #[cfg(test)]
@@ -195,16 +194,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check(answer: Value, expect: &str) {
-        let easel = ImageSink::default();
-        let seen = match parse(&answer, &easel) {
+    fn check_output_text(answer: Value, expect: &str) {
+        let sink = ImageSink::default();
+        let rendered = match parse_output(&answer, &sink) {
             Ok(output) => output
                 .content
                 .iter()
                 .map(|part| match part {
                     Part::Text(text) => text.to_string(),
                     Part::Image(image) => {
-                        assert_eq!(easel.drain()[0].blob_ref, image.blob);
+                        assert_eq!(sink.drain()[0].blob_ref, image.blob);
                         format!("<{}>", image.media_type)
                     }
                 })
@@ -212,45 +211,48 @@ mod tests {
                 .join("|"),
             Err(failure) => format!("failed: {failure}"),
         };
-        assert_eq!(seen, expect, "{answer}");
+        assert_eq!(rendered, expect, "{answer}");
     }
 
     #[test]
     fn every_content_type_is_rendered_as_text() {
         let text = |text: &str| json!({ "type": "text", "text": text });
-        check(json!({ "content": [text("a"), text("b")] }), "a|b");
-        check(json!({ "content": [] }), "(done, and nothing was said)");
-        check(json!({ "content": [text("no")], "isError": true }), "failed: no");
-        check(
+        check_output_text(json!({ "content": [text("a"), text("b")] }), "a|b");
+        check_output_text(json!({ "content": [] }), "(done, no output)");
+        check_output_text(json!({ "content": [text("no")], "isError": true }), "failed: no");
+        check_output_text(
             json!({ "content": [], "isError": true }),
-            "failed: the tool failed and did not say why",
+            "failed: the tool failed without a message",
         );
-        check(
+        check_output_text(
             json!({ "content": [text("{\"a\": 1}")], "structuredContent": { "a": 1 } }),
             "{\"a\": 1}",
         );
-        check(json!({ "content": [text("one")], "structuredContent": { "a": "one" } }), "one");
-        check(
+        check_output_text(
+            json!({ "content": [text("one")], "structuredContent": { "a": "one" } }),
+            "one",
+        );
+        check_output_text(
             json!({ "content": [text("one")], "structuredContent": { "a": 1 } }),
             "one|{\"a\":1}",
         );
-        check(
+        check_output_text(
             json!({ "content": [{ "type": "resource", "resource": { "uri": "a:b", "text": "t" } }] }),
             "(resource a:b)\nt",
         );
-        check(
+        check_output_text(
             json!({ "content": [{ "type": "resource", "resource": { "uri": "a:b", "blob": "AA==" } }] }),
-            "(resource a:b, of no named type, 1 bytes, not shown)",
+            "(resource a:b, type unknown, 1 bytes, not shown)",
         );
-        check(
+        check_output_text(
             json!({ "content": [{ "type": "resource_link", "uri": "a:b", "name": "n" }] }),
             "(link to n: a:b)",
         );
-        check(
+        check_output_text(
             json!({ "content": [{ "type": "smell", "of": "rain" }] }),
             "{\"type\":\"smell\",\"of\":\"rain\"}",
         );
-        check(json!({ "sum": 5 }), "{\"sum\":5}");
+        check_output_text(json!({ "sum": 5 }), "{\"sum\":5}");
     }
 
     #[test]
@@ -258,45 +260,42 @@ mod tests {
         let image =
             |data: &str, media: &str| json!({ "type": "image", "data": data, "mimeType": media });
         let text = json!({ "type": "text", "text": "a" });
-        // A picture of 1 x 1, with and without its padding, and one that is called
-        // otherwise than it is.
+        // A GIF of 1 x 1 pixels, with and without padding, and with a wrong media type.
         for (data, media) in [
             ("R0lGODlhAQABAAAAADs=", "image/gif"),
             ("R0lGODlhAQABAAAAADs", "image/gif"),
             ("R0lGODlhAQABAAAAADs=", "image/png"),
         ] {
             let content = [text.clone(), image(data, media), text.clone()];
-            check(json!({ "content": content }), "a|<image/gif>|a");
+            check_output_text(json!({ "content": content }), "a|<image/gif>|a");
         }
-        check(
+        check_output_text(
             json!({ "content": [image("AAAA", "image/png")] }),
-            "(image of type image/png, 3 bytes, not shown: it is no whole PNG, JPEG, GIF or WebP)",
+            "(image of type image/png, 3 bytes, not shown: the data is not a complete PNG, JPEG, GIF or WebP)",
         );
-        check(
-            json!({ "content": [image("no letters of the kind", "")] }),
-            "(image of type no named type, 16 bytes, not shown: it is no whole PNG, JPEG, GIF or WebP)",
+        check_output_text(
+            json!({ "content": [image("not base64 of an image", "")] }),
+            "(image of type unknown, 16 bytes, not shown: the data is not a complete PNG, JPEG, GIF or WebP)",
         );
-        check(
+        check_output_text(
             json!({ "content": [image("R0lGODlhAQABAAAAADs=", "image/gif")], "isError": true }),
             "failed: (image of type image/gif, 14 bytes, not shown)",
         );
-        check(
+        check_output_text(
             json!({ "content": [{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }] }),
             "(audio of type audio/wav, 3 bytes, not shown)",
         );
         let long = "A".repeat(ImageSink::BYTES_MAX / 3 * 4 + 8);
-        check(
+        check_output_text(
             json!({ "content": [image(&long, "image/png")] }),
-            "(image of type image/png, 3750006 bytes, not shown: it has 3750006 bytes, and at \
-             most 3750000 are shown)",
+            "(image of type image/png, 3750006 bytes, not shown: the image has 3750006 bytes, \
+             but at most 3750000 are allowed)",
         );
         let many = vec![image("R0lGODlhAQABAAAAADs=", "image/gif"); ImageSink::IMAGES_MAX + 1];
-        let easel = ImageSink::default();
-        let output = parse(&json!({ "content": many }), &easel).unwrap();
-        assert_eq!(easel.drain().len(), ImageSink::IMAGES_MAX);
-        assert!(
-            matches!(&output.content[8], Part::Text(why) if why.contains("at most 8 pictures"))
-        );
+        let sink = ImageSink::default();
+        let output = parse_output(&json!({ "content": many }), &sink).unwrap();
+        assert_eq!(sink.drain().len(), ImageSink::IMAGES_MAX);
+        assert!(matches!(&output.content[8], Part::Text(why) if why.contains("at most 8 images")));
     }
 
     #[test]
@@ -304,7 +303,7 @@ mod tests {
         let long = "é".repeat(TEXT_BYTES_MAX / 2 + 1);
         let block = json!({ "type": "text", "text": long });
         let answer = json!({ "content": [block.clone(), block] });
-        let output = parse(&answer, &ImageSink::default()).unwrap();
+        let output = parse_output(&answer, &ImageSink::default()).unwrap();
         let Part::Text(first) = &output.content[0] else {
             panic!("no text");
         };

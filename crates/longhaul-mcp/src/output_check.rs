@@ -1,58 +1,62 @@
-//! What a server has promised of its answers, and whether it keeps it.
+//! Checks a response against a tool's output schema.
 //!
-//! Never: says that a call failed. It was made and answered; only what came back is
-//! not what was promised.
+//! Invariant: a violation does not mean that the call failed. The call was made and answered; only
+//! the response is invalid.
 
 use longhaul_core::schema::{SchemaComplexity, has_backtracking_pattern};
 use serde_json::Value;
 
-use crate::schema_check::options;
+use crate::schema_check::validation_options;
 
-/// Maximum work of a check on the caller's thread, and of one that is made at all.
+/// Maximum estimated cost of a schema check that runs on the caller's thread.
 const INLINE_WORK_MAX: u64 = 100_000;
+/// Maximum estimated cost of any schema check. A more expensive check is skipped.
 const WORK_MAX: u64 = 20_000_000;
 
-/// So much of what is wrong is told.
+/// Maximum length of the message about a schema violation, in characters.
 const ERROR_CHARS_MAX: usize = 300;
 
-/// Whether checking an answer may take so long that it needs a thread of its own.
-pub(super) fn is_expensive(answer: &Value, promise: Option<&Value>) -> bool {
-    promise.is_some_and(|promise| {
-        has_backtracking_pattern(promise)
-            || validation_cost(promise, answer).is_some_and(|work| work > INLINE_WORK_MAX)
+/// Returns whether checking a response against the output schema may take so long that the check
+/// needs a thread of its own.
+pub(super) fn is_check_expensive(answer: &Value, output_schema: Option<&Value>) -> bool {
+    output_schema.is_some_and(|output_schema| {
+        has_backtracking_pattern(output_schema)
+            || validation_cost(output_schema, answer).is_some_and(|work| work > INLINE_WORK_MAX)
     })
 }
 
-/// The work of checking a value; none: it can't be checked.
-fn validation_cost(promise: &Value, value: &Value) -> Option<u64> {
-    let shape = SchemaComplexity::measure(promise).ok()?;
-    Some(shape.check_cost(value))
+/// Returns the estimated cost of checking a value against the schema. `None` if the schema can't be
+/// used.
+fn validation_cost(output_schema: &Value, value: &Value) -> Option<u64> {
+    let shape = SchemaComplexity::measure(output_schema).ok()?;
+    Some(shape.validation_cost(value))
 }
 
-/// What is wrong with an answer's form, if anything is: by the protocol, and by the
-/// schema that the server has given itself. An answer that is too large for its schema
-/// is taken as it is.
-pub(super) fn output_error(answer: &Value, promise: Option<&Value>) -> Option<String> {
+/// Returns how a response violates the protocol or its output schema. `None` means the response is
+/// valid or too expensive to check.
+pub(super) fn output_error(answer: &Value, output_schema: Option<&Value>) -> Option<String> {
     match answer.get("content") {
         Some(Value::Array(blocks)) if blocks.iter().all(Value::is_object) => {}
-        Some(Value::Array(_)) => return Some("its `content` holds what is no object".to_owned()),
-        Some(_) => return Some("its `content` is no list".to_owned()),
+        Some(Value::Array(_)) => {
+            return Some("`content` has an item that is not an object".to_owned());
+        }
+        Some(_) => return Some("`content` is not a list".to_owned()),
         None => {}
     }
-    // A call that failed has its words, and owes nothing else.
-    let promise = promise.filter(|_| answer["isError"] != true)?;
+    // A failed call has an error text and needs no structured content.
+    let output_schema = output_schema.filter(|_| answer["isError"] != true)?;
     let Some(given) = answer.get("structuredContent") else {
-        return Some("its schema promises `structuredContent`, and there is none".to_owned());
+        return Some("`structuredContent` is missing, which the output schema requires".to_owned());
     };
-    if validation_cost(promise, given)? > WORK_MAX {
+    if validation_cost(output_schema, given)? > WORK_MAX {
         return None;
     }
-    let judge = options().build(promise).ok()?;
-    let fault = judge.validate(given).err()?;
-    let at = fault.instance_path().to_string();
+    let validator = validation_options().build(output_schema).ok()?;
+    let error = validator.validate(given).err()?;
+    let at = error.instance_path().to_string();
     let at = if at.is_empty() { "/" } else { &at };
-    let words: String = format!("at {at}: {fault}").chars().take(ERROR_CHARS_MAX).collect();
-    Some(format!("it breaks its own schema {words}"))
+    let message: String = format!("at {at}: {error}").chars().take(ERROR_CHARS_MAX).collect();
+    Some(format!("the response violates the output schema {message}"))
 }
 
 #[cfg(test)]
@@ -60,35 +64,38 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn check(answer: Value, expect: Option<&str>) {
-        let promise = json!({
+    fn check_output_error(answer: Value, expect: Option<&str>) {
+        let output_schema = json!({
             "type": "object",
             "properties": { "a": { "type": "string" } },
             "required": ["a"]
         });
-        let found = output_error(&answer, Some(&promise));
+        let found = output_error(&answer, Some(&output_schema));
         assert_eq!(found.as_deref(), expect, "{answer}");
     }
 
     #[test]
     fn structured_content_is_checked_against_the_output_schema() {
         let text = json!([{ "type": "text", "text": "a" }]);
-        check(json!({ "content": text, "structuredContent": { "a": "b" } }), None);
-        check(json!({ "content": text, "isError": true }), None);
-        check(
+        check_output_error(json!({ "content": text, "structuredContent": { "a": "b" } }), None);
+        check_output_error(json!({ "content": text, "isError": true }), None);
+        check_output_error(
             json!({ "content": text, "structuredContent": { "a": 5 } }),
-            Some("it breaks its own schema at /a: 5 is not of type \"string\""),
+            Some("the response violates the output schema at /a: 5 is not of type \"string\""),
         );
-        check(
+        check_output_error(
             json!({ "content": text }),
-            Some("its schema promises `structuredContent`, and there is none"),
+            Some("`structuredContent` is missing, which the output schema requires"),
         );
-        check(json!({ "content": "nope" }), Some("its `content` is no list"));
-        check(json!({ "content": ["nope"] }), Some("its `content` holds what is no object"));
+        check_output_error(json!({ "content": "nope" }), Some("`content` is not a list"));
+        check_output_error(
+            json!({ "content": ["nope"] }),
+            Some("`content` has an item that is not an object"),
+        );
         let large = json!({ "structuredContent": vec!["a"; 10_000_000 / 3] });
-        let promise = json!({ "allOf": vec![json!({ "type": "object" }); 10] });
-        assert!(is_expensive(&large, Some(&promise)));
-        assert_eq!(output_error(&large, Some(&promise)), None);
+        let output_schema = json!({ "allOf": vec![json!({ "type": "object" }); 10] });
+        assert!(is_check_expensive(&large, Some(&output_schema)));
+        assert_eq!(output_error(&large, Some(&output_schema)), None);
         assert_eq!(output_error(&json!({ "sum": 5 }), None), None);
         assert_eq!(output_error(&json!({ "content": [] }), None), None);
     }

@@ -1,9 +1,8 @@
-//! A place for one connection to a server: opened when needed, opened anew when
-//! the server is gone, and left alone for a while when it keeps failing.
+//! Keeps one connection to a server: opened when needed, reopened when it is lost, with a backoff
+//! when the server keeps failing.
 //!
-//! Never: two connections at once, a server started again and again without a wait,
-//! or one given up because whoever needed it has stopped waiting: it is there for the
-//! next.
+//! Invariant: there is at most one connection at a time. A connection attempt continues when its
+//! callers stop waiting, and serves the next caller.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -15,57 +14,57 @@ use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::connection::{CallError, Connection};
+use crate::connection::{Connection, ServerRequestError};
 use crate::error::McpError;
-use crate::handshake::{HandshakeMode, KnownMode};
-use crate::listing::Listing;
+use crate::handshake::{HandshakeMode, KnownHandshakeMode};
+use crate::listing::ToolListing;
 use crate::spec::{ServerSpec, ServerTransport, redacted_url};
 
-/// A server that fails so often in a row is reported.
+/// Number of consecutive failures after which a stdio server is reported as failing.
 const FAILURES_MAX: u32 = 5;
 
-/// The same for one that others start: it is there or not, and no try of ours
-/// brings it. The second is in the other manner.
+/// Number of consecutive failures after which an HTTP server is reported as failing. Retrying does
+/// not start an HTTP server, so there is only a second attempt, in the other handshake mode.
 const REMOTE_FAILURES_MAX: u32 = 2;
 
-/// The first wait; each is twice the one before.
+/// Delay before the first restart of a failed server; each further delay is twice as long.
 const BACKOFF_INITIAL: Millis = Millis::from_secs(1);
 
-/// The longest wait.
+/// Maximum delay before a restart of a failed server.
 const BACKOFF_MAX: Millis = Millis::from_secs(30);
 
-/// A server is waited for so long, until it is there and has said what it has.
+/// Timeout for starting a server and fetching its tool list.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a server has, or why nobody knows.
-type ListingResult = Result<Arc<Listing>, McpError>;
+/// The tool list of a server, or why it could not be fetched.
+type ListingResult = Result<Arc<ToolListing>, McpError>;
 
-/// A question that all who ask it meanwhile share.
+/// A request for the tool list, shared by concurrent callers.
 type ListingFuture = BoxFuture<'static, ListingResult>;
 
-/// A connection, or why there is none.
+/// A connection to a server, or why it could not be opened.
 type ConnectResult = Result<Arc<Connection>, McpError>;
 
-/// A place for one connection.
+/// A server with at most one connection, which is opened when needed and reopened when it is lost.
 pub(super) struct ReconnectingServer {
     connector: Arc<Connector>,
-    /// The question that is under way; it ends when nobody waits for it.
+    /// The request for the tool list in flight. It is cancelled when nobody waits for it.
     pending_listing: std::sync::Mutex<Option<WeakShared<ListingFuture>>>,
-    pending_connect: std::sync::Mutex<PendingConnect>,
+    pending_connect: std::sync::Mutex<PendingConnection>,
 }
 
-/// The opening that is under way. It goes on when nobody waits for it, and ends with
-/// the slot.
+/// The connection attempt in flight. It continues when nobody waits for it, and ends when this
+/// value is dropped.
 #[derive(Default)]
-struct PendingConnect {
+struct PendingConnection {
     result: Option<Shared<BoxFuture<'static, ConnectResult>>>,
     tasks: JoinSet<()>,
 }
 
-/// What it takes to open a connection.
+/// Opens connections to one server and counts its failures.
 struct Connector {
     spec: Arc<ServerSpec>,
-    known_mode: KnownMode,
+    known_mode: KnownHandshakeMode,
     clock: Arc<dyn Clock>,
     state: Mutex<ConnectorState>,
     closed: watch::Sender<bool>,
@@ -74,11 +73,11 @@ struct Connector {
 #[derive(Default)]
 struct ConnectorState {
     connection: Option<Arc<Connection>>,
-    /// How often in a row it failed to start or was found gone.
+    /// Number of consecutive failed starts and lost connections.
     failures: u32,
-    /// Not before this is it started again.
+    /// Earliest time of the next connection attempt, on the monotonic clock.
     retry_at: Option<Millis>,
-    /// Why it failed last.
+    /// Error of the last failed connection attempt.
     last_error: Option<McpError>,
 }
 
@@ -89,11 +88,15 @@ impl std::fmt::Debug for ReconnectingServer {
 }
 
 impl ReconnectingServer {
-    pub(super) fn new(spec: Arc<ServerSpec>, known: KnownMode, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        spec: Arc<ServerSpec>,
+        known_mode: KnownHandshakeMode,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             connector: Arc::new(Connector {
                 spec,
-                known_mode: known,
+                known_mode,
                 clock,
                 state: Mutex::default(),
                 closed: watch::Sender::new(false),
@@ -107,85 +110,86 @@ impl ReconnectingServer {
         &self.connector.spec
     }
 
-    /// The time by the monotonic clock.
-    pub(super) fn monotonic(&self) -> Millis {
-        self.connector.clock.monotonic()
+    /// Returns the current time of the monotonic clock.
+    pub(super) fn monotonic_now(&self) -> Millis {
+        self.connector.clock.monotonic_time()
     }
 
-    /// The connection, if there is one now that can be used.
-    pub(super) fn current(&self) -> Option<Arc<Connection>> {
-        // Whoever holds this is starting one: none is there yet.
+    /// Returns the current connection. `None` if there is no usable connection.
+    pub(super) fn current_connection(&self) -> Option<Arc<Connection>> {
+        // The lock is held while a connection is being opened, so there is none yet.
         let state = self.connector.state.try_lock().ok()?;
         state.connection.clone().filter(|link| link.closed_reason().is_none())
     }
 
-    /// The connection, opened where there is none. To stop waiting does not stop it.
+    /// Returns the connection to the server, opening one if needed. Dropping the future does not
+    /// stop the attempt.
     pub(super) async fn connection(&self) -> ConnectResult {
-        match self.current().filter(|_| !*self.connector.closed.borrow()) {
+        match self.current_connection().filter(|_| !*self.connector.closed.borrow()) {
             Some(link) => Ok(link),
-            None => self.join_connect().await,
+            None => self.join_connection_attempt().await,
         }
     }
 
-    /// The opening that is under way, or a new one.
-    fn join_connect(&self) -> Shared<BoxFuture<'static, ConnectResult>> {
-        let mut opening = self.pending_connect.lock().unwrap_or_else(PoisonError::into_inner);
-        while opening.tasks.try_join_next().is_some() {}
-        let waited = opening.result.clone();
-        // What somebody has heard already says how it was then.
+    /// Joins the connection attempt in flight, or starts a new one.
+    fn join_connection_attempt(&self) -> Shared<BoxFuture<'static, ConnectResult>> {
+        let mut pending = self.pending_connect.lock().unwrap_or_else(PoisonError::into_inner);
+        while pending.tasks.try_join_next().is_some() {}
+        let waited = pending.result.clone();
+        // A finished attempt is out of date.
         if let Some(waited) = waited.filter(|waited| waited.peek().is_none())
-            && !opening.tasks.is_empty()
+            && !pending.tasks.is_empty()
         {
             return waited;
         }
-        let (tell, told) = oneshot::channel();
-        let place = Arc::clone(&self.connector);
-        opening.tasks.spawn(async move {
-            // Nobody may wait for it any more; the connection is kept all the same.
-            _ = tell.send(place.connect().await);
+        let (tell, receiver) = oneshot::channel();
+        let connector = Arc::clone(&self.connector);
+        pending.tasks.spawn(async move {
+            // The receiver may be gone. The connection is kept in any case.
+            _ = tell.send(connector.connect().await);
         });
         let ending = self.connector.closed_error();
-        let waited = told.map(|opened| opened.unwrap_or(Err(ending)));
+        let waited = receiver.map(|result| result.unwrap_or(Err(ending)));
         let waited = waited.boxed().shared();
-        opening.result = Some(waited.clone());
+        pending.result = Some(waited.clone());
         waited
     }
 
-    /// What the server has; it is started where it is not there. Those who ask while
-    /// another waits have the same answer, and the same failure.
+    /// Returns the tool list, starting the server if needed. Concurrent callers share one request
+    /// and its result.
     pub(super) async fn listing(self: &Arc<Self>) -> ListingResult {
-        self.join_listing().await
+        self.join_listing_request().await
     }
 
-    fn join_listing(self: &Arc<Self>) -> Shared<ListingFuture> {
-        let mut asked = self.pending_listing.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = asked.as_ref().and_then(WeakShared::upgrade);
+    fn join_listing_request(self: &Arc<Self>) -> Shared<ListingFuture> {
+        let mut pending = self.pending_listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = pending.as_ref().and_then(WeakShared::upgrade);
         if let Some(open) = open.filter(|open| open.peek().is_none()) {
             return open;
         }
         let slot = Arc::clone(self);
-        let new = async move { slot.listing_within(READY_TIMEOUT).await }.boxed().shared();
-        *asked = new.downgrade();
+        let new = async move { slot.listing_with_timeout(READY_TIMEOUT).await }.boxed().shared();
+        *pending = new.downgrade();
         new
     }
 
-    /// Asks, but not for longer than this. What is being opened then goes on, and counts
-    /// its own failures.
-    async fn listing_within(&self, most: Duration) -> ListingResult {
-        if let Ok(listed) = timeout(most, self.fetch_listing()).await {
+    /// Fetches the tool list with a timeout. A connection attempt continues after the timeout and
+    /// counts its own failures.
+    async fn listing_with_timeout(&self, max_wait: Duration) -> ListingResult {
+        if let Ok(listed) = timeout(max_wait, self.fetch_listing()).await {
             return listed;
         }
         let spec = self.spec();
-        let secs = most.as_secs_f32();
+        let secs = max_wait.as_secs_f32();
         Err(McpError::Start {
             server: spec.name.clone(),
-            reason: format!("it was not ready within {secs} s"),
+            reason: format!("the server was not ready within {secs} s"),
             hint: match &spec.transport {
                 ServerTransport::Stdio { .. } => {
-                    "Run its command in a terminal to see what takes it so long.".to_owned()
+                    "Run the server's command in a terminal to see why it is slow.".to_owned()
                 }
                 ServerTransport::Http { url, .. } => {
-                    format!("Does it answer at {}?", redacted_url(url))
+                    format!("Check that the server responds at {}.", redacted_url(url))
                 }
             },
         })
@@ -197,14 +201,16 @@ impl ReconnectingServer {
             let link = self.connection().await?;
             match link.listing().await {
                 Ok(listing) => return Ok(listing),
-                // It was gone before it was asked, or ended at the question.
-                Err(CallError::Disconnected { can_retry: true, .. }) if again => again = false,
+                // The server was already gone, or it exited on this request.
+                Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
+                    again = false
+                }
                 Err(lost) => return Err(link.to_mcp_error(&lost)),
             }
         }
     }
 
-    /// Closes what is open, for good.
+    /// Closes the connection and prevents new ones.
     pub(super) async fn close(&self) {
         self.connector.closed.send_replace(true);
         let link = self.connector.state.lock().await.connection.take();
@@ -215,7 +221,7 @@ impl ReconnectingServer {
 }
 
 impl Connector {
-    /// Opens a connection where there is none, until all is closed.
+    /// Opens a connection if there is none. Fails as soon as this server is closed.
     async fn connect(&self) -> ConnectResult {
         let mut closed = self.closed.subscribe();
         let opened = async {
@@ -229,7 +235,7 @@ impl Connector {
         }
     }
 
-    /// All is closed.
+    /// Returns the error for a server that was closed permanently.
     fn closed_error(&self) -> McpError {
         McpError::Closed { server: self.spec.name.clone() }
     }
@@ -239,10 +245,10 @@ impl Connector {
             let Some(why) = link.closed_reason() else {
                 return Ok(Arc::clone(link));
             };
-            tracing::debug!(server = self.spec.name, why, "an MCP server is gone");
+            tracing::debug!(server = self.spec.name, why, "MCP server disconnected");
             state.connection = None;
             state.failures = 1;
-            state.retry_at = Some(self.clock.monotonic().plus(backoff(1)));
+            state.retry_at = Some(self.clock.monotonic_time().plus(restart_delay(1)));
         }
         loop {
             self.wait_for_backoff(state).await?;
@@ -250,8 +256,8 @@ impl Connector {
                 0 => HandshakeMode::Auto,
                 _ => HandshakeMode::Legacy,
             };
-            let manner = self.known_mode.get().unwrap_or(guess);
-            let started = Connection::start(&self.spec, manner).await;
+            let mode = self.known_mode.get().unwrap_or(guess);
+            let started = Connection::start(&self.spec, mode).await;
             self.known_mode.set(started.as_ref().ok().map(Connection::handshake_mode));
             match started {
                 Ok(link) => {
@@ -270,10 +276,10 @@ impl Connector {
         }
     }
 
-    /// Waits until the server may be started. One that keeps failing is not
-    /// waited for: its failure is told once more.
+    /// Waits until the backoff (the delay before a restart) is over. If the server keeps failing,
+    /// returns its last error at once instead.
     async fn wait_for_backoff(&self, state: &ConnectorState) -> Result<(), McpError> {
-        let Some(at) = state.retry_at.filter(|at| *at > self.clock.monotonic()) else {
+        let Some(at) = state.retry_at.filter(|at| *at > self.clock.monotonic_time()) else {
             return Ok(());
         };
         match &state.last_error {
@@ -281,7 +287,7 @@ impl Connector {
                 Err(as_repeated_failure(last.clone(), state.failures))
             }
             Some(_) | None => {
-                self.clock.sleep(at.minus(self.clock.monotonic())).await;
+                self.clock.sleep(at.minus(self.clock.monotonic_time())).await;
                 Ok(())
             }
         }
@@ -289,7 +295,7 @@ impl Connector {
 
     fn record_failure(&self, state: &mut ConnectorState, error: McpError) -> Result<(), McpError> {
         state.failures = state.failures.saturating_add(1);
-        state.retry_at = Some(self.clock.monotonic().plus(backoff(state.failures)));
+        state.retry_at = Some(self.clock.monotonic_time().plus(restart_delay(state.failures)));
         state.last_error = Some(error.clone());
         match state.failures >= self.failures_max() {
             true => Err(as_repeated_failure(error, state.failures)),
@@ -297,7 +303,7 @@ impl Connector {
         }
     }
 
-    /// How often it may fail in a row.
+    /// Returns how many consecutive failures the server may have before it is reported as failing.
     fn failures_max(&self) -> u32 {
         match self.spec.transport {
             ServerTransport::Stdio { .. } => FAILURES_MAX,
@@ -306,14 +312,14 @@ impl Connector {
     }
 }
 
-/// The wait after so many failures.
-fn backoff(failures: u32) -> Millis {
+/// Returns the delay before a restart after this number of consecutive failures.
+fn restart_delay(failures: u32) -> Millis {
     let factor = 1_u64.checked_shl(failures.saturating_sub(1));
-    let span = factor.unwrap_or(u64::MAX).saturating_mul(BACKOFF_INITIAL.0);
-    Millis(span).min(BACKOFF_MAX)
+    let millis = factor.unwrap_or(u64::MAX).saturating_mul(BACKOFF_INITIAL.0);
+    Millis(millis).min(BACKOFF_MAX)
 }
 
-/// An error of a start as that of many.
+/// Converts a start error into the error for a server that failed this many times in a row.
 fn as_repeated_failure(error: McpError, times: u32) -> McpError {
     match error {
         McpError::Start { server, reason, hint } => {
@@ -334,7 +340,7 @@ mod tests {
     use super::*;
     use longhaul_core::time::Timestamp;
 
-    /// Never hurries: what it is asked to wait for does not come.
+    /// A clock whose time never changes and whose sleeps never end.
     #[derive(Debug)]
     struct FixedClock;
 
@@ -362,20 +368,23 @@ mod tests {
             per_run: false,
             timeout: ServerSpec::TIMEOUT,
         };
-        let slot =
-            ReconnectingServer::new(Arc::new(spec), KnownMode::default(), Arc::new(FixedClock));
-        let late = slot.listing_within(Duration::from_millis(20)).await.unwrap_err();
+        let slot = ReconnectingServer::new(
+            Arc::new(spec),
+            KnownHandshakeMode::default(),
+            Arc::new(FixedClock),
+        );
+        let late = slot.listing_with_timeout(Duration::from_millis(20)).await.unwrap_err();
         assert!(late.to_string().contains("not ready within 0.02 s"), "{late}");
-        // It goes on, and whoever asks next waits for that and for nothing else.
-        slot.listing_within(Duration::from_millis(20)).await.unwrap_err();
-        let opening = slot.pending_connect.lock().unwrap();
-        assert_eq!(opening.tasks.len(), 1);
+        // The attempt continues, and the next caller joins it instead of starting another.
+        slot.listing_with_timeout(Duration::from_millis(20)).await.unwrap_err();
+        let pending = slot.pending_connect.lock().unwrap();
+        assert_eq!(pending.tasks.len(), 1);
     }
 
     #[test]
     fn restart_delays_double_up_to_a_limit() {
-        let waits: Vec<u64> = (1..=7).map(|failures| backoff(failures).0).collect();
+        let waits: Vec<u64> = (1..=7).map(|failures| restart_delay(failures).0).collect();
         assert_eq!(waits, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
-        assert_eq!(backoff(u32::MAX), BACKOFF_MAX);
+        assert_eq!(restart_delay(u32::MAX), BACKOFF_MAX);
     }
 }

@@ -1,45 +1,53 @@
-//! Why a request or a greeting came to nothing, without where it went to.
+//! The error of a failed request or handshake.
+//!
+//! Invariant: the error does not contain the URL.
 
-/// What somebody has to give us before a server lets us in. It is told as a value: a
-/// stranger's words may hold whatever ours do.
+/// Credentials that a server requires before it accepts requests. They are a separate value because
+/// the text of an error may come from the server, so searching that text would not be safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AuthNeed {
+pub(crate) enum RequiredCredentials {
     None,
     Login {
-        /// What is wrong with it may pass by itself.
+        /// Whether the login may work again without user action.
         is_transient: bool,
     },
     Key,
 }
 
-/// Why a request or a greeting came to nothing.
+/// The error of a failed request or handshake.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct RequestError {
     pub(crate) reason: String,
-    /// The request may have reached the server.
+    /// Whether the request may have reached the server.
     pub(crate) may_have_been_sent: bool,
-    pub(crate) auth_need: AuthNeed,
+    pub(crate) required_credentials: RequiredCredentials,
 }
 
 impl RequestError {
-    /// It wants nothing, and the request may have reached the server.
+    /// Creates the error of a request that may have reached the server and that needs no
+    /// credentials.
     pub(crate) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), may_have_been_sent: true, auth_need: AuthNeed::None }
+        Self {
+            reason: reason.into(),
+            may_have_been_sent: true,
+            required_credentials: RequiredCredentials::None,
+        }
     }
 
-    /// Nothing was sent: it is for want of a login.
-    pub(crate) fn login_required(reason: impl Into<String>, passes: bool) -> Self {
+    /// Creates the error of a request that was not sent because a login is missing. `is_transient`
+    /// says whether the login may work again without user action.
+    pub(crate) fn login_required(reason: impl Into<String>, is_transient: bool) -> Self {
         Self {
             reason: reason.into(),
             may_have_been_sent: false,
-            auth_need: AuthNeed::Login { is_transient: passes },
+            required_credentials: RequiredCredentials::Login { is_transient },
         }
     }
 }
 
 impl From<reqwest::Error> for RequestError {
-    /// What lies behind an error, without its address.
+    /// Converts an HTTP error, with the message of its innermost error and without the URL.
     fn from(error: reqwest::Error) -> Self {
         let sent = !error.is_connect() && !error.is_builder();
         let error = error.without_url();

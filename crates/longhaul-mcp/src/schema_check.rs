@@ -1,79 +1,82 @@
-//! Whether a schema that a server hands us is one that models and our own judge of
-//! inputs can work with.
+//! Checks whether the schemas of a server's tools can be used by models and by our input
+//! validation.
 //!
-//! Never: compiles a schema whose parts were not counted before. A few letters of it
-//! may stand for a lot of memory.
+//! Invariant: the parts of a schema are counted before the schema is compiled, because a short
+//! schema may need a lot of memory.
 
 use jsonschema::{PatternOptions, ValidationOptions};
 use longhaul_core::schema::{
-    PATTERNS_MAX, SchemaComplexity, SchemaError, count_patterns, external_reference,
+    PATTERNS_MAX, SchemaComplexity, SchemaError, count_patterns, find_external_reference,
 };
 use serde_json::Value;
 
-/// The longest schema, in bytes of JSON.
+/// Maximum length of a tool's schema in bytes of JSON.
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
-/// So many patterns all schemas of one server may hold.
+/// Maximum number of regular expressions in all schemas of one server.
 const ALL_PATTERNS_MAX: usize = 512;
 
-/// So much memory one pattern may take.
+/// Maximum memory of one compiled regular expression in bytes.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 
-/// Maximum steps back that matching one pattern takes.
+/// Maximum number of backtracking steps when matching a regular expression.
 const BACKTRACK_MAX: usize = 100_000;
 
-/// Options under which schemas of servers are compiled.
-pub(super) fn options() -> ValidationOptions<'static> {
+/// Returns the options for compiling the schemas of servers.
+pub(super) fn validation_options() -> ValidationOptions<'static> {
     let patterns =
         PatternOptions::fancy_regex().size_limit(PATTERN_BYTES_MAX).backtrack_limit(BACKTRACK_MAX);
     jsonschema::options().with_pattern_options(patterns)
 }
 
-/// Judges the schemas of one server.
+/// Checks the schemas of one server's tools.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SchemaChecker {
-    /// So many patterns were compiled so far.
-    patterns: usize,
+    /// Number of regular expressions in the schemas checked so far.
+    pattern_count: usize,
 }
 
 impl SchemaChecker {
-    /// What is wrong with the schema of this, if anything is.
-    pub(super) fn check(&mut self, schema: &Value, of: &str) -> Result<(), String> {
+    /// Checks the schema of a tool's input or results; `subject` says which. The error says what is
+    /// wrong with the schema.
+    pub(super) fn check_schema(&mut self, schema: &Value, subject: &str) -> Result<(), String> {
         let bytes = schema.to_string().len();
         if bytes > SCHEMA_BYTES_MAX {
             let kb = SCHEMA_BYTES_MAX / 1024;
-            return Err(format!("the schema of its {of} is longer than {kb} KB"));
+            return Err(format!("the schema of the {subject} is longer than {kb} KB"));
         }
-        if external_reference(schema).is_some() {
-            return Err(format!("the schema of its {of} refers to another place"));
+        if find_external_reference(schema).is_some() {
+            return Err(format!("the schema of the {subject} refers to another document"));
         }
         match SchemaComplexity::measure(schema) {
             Ok(shape) if !shape.is_recursive() => {}
             Ok(_) | Err(SchemaError::Cycle(_)) => {
-                return Err(format!("the schema of its {of} refers to itself"));
+                return Err(format!("the schema of the {subject} refers to itself"));
             }
-            Err(why) => return Err(format!("the schema of its {of} can't be used: {why}")),
+            Err(why) => return Err(format!("the schema of the {subject} can't be used: {why}")),
         }
-        self.count_patterns(schema, of)?;
-        match options().build(schema) {
+        self.count_patterns(schema, subject)?;
+        match validation_options().build(schema) {
             Ok(_) => Ok(()),
             Err(why) => {
                 let why: String = why.to_string().chars().take(200).collect();
-                Err(format!("the schema of its {of} is none: {why}"))
+                Err(format!("the schema of the {subject} is invalid: {why}"))
             }
         }
     }
 
-    fn count_patterns(&mut self, schema: &Value, of: &str) -> Result<(), String> {
+    fn count_patterns(&mut self, schema: &Value, subject: &str) -> Result<(), String> {
         let own = count_patterns(schema);
         if own > PATTERNS_MAX {
-            return Err(format!("the schema of its {of} holds more than {PATTERNS_MAX} patterns"));
+            return Err(format!(
+                "the schema of the {subject} holds more than {PATTERNS_MAX} patterns"
+            ));
         }
-        let all = self.patterns.saturating_add(own);
+        let all = self.pattern_count.saturating_add(own);
         if own > 0 && all > ALL_PATTERNS_MAX {
-            return Err(format!("all its schemas hold more than {ALL_PATTERNS_MAX} patterns"));
+            return Err(format!("the tool schemas hold more than {ALL_PATTERNS_MAX} patterns"));
         }
-        self.patterns = all;
+        self.pattern_count = all;
         Ok(())
     }
 }
@@ -92,7 +95,7 @@ mod tests {
         }
         defs.insert("d30".into(), json!({ "type": "object" }));
         let schema = json!({ "$ref": "#/$defs/d0", "$defs": defs });
-        let why = SchemaChecker::default().check(&schema, "input").unwrap_err();
+        let why = SchemaChecker::default().check_schema(&schema, "input").unwrap_err();
         assert!(why.contains("more than 50000 parts"), "{why}");
     }
 }

@@ -1,6 +1,6 @@
-//! How a server is reached, as a project says it.
+//! The configuration of an MCP server.
 //!
-//! Never: shows a value of a header, of the environment, or of an argument.
+//! Invariant: the `Debug` output shows no header value, no environment value and no argument.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,25 +12,28 @@ use reqwest::Url;
 
 use crate::auth::config::LoginContext;
 
-/// A server that a project names.
+/// The configuration of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSpec {
-    /// How the project calls it: letters, digits, `_`, `-` and `.`, at most 64.
+    /// Name of the server in the project: ASCII letters, digits, `_`, `-` and `.`, at most 64
+    /// characters.
     pub name: String,
-    /// How it is reached.
+    /// How the server is reached.
     pub transport: ServerTransport,
-    /// Each run has one of its own: it remembers what it was told before.
+    /// Whether each run has its own instance of the server, because the server keeps state between
+    /// calls.
     pub per_run: bool,
-    /// How long one call may take.
+    /// Timeout of one tool call.
     pub timeout: Millis,
 }
 
 impl ServerSpec {
-    /// How long one call may take where nothing else is said.
+    /// Default timeout of one tool call.
     pub const TIMEOUT: Millis = Millis::from_secs(60);
 
-    /// So long a call waits for what comes before its question. That is much less than
-    /// its own time: when that is over, nobody knows whether it was asked.
+    /// Returns how long a call may wait for the connection and the login before its request is
+    /// sent. It is much shorter than the call timeout: if the call timeout passes, it is unknown
+    /// whether the request was sent.
     pub(super) fn setup_timeout(&self) -> Duration {
         Duration::from(self.timeout) / 4
     }
@@ -39,24 +42,25 @@ impl ServerSpec {
 /// How a server is reached.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ServerTransport {
-    /// Started here, and spoken to over its input and output.
+    /// The server is started as a child process and used over stdin and stdout.
     Stdio {
-        /// The program; looked for in `PATH` where it has no slash.
+        /// Program that runs the server. It is searched in `PATH` if it contains no slash.
         command: String,
-        /// What it is started with.
+        /// Arguments of the program.
         args: Vec<String>,
-        /// All that it sees of an environment, besides our `PATH`.
+        /// All environment variables of the program besides our `PATH`.
         env: BTreeMap<String, String>,
-        /// Where it is started; none: where we are.
+        /// Working directory of the program. `None` means the current directory.
         cwd: Option<PathBuf>,
     },
-    /// Asked over streamable HTTP.
+    /// The server is reached over streamable HTTP.
     Http {
-        /// Its address. Private ones are fine: it is the project's own word.
+        /// URL of the server. Private addresses are allowed, because the URL comes from the
+        /// project's configuration.
         url: String,
-        /// Headers of every request.
+        /// HTTP headers sent with every request.
         headers: BTreeMap<String, String>,
-        /// How one logs in there; none: it is not meant to be.
+        /// How to log in at the server. `None` means no login is used.
         login: Option<LoginContext>,
     },
 }
@@ -80,8 +84,9 @@ impl fmt::Debug for ServerTransport {
 }
 
 impl ServerTransport {
-    /// How one logs in there. Where the project sends a key of its own, nobody does.
-    pub(super) fn login(&self) -> Option<&LoginContext> {
+    /// Returns how to log in at the server. `None` if the project sends an Authorization header of
+    /// its own.
+    pub(super) fn login_context(&self) -> Option<&LoginContext> {
         match self {
             Self::Stdio { .. } => None,
             Self::Http { headers, login, .. } => {
@@ -92,25 +97,25 @@ impl ServerTransport {
         }
     }
 
-    /// The same way for somebody who has not logged in.
+    /// Returns the same transport without the stored login.
     pub(super) fn as_anonymous(&self) -> Self {
-        let mut way = self.clone();
-        if let Self::Http { login, .. } = &mut way {
+        let mut transport = self.clone();
+        if let Self::Http { login, .. } = &mut transport {
             *login = login.as_ref().map(LoginContext::as_anonymous);
         }
-        way
+        transport
     }
 
-    /// What must not be seen in a message: values that somebody may have meant to
-    /// keep. Short ones are words such as `1` and `true`, and stay.
-    pub(super) fn secrets(&self) -> Vec<String> {
+    /// Returns the configured values that must not appear in messages. Short values such as `1` and
+    /// `true` are not treated as secrets.
+    pub(super) fn secret_values(&self) -> Vec<String> {
         let values = match self {
             Self::Stdio { env, .. } => env,
             Self::Http { headers, .. } => headers,
         };
         let bare = |value: &String| value.rsplit(' ').next().unwrap_or_default().to_owned();
         let mut all: Vec<String> = values.values().cloned().collect();
-        all.extend(self.login().and_then(|login| login.oauth.client_secret.clone()));
+        all.extend(self.login_context().and_then(|login| login.oauth.client_secret.clone()));
         all.extend(values.values().map(bare));
         all.retain(|value| value.len() >= SECRET_BYTES_MIN);
         all.sort_by_key(|value| std::cmp::Reverse(value.len()));
@@ -119,39 +124,39 @@ impl ServerTransport {
     }
 }
 
-/// A value shorter than this is not hidden.
+/// Minimum length of a configured value that is redacted. A shorter value is not treated as a
+/// secret.
 const SECRET_BYTES_MIN: usize = 6;
 
-/// An address without what may be a secret in it.
+/// Returns a URL without the parts that may hold a secret.
 pub(super) fn redacted_url(url: &str) -> String {
     match url.parse::<Url>() {
         Ok(mut url) => {
             url.set_query(None);
             url.set_fragment(None);
-            // An error says that there is no place for them, so there is none.
+            // An error means that a URL of this kind has no user name or password.
             _ = url.set_username("");
             _ = url.set_password(None);
             url.to_string()
         }
-        Err(_) => "(no address)".to_owned(),
+        Err(_) => "(invalid URL)".to_owned(),
     }
 }
 
-/// Our name of a server's tool.
+/// Returns the name under which Longhaul offers a server's tool: `mcp:SERVER/TOOL`.
 pub(super) fn tool_name(server: &str, tool: &str) -> String {
     format!("mcp:{server}/{tool}")
 }
 
-/// Whether a server may be called so.
+/// Returns whether a name is valid for a configured server.
 pub(super) fn is_server_name(name: &str) -> bool {
-    let fits = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'-' | b'.');
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     !name.is_empty() && name.len() <= 64 && name.bytes().all(fits)
 }
 
-/// Whether a tool may be called so: what the protocol tells servers to keep to.
+/// Returns whether the MCP protocol allows this tool name.
 pub(super) fn is_tool_name(name: &str) -> bool {
-    let fits =
-        |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'-' | b'.' | b'/');
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
     !name.is_empty() && name.len() <= 128 && name.bytes().all(fits)
 }
 
@@ -176,10 +181,10 @@ mod tests {
             env: pairs(&[("KEY", "hunter2hunter")]),
             cwd: None,
         };
-        for way in [&http, &stdio] {
-            let seen = format!("{way:?}");
-            assert!(!seen.contains("hunter2hunter"), "{seen}");
-            assert!(way.secrets().contains(&"hunter2hunter".to_owned()));
+        for transport in [&http, &stdio] {
+            let debug_text = format!("{transport:?}");
+            assert!(!debug_text.contains("hunter2hunter"), "{debug_text}");
+            assert!(transport.secret_values().contains(&"hunter2hunter".to_owned()));
         }
         assert!(format!("{http:?}").contains("https://a.example/mcp"));
     }

@@ -1,7 +1,7 @@
-//! A server that is started here: a group of processes, spoken to over pipes.
+//! The stdio transport: a server started as a process group, used over pipes.
 //!
-//! Never: leaves a process behind, hands on our environment, or waits for a
-//! server that does not end. What it is dropped with, it kills.
+//! Invariant: no process is left behind. The server does not inherit our environment. Closing has a
+//! timeout, and dropping the transport kills the group.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -24,42 +24,41 @@ use crate::guard::ProcessGroupGuard;
 use crate::lines::{BoundedLineReader, LineRead, MESSAGE_BYTES_MAX};
 use crate::spec::ServerTransport;
 
-/// So many messages wait to be written.
+/// Maximum number of messages in the queue to a server's stdin.
 const WRITE_QUEUE_MAX: usize = 64;
 
-/// So many lines in a row may be no message.
+/// Maximum number of consecutive lines of a server that are not JSON-RPC messages.
 const INVALID_LINES_MAX: u32 = 1_000;
 
-/// So much may come that is no answer to anything.
+/// Maximum number of bytes that a server may send between two responses.
 const UNSOLICITED_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
-/// What a process that is gone has still said is waited for so long.
+/// How long the remaining output of an exited server process is read.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long each way to ask a server to end is given: its input is closed, then it
-/// is told to, then it is killed. Together less than whoever closes waits.
+/// Timeout of each step of stopping a server: close its stdin, then SIGTERM, then SIGKILL. The sum
+/// is less than the timeout for closing a connection.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server over pipes.
+/// Transport to a server process over its stdin and stdout.
 pub(super) struct StdioTransport {
     lines: BoundedLineReader<ChildStdout>,
     writer: Option<mpsc::Sender<Vec<u8>>>,
     process: ServerProcess,
     exit: Arc<ServerExit>,
-    /// Those who write to it and hear its error output; they end with this.
+    /// Tasks that write to the server's stdin and read its stderr. They end with the transport.
     tasks: JoinSet<()>,
     invalid_lines: u32,
     unsolicited_bytes: usize,
 }
 
-/// The process of a server and the process group that it leads. Dropped, it kills the
-/// whole group.
+/// The process of a server and the process group that it leads. Dropping it kills the whole group.
 struct ServerProcess {
-    /// `None` once the group was killed: later the number may be another's.
+    /// Process group id. `None` once the group was killed, because the id may be reused later.
     group: Option<Pid>,
     child: Child,
     status: Option<ExitStatus>,
-    /// Kills the group when this process is killed.
+    /// Helper that kills the group when this process is killed.
     guard: Option<ProcessGroupGuard>,
 }
 
@@ -74,102 +73,108 @@ impl ServerProcess {
         }
     }
 
-    /// Waits for the process to end. What is left of its group ends with it.
-    async fn wait(&mut self) -> Option<ExitStatus> {
+    /// Waits for the server process to exit. Then kills the rest of its group.
+    async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
             self.status = self.child.wait().await.ok();
             if self.status.is_some() {
-                self.kill();
+                self.kill_group();
                 self.guard = None;
             }
         }
         self.status
     }
 
-    fn signal(&self, signal: Signal) {
+    fn send_signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // An error says that nobody is left.
+            // An error means that the group has no process left.
             _ = kill_process_group(group, signal);
         }
     }
 
-    fn kill(&mut self) {
-        self.signal(Signal::KILL);
+    fn kill_group(&mut self) {
+        self.send_signal(Signal::KILL);
         self.group = None;
     }
 }
 
 impl Drop for ServerProcess {
-    /// Before the child is reaped, so that the number is still its group's.
+    /// Kills the group before the child is reaped, so that the id still belongs to its group.
     fn drop(&mut self) {
-        self.kill();
+        self.kill_group();
     }
 }
 
 impl StdioTransport {
-    /// Starts a server, or says why it can't be.
-    pub(super) fn start(way: &ServerTransport, fate: &Arc<ServerExit>) -> Result<Self, String> {
-        let mut child = build_command(way)?.spawn().map_err(|why| match way {
+    /// Starts the server process. The error says why it could not be started.
+    pub(super) fn start(
+        transport: &ServerTransport,
+        exit: &Arc<ServerExit>,
+    ) -> Result<Self, String> {
+        let mut child = build_command(transport)?.spawn().map_err(|why| match transport {
             ServerTransport::Stdio { command, .. } => {
-                format!("`{}` could not be run: {why}", escaped(command))
+                format!("`{}` could not be run: {why}", escaped_command(command))
             }
             ServerTransport::Http { .. } => why.to_string(),
         })?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let process = ServerProcess::new(child);
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err("its pipes could not be opened".to_owned());
+            return Err("the pipes of the process could not be opened".to_owned());
         };
         let (out, queue) = mpsc::channel(WRITE_QUEUE_MAX);
         let mut tasks = JoinSet::new();
         tasks.spawn(write_lines(stdin, queue));
-        tasks.spawn(read_stderr(stderr, Arc::clone(fate)));
+        tasks.spawn(read_stderr(stderr, Arc::clone(exit)));
         Ok(Self {
             lines: BoundedLineReader::new(stdout, MESSAGE_BYTES_MAX),
             writer: Some(out),
             process,
-            exit: Arc::clone(fate),
+            exit: Arc::clone(exit),
             tasks,
             invalid_lines: 0,
             unsolicited_bytes: 0,
         })
     }
 
-    /// The next line; none when there is no more, and then it is settled why.
+    /// Returns the next line of the server's stdout. `None` at the end of the output; the reason is
+    /// then recorded.
     async fn next_line(&mut self) -> Option<Vec<u8>> {
         let line = match self.process.status {
             None => tokio::select! {
                 biased;
                 line = self.lines.next() => line,
-                _ = self.process.wait() => self.drain_line().await,
+                _ = self.process.wait_for_exit() => self.read_remaining_line().await,
             },
-            Some(_) => self.drain_line().await,
+            Some(_) => self.read_remaining_line().await,
         };
         match line {
             LineRead::Full(line) => return Some(line),
             LineRead::TooLong => {
                 let mb = MESSAGE_BYTES_MAX / (1024 * 1024);
-                self.exit.record_violation(&format!("it sent a message of more than {mb} MB"));
+                self.exit.record_violation(&format!("the server sent a message of over {mb} MB"));
             }
             LineRead::Eof => {
-                _ = timeout(DRAIN_TIMEOUT, self.process.wait()).await;
+                _ = timeout(DRAIN_TIMEOUT, self.process.wait_for_exit()).await;
                 let why = match self.process.status {
-                    Some(status) => format!("its process ended ({status})"),
-                    None => "it closed its output".to_owned(),
+                    Some(status) => format!("the server process ended ({status})"),
+                    None => "the server closed its output".to_owned(),
                 };
-                self.exit.record_exit(&self.exit.with_stderr(&why));
+                self.exit.record_exit(&self.exit.reason_with_stderr(&why));
             }
         }
         None
     }
 
-    /// What a process that is gone has left; somebody else may hold its pipe open.
-    async fn drain_line(&mut self) -> LineRead {
+    /// Reads a line that an exited process has left in its pipe. Has a timeout because another
+    /// process may hold the pipe open.
+    async fn read_remaining_line(&mut self) -> LineRead {
         let rest = timeout(DRAIN_TIMEOUT, self.lines.next()).await;
         rest.unwrap_or(LineRead::Eof)
     }
 
-    /// A line as a message, if it is one. None: it says too much that is none.
+    /// Parses a line of the server. The inner `None` means the line is not a message; the outer
+    /// `None` means the server exceeded a limit.
     fn parse_line(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
         let message = parse_message(line);
         self.unsolicited_bytes += line.len();
@@ -178,7 +183,7 @@ impl StdioTransport {
             None => {
                 self.invalid_lines += 1;
                 let len = line.len();
-                tracing::debug!(len, "a line of an MCP server is no message");
+                tracing::debug!(len, "MCP server sent an invalid line");
             }
             Some(message) => {
                 self.invalid_lines = 0;
@@ -189,14 +194,14 @@ impl StdioTransport {
         }
         if self.invalid_lines > INVALID_LINES_MAX || self.unsolicited_bytes > UNSOLICITED_BYTES_MAX
         {
-            self.exit.record_violation("it floods its output with what nobody asked for");
+            self.exit.record_violation("the server sent too much unsolicited output");
             return None;
         }
         Some(message)
     }
 }
 
-/// A line as a message. What is no UTF-8 counts as the letters it stands for.
+/// Parses a line as a JSON-RPC message. Invalid UTF-8 is replaced by U+FFFD.
 fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     let read = match serde_json::from_slice(line) {
         Err(_) if std::str::from_utf8(line).is_err() => {
@@ -207,11 +212,11 @@ fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     read.ok()
 }
 
-/// The command that starts a server. Of our environment it sees `PATH` alone, so
-/// that `npx` and `uvx` are found: keys and homes are for its spec to hand over.
-fn build_command(way: &ServerTransport) -> Result<Command, String> {
-    let ServerTransport::Stdio { command, args, env, cwd } = way else {
-        return Err("it is not started here".to_owned());
+/// Creates the command that starts a server. The command inherits only `PATH`, so that `npx` and
+/// `uvx` are found. The spec has to pass keys and home directories.
+fn build_command(transport: &ServerTransport) -> Result<Command, String> {
+    let ServerTransport::Stdio { command, args, env, cwd } = transport else {
+        return Err("the server is not a stdio server".to_owned());
     };
     let mut made = Command::new(command);
     made.args(args)
@@ -227,40 +232,40 @@ fn build_command(way: &ServerTransport) -> Result<Command, String> {
     made.envs(env);
     if let Some(cwd) = cwd {
         if !Path::new(cwd).is_dir() {
-            return Err(format!("its folder `{}` is not there", cwd.display()));
+            return Err(format!("the working directory `{}` does not exist", cwd.display()));
         }
         made.current_dir(cwd);
     }
     Ok(made)
 }
 
-fn escaped(command: &str) -> String {
+fn escaped_command(command: &str) -> String {
     command.escape_debug().take(200).collect()
 }
 
-/// Writes what is queued, a line each, until the queue or the pipe is closed.
-async fn write_lines(mut to: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
+/// Writes queued lines to the server's stdin until the queue or the pipe is closed.
+async fn write_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = queue.recv().await {
-        if to.write_all(&line).await.is_err() || to.flush().await.is_err() {
+        if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
             return;
         }
     }
 }
 
-/// Hears what a server writes to its error output.
-async fn read_stderr(mut from: ChildStderr, fate: Arc<ServerExit>) {
+/// Reads and records what a server writes to stderr.
+async fn read_stderr(mut stderr: ChildStderr, exit: Arc<ServerExit>) {
     let mut some = [0; 4096];
-    while let Ok(count @ 1..) = from.read(&mut some).await {
-        fate.append_stderr(&some[..count]);
+    while let Ok(count @ 1..) = stderr.read(&mut some).await {
+        exit.append_stderr(&some[..count]);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let words = fate.last_stderr_line();
-            tracing::debug!(words, "an MCP server mutters");
+            let line = exit.last_stderr_line();
+            tracing::debug!(line, "MCP server wrote to stderr");
         }
     }
 }
 
 impl Transport<RoleClient> for StdioTransport {
-    // What can't be written shows at the other pipe, where it says why.
+    // A write error is not reported here: reading then fails too, with the reason.
     type Error = Infallible;
 
     fn send(
@@ -287,15 +292,15 @@ impl Transport<RoleClient> for StdioTransport {
     }
 
     async fn close(&mut self) -> Result<(), Infallible> {
-        // With the queue the writer ends, and with it the server's input.
+        // Closing the queue ends the writer task, which closes the server's stdin.
         self.writer = None;
-        let broke = self.exit.reason().is_some_and(|end| end.is_violation);
-        if !broke && timeout(STOP_TIMEOUT, self.process.wait()).await.is_err() {
-            self.process.signal(Signal::TERM);
-            _ = timeout(STOP_TIMEOUT, self.process.wait()).await;
+        let is_violation = self.exit.reason().is_some_and(|end| end.is_violation);
+        if !is_violation && timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await.is_err() {
+            self.process.send_signal(Signal::TERM);
+            _ = timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await;
         }
-        self.process.kill();
-        _ = timeout(STOP_TIMEOUT, self.process.wait()).await;
+        self.process.kill_group();
+        _ = timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await;
         self.tasks.abort_all();
         Ok(())
     }
@@ -307,15 +312,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_group_is_not_killed_after_its_leader_was_reaped() {
-        let way = ServerTransport::Stdio {
+        let transport = ServerTransport::Stdio {
             command: "true".into(),
             args: Vec::new(),
             env: Default::default(),
             cwd: None,
         };
-        let mut process = ServerProcess::new(build_command(&way).unwrap().spawn().unwrap());
+        let mut process = ServerProcess::new(build_command(&transport).unwrap().spawn().unwrap());
         assert!(process.group.is_some());
-        assert!(process.wait().await.unwrap().success());
+        assert!(process.wait_for_exit().await.unwrap().success());
         assert_eq!(process.group, None);
     }
 }

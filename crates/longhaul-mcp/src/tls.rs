@@ -1,7 +1,7 @@
-//! The cryptography behind secure connections.
+//! Setup of the TLS crypto provider.
 
-/// Installs the crypto provider of this process if there is none yet.
-pub(crate) fn ensure_provider() {
-    // An error says that another part of this process has installed one.
+/// Installs a TLS crypto provider for this process if none is installed yet.
+pub(crate) fn ensure_crypto_provider() {
+    // An error means that another part of this process has installed a provider.
     _ = rustls::crypto::ring::default_provider().install_default();
 }

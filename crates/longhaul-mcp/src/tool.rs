@@ -1,7 +1,7 @@
-//! A server's tool as one of ours.
+//! A server's tool as a Longhaul [`Tool`].
 //!
-//! Never: calls twice what must not be repeated, or says that nothing happened
-//! when nobody knows.
+//! Invariant: a call that must not be repeated is sent at most once. A failure is reported as
+//! "outcome unknown" unless the call is known to have had no effect.
 
 use std::sync::Arc;
 
@@ -13,115 +13,116 @@ use longhaul_core::time::Millis;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::connection::{CallError, Connection};
+use crate::connection::{Connection, ServerRequestError};
 use crate::listing::ListedTool;
 use crate::output;
-use crate::output_check::{is_expensive, output_error};
+use crate::output_check::{is_check_expensive, output_error};
 use crate::reconnect::ReconnectingServer;
 use crate::spec::{ServerTransport, tool_name};
 
-/// A server's tool.
+/// A server's tool as a Longhaul [`Tool`].
 #[derive(Debug)]
 pub(super) struct McpTool {
     listed: ListedTool,
-    /// As the server calls it.
+    /// Name of the tool at the server, without the `mcp:SERVER/` prefix.
     name: String,
     server: Arc<ReconnectingServer>,
 }
 
 impl McpTool {
-    pub(super) fn new(offered: ListedTool, slot: Arc<ReconnectingServer>) -> Self {
-        let lead = tool_name(&slot.spec().name, "");
-        let name = offered.spec.name.as_str();
+    pub(super) fn new(listed: ListedTool, server: Arc<ReconnectingServer>) -> Self {
+        let lead = tool_name(&server.spec().name, "");
+        let name = listed.spec.name.as_str();
         let name = name.strip_prefix(&lead).unwrap_or(name).to_owned();
-        Self { listed: offered, name, server: slot }
+        Self { listed, name, server }
     }
 
-    /// The connection. Nothing has been asked yet, so nothing has happened; and that is
-    /// said before the time of the call is over, when nobody could know it any more.
+    /// Returns the connection to the server. The timeout is shorter than that of the call: nothing
+    /// was sent yet, so a failure here is known to have had no effect.
     async fn connect(&self) -> Result<Arc<Connection>, ToolFailure> {
         let spec = self.server.spec();
         let patience = spec.setup_timeout();
         match timeout(patience, self.server.connection()).await {
-            Ok(link) => link.map_err(|error| ToolFailure::new(error.to_string())),
+            Ok(connection) => connection.map_err(|error| ToolFailure::new(error.to_string())),
             Err(_) => {
                 let (server, secs) = (&spec.name, patience.as_secs_f32());
                 Err(ToolFailure::new(format!(
-                    "the server `{server}` was not ready in {secs} s; nothing was asked of it"
+                    "the server `{server}` was not ready within {secs} s; the call was not sent"
                 )))
             }
         }
     }
 
-    /// What came of a call. An answer without form is no result, and its words are
-    /// told with what is wrong: the model can still make something of them.
+    /// Converts the response of a call and checks it against the output schema. For an invalid
+    /// response, the failure includes the response, because the model may still be able to use it.
     async fn check_output(
         &self,
         answer: &Value,
-        around: &ToolContext,
+        ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
-        let read = output::parse(answer, &around.images);
-        let promise = self.listed.output_schema.as_ref();
-        let why = if is_expensive(answer, promise) {
-            let (answer, promise) = (answer.clone(), promise.cloned());
-            let check = move || output_error(&answer, promise.as_ref());
+        let read = output::parse_output(answer, &ctx.images);
+        let output_schema = self.listed.output_schema.as_ref();
+        let why = if is_check_expensive(answer, output_schema) {
+            let (answer, output_schema) = (answer.clone(), output_schema.cloned());
+            let check = move || output_error(&answer, output_schema.as_ref());
             let checked = tokio::task::spawn_blocking(check).await;
-            checked.map_err(|_| ToolFailure::new("the check of the answer stopped"))?
+            checked.map_err(|_| ToolFailure::new("the check of the response panicked"))?
         } else {
-            output_error(answer, promise)
+            output_error(answer, output_schema)
         };
         let Some(why) = why else {
             return read;
         };
         let server = &self.server.spec().name;
-        let came = output::truncated_json(answer);
+        let response = output::truncated_json(answer);
         Err(ToolFailure::new(format!(
-            "the server `{server}` was called and has answered, but {why}. What came: {came}"
+            "the server `{server}` was called and has answered, but {why}. Response: {response}"
         )))
     }
 
-    /// What a call that is lost says to the model.
-    fn to_failure(&self, lost: CallError) -> ToolFailure {
+    /// Converts the error of a call into a failure for the model.
+    fn to_failure(&self, error: ServerRequestError) -> ToolFailure {
         let server = &self.server.spec().name;
-        match lost {
-            CallError::Rejected(words) | CallError::LoginRequired { reason: words, .. } => {
-                ToolFailure::new(format!("the server `{server}` refused: {words}"))
+        match error {
+            ServerRequestError::Rejected(message)
+            | ServerRequestError::LoginRequired { reason: message, .. } => {
+                ToolFailure::new(format!("the server `{server}` rejected the call: {message}"))
             }
-            CallError::Disconnected { reason: why, may_have_been_sent: sent, .. } => {
-                let words = format!("the server `{server}` broke off: {why}");
+            ServerRequestError::Disconnected { reason: why, may_have_been_sent: sent, .. } => {
+                let message = format!("the server `{server}` disconnected: {why}");
                 match sent && !self.listed.class.may_repeat() {
-                    true => ToolFailure::outcome_unknown(words),
-                    false => ToolFailure::new(words),
+                    true => ToolFailure::outcome_unknown(message),
+                    false => ToolFailure::new(message),
                 }
             }
         }
     }
 }
 
-/// Sees whether a call is let go of because its time is over.
-struct TimeoutWatch<'a> {
+/// Tells the connection at the end of a call whether the server answered or the call timed out.
+struct CallEndRecorder<'a> {
     server: &'a ReconnectingServer,
     connection: &'a Connection,
-    /// By the monotonic clock.
+    /// Start time of the call on the monotonic clock.
     started: Millis,
     is_answered: bool,
 }
 
-impl<'a> TimeoutWatch<'a> {
-    fn new(slot: &'a ReconnectingServer, link: &'a Connection) -> Self {
-        Self { server: slot, connection: link, started: slot.monotonic(), is_answered: false }
+impl<'a> CallEndRecorder<'a> {
+    fn new(server: &'a ReconnectingServer, connection: &'a Connection) -> Self {
+        Self { server, connection, started: server.monotonic_now(), is_answered: false }
     }
 }
 
-impl Drop for TimeoutWatch<'_> {
+impl Drop for CallEndRecorder<'_> {
     fn drop(&mut self) {
-        let took = self.server.monotonic().minus(self.started);
-        // Whoever called has counted from a little earlier.
-        let most = Millis(self.server.spec().timeout.0 / 10 * 9);
+        let took = self.server.monotonic_now().minus(self.started);
+        // The caller's timeout started slightly earlier than this watch.
+        let max_duration = Millis(self.server.spec().timeout.0 / 10 * 9);
         if self.is_answered {
-            self.connection.mark_answered();
-        } else if took >= most {
-            self.connection.mark_timed_out();
+            self.connection.record_answered_call();
+        } else if took >= max_duration {
+            self.connection.record_timed_out_call();
         }
     }
 }
@@ -136,12 +137,12 @@ impl Tool for McpTool {
         self.listed.class
     }
 
-    /// A server over pipes that is busy does not see that its worker is gone.
+    /// Returns `true` for a stdio server: a busy one does not notice that its worker is gone.
     fn may_outlive_worker(&self) -> bool {
         matches!(self.server.spec().transport, ServerTransport::Stdio { .. })
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input = match input {
             Value::Object(fields) => fields,
             Value::Null => serde_json::Map::new(),
@@ -154,14 +155,16 @@ impl Tool for McpTool {
         };
         let mut again = self.listed.class.may_repeat();
         loop {
-            let link = self.connect().await?;
-            let mut watch = TimeoutWatch::new(&self.server, &link);
-            let called = link.call(&self.name, input.clone(), &around.progress).await;
+            let connection = self.connect().await?;
+            let mut watch = CallEndRecorder::new(&self.server, &connection);
+            let called = connection.call_tool(&self.name, input.clone(), &ctx.progress).await;
             watch.is_answered = true;
             match called {
-                Ok(answer) => return self.check_output(&answer, around).await,
-                Err(CallError::Disconnected { can_retry: true, .. }) if again => again = false,
-                Err(lost) => return Err(self.to_failure(lost)),
+                Ok(answer) => return self.check_output(&answer, ctx).await,
+                Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
+                    again = false
+                }
+                Err(error) => return Err(self.to_failure(error)),
             }
         }
     }

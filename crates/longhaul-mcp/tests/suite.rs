@@ -1,6 +1,7 @@
-//! The one integration binary of this crate: each module is a file in `suite/`.
+//! The integration test binary of this crate; each module is a file in `suite/`.
 //!
-//! What they lean on is pinned in `tests/interop` and made ready by `scripts/interop`.
+//! The external programs that the tests need are pinned in `tests/interop` and installed by
+//! `scripts/interop`.
 
 #[cfg(test)]
 mod suite {

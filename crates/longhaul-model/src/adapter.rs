@@ -1,7 +1,7 @@
-//! A model behind a wire: what all wires have in common.
+//! `Adapter`, the `Model` implementation that all provider APIs share.
 //!
-//! Never: asks again when it failed, sends what the user did not set, or serialises
-//! a message that it has sent before.
+//! An adapter never retries, sends no optional field that the user has not set, and reuses the
+//! encoded messages of a run's previous request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,93 +18,99 @@ use longhaul_core::usage::ModelPricing;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use crate::conversation::{EncodedConversation, EncodedMessage, MessageEncoder, Piece};
-use crate::exchange::{Endpoint, EventDecoder, RequestSize};
-use crate::http::Http;
+use crate::conversation::{EncodedConversation, EncodedMessage, EncodedPiece, MessageEncoder};
+use crate::exchange::{Endpoint, EventDecoder, UsageEstimator};
+use crate::http::HttpClient;
 use crate::image_source::ImageSource;
 use crate::images::{self, EncodedImages};
 use crate::json_object::JsonObject;
-use crate::lenient_json::without_deep_extras;
+use crate::lenient_json::without_deep_extra_fields;
 use crate::request_cache::{ByteSize, RequestCache};
 use crate::secrets;
-use crate::settings::{AuthScheme, Settings, SettingsError};
-use crate::token_counts::UsagePaths;
+use crate::settings::{AuthScheme, ModelSettings, SettingsError};
+use crate::token_counts::UsageJsonPaths;
 use crate::tool_table::{self, ToolRow};
 
-/// So many bytes a request has beside its conversation, as a guess.
+/// Estimated size in bytes of a request without its conversation.
 const BODY_OVERHEAD: usize = 4 * 1024;
 
-/// A provider's way to be asked.
-pub(crate) trait Wire: MessageEncoder + fmt::Debug + Send + Sync + 'static {
-    /// A reply while it comes in.
+/// A provider API: how requests are encoded and which decoder reads the responses.
+pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'static {
+    /// Decoder for the responses of this API.
     type Decoder: ResponseDecoder;
 
-    /// Where tokens are counted.
-    const USAGE: &'static UsagePaths;
+    /// JSON paths of the token counts in the `usage` object of a response.
+    const USAGE: &'static UsageJsonPaths;
 
-    /// The version of the API and the operation, as they stand in the address.
+    /// API version and operation, the two parts of the URL path.
     const PATH: (&'static str, &'static str);
 
-    /// How a key is shown where nobody says otherwise.
+    /// How the API key is sent, unless the settings of the model specify another way.
     const AUTH_SCHEME: AuthScheme;
 
-    /// Headers of every request.
+    /// Fixed headers that this API requires with every request.
     const HEADERS: &'static [(&'static str, &'static str)];
 
-    /// The fields of a request that are ours to fill.
+    /// Request fields that the adapter fills in; the user can't set them.
     const RESERVED_FIELDS: &'static [&'static str];
 
-    /// The prompt, as a request has it.
+    /// Encodes the system prompt in the format of this API.
     fn encode_prompt(&self, prompt: &str) -> RawJson;
 
-    /// The list of tools, as a request has it.
+    /// Encodes the list of tools in the format of this API.
     fn encode_tools(&self, tools: &[ToolRow]) -> RawJson;
 
-    /// Whose blocks a reply over this wire is made of.
-    fn api(&self) -> &str;
+    /// Returns the label of this API and its provider, such as `chat:moonshot`. The label is stored
+    /// with each reply, because the blocks of a reply can only be sent back to the same API and
+    /// provider.
+    fn api_label(&self) -> &str;
 
-    /// The name of the list that the conversation is in.
+    /// Name of the request field that contains the conversation.
     const CONVERSATION_FIELD: &'static str;
 
-    /// The fields of a request before the conversation.
+    /// Returns all request fields other than the conversation. They are sent before the
+    /// conversation.
     fn leading_fields(&self, parts: &RequestParts<'_, Self::Kind>) -> JsonObject;
 
-    /// The conversation.
+    /// Returns the conversation in a form that serialises to the JSON of this API.
     fn encode_conversation(&self, parts: &RequestParts<'_, Self::Kind>) -> impl Serialize;
 }
 
-/// What a request is made of.
+/// The encoded parts that a request body is assembled from.
 #[derive(Debug)]
 pub(crate) struct RequestParts<'a, K> {
     pub(crate) model: &'a str,
     pub(crate) max_tokens: u64,
-    /// The fields that the user has set.
+    /// Additional request fields set by the user, as one JSON object.
     pub(crate) fields: Option<&'a RawJson>,
     pub(crate) prompt: Option<&'a RawJson>,
     pub(crate) tools: Option<&'a RawJson>,
     pub(crate) messages: &'a [EncodedMessage<K>],
-    /// What stands behind them when nothing follows.
-    pub(crate) trailing: &'a [Piece<K>],
+    /// Placeholder results for tool calls without a result, sent after the last message.
+    pub(crate) placeholder_results: &'a [EncodedPiece<K>],
 }
 
 impl<'a, K> RequestParts<'a, K> {
-    /// All pieces of the conversation.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &'a Piece<K>> + use<'a, K> {
+    /// Iterates over all encoded pieces of the conversation, including the placeholder results.
+    pub(crate) fn conversation_pieces(
+        &self,
+    ) -> impl Iterator<Item = &'a EncodedPiece<K>> + use<'a, K> {
         let pieces = self.messages.iter().flat_map(|entry| &entry.pieces);
-        pieces.chain(self.trailing)
+        pieces.chain(self.placeholder_results)
     }
 }
 
-/// A request. Its list is written at once: there may be megabytes in it.
+/// A complete request body. The conversation is serialised directly into the body, without an
+/// intermediate JSON value, because it may be megabytes long.
 struct RequestBody<T> {
     head: JsonObject,
     list: (&'static str, T),
 }
 
 impl<T: Serialize> Serialize for RequestBody<T> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut object = to.serialize_map(None)?;
-        for (name, value) in self.head.pairs() {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        for (name, value) in self.head.fields() {
             object.serialize_entry(name, value)?;
         }
         let (name, list) = &self.list;
@@ -113,33 +119,37 @@ impl<T: Serialize> Serialize for RequestBody<T> {
     }
 }
 
-/// A reply while it comes in.
+/// Decoder of one response, which can return the complete reply at the end.
 pub(crate) trait ResponseDecoder: EventDecoder + Default {
-    /// The whole reply, in this dialect.
-    fn finish(self, dialect: &str) -> DecodedReply;
+    /// Returns the complete reply, with the given label of the API and provider that it came from.
+    fn finish(self, api_label: &str) -> DecodedReply;
 }
 
-/// The reply that these blocks are, and whether it has calls.
-pub(crate) fn build_reply(dialect: &str, blocks: impl IntoIterator<Item = Block>) -> (Reply, bool) {
+/// Builds a reply from its blocks and the label of its API. The returned flag says whether the
+/// reply contains tool calls.
+pub(crate) fn build_reply(
+    api_label: &str,
+    blocks: impl IntoIterator<Item = Block>,
+) -> (Reply, bool) {
     let reply = Reply {
-        api: dialect.to_owned(),
-        blocks: blocks.into_iter().filter_map(without_deep_extras).collect(),
+        api: api_label.to_owned(),
+        blocks: blocks.into_iter().filter_map(without_deep_extra_fields).collect(),
     };
-    let has_calls = reply.calls().next().is_some();
+    let has_calls = reply.tool_calls().next().is_some();
     (reply, has_calls)
 }
 
-/// What came of a question.
+/// A decoded reply with its stop reason and the model name that the provider reported.
 #[derive(Debug)]
 pub(crate) struct DecodedReply {
     pub(crate) reply: Reply,
     pub(crate) stop: StopReason,
-    /// The model, as it calls itself.
+    /// Model name as reported by the provider.
     pub(crate) model: Option<String>,
 }
 
-/// A model behind a wire.
-pub(crate) struct Adapter<W: Wire> {
+/// A `Model` that sends its requests to the API of a provider.
+pub(crate) struct Adapter<W: ProviderApi> {
     wire: W,
     model: String,
     endpoint: Endpoint,
@@ -149,19 +159,19 @@ pub(crate) struct Adapter<W: Wire> {
     cache: RequestCache<CachedRequest<W::Kind>>,
 }
 
-impl<W: Wire> fmt::Debug for Adapter<W> {
+impl<W: ProviderApi> fmt::Debug for Adapter<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (provider, model) = (&self.endpoint.provider, &self.model);
         write!(f, "Adapter({provider}/{model} over {:?})", self.wire)
     }
 }
 
-/// The request of a run as far as it is written.
+/// Encoded request of a run, cached so that the next turn only has to encode new messages.
 #[derive(Debug)]
 struct CachedRequest<K> {
     head: RequestHead,
     conversation: EncodedConversation<K>,
-    /// So many pictures at its beginning are told of in words.
+    /// Number of images at the start of the conversation that are replaced by text.
     dropped_images: usize,
 }
 
@@ -173,7 +183,8 @@ impl<K> ByteSize for CachedRequest<K> {
     }
 }
 
-/// The part of a request that stays the same through a run.
+/// System prompt and tools of a request, in original and encoded form. They rarely change during a
+/// run.
 #[derive(Debug)]
 struct RequestHead {
     system: StoredText,
@@ -182,24 +193,24 @@ struct RequestHead {
     encoded_tools: Option<RawJson>,
 }
 
-impl<W: Wire> Adapter<W> {
-    /// The model of these settings, at this server. Times in headers are read by
-    /// this clock.
+impl<W: ProviderApi> Adapter<W> {
+    /// Creates an adapter that sends its requests with the client `http`. `clock` is used to
+    /// interpret times in response headers.
     pub(crate) fn new(
         wire: W,
-        http: Http,
-        settings: Settings,
+        http: HttpClient,
+        settings: ModelSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SettingsError> {
-        let headers = settings.headers(W::HEADERS, W::AUTH_SCHEME)?;
-        settings.check_fields(W::RESERVED_FIELDS)?;
+        let headers = settings.request_headers(W::HEADERS, W::AUTH_SCHEME)?;
+        settings.reject_reserved_fields(W::RESERVED_FIELDS)?;
         let (version, path) = W::PATH;
         let line = Endpoint {
             url: http.endpoint_url(version, path),
             provider: settings.provider,
             http,
             headers,
-            secrets: secrets::redactor(settings.key.as_ref(), &settings.headers),
+            secrets: secrets::new_redactor(settings.key.as_ref(), &settings.headers),
             clock,
             usage: W::USAGE,
         };
@@ -214,31 +225,31 @@ impl<W: Wire> Adapter<W> {
         })
     }
 
-    /// The name of the model that answered, without what a provider must not echo.
-    /// The name that we asked for is no secret, whatever a header says.
-    fn redacted_name(&self, said: Option<String>) -> String {
-        match said {
-            Some(said) if said != self.model => self.redact(&said),
+    /// Returns the name of the model that replied, with secrets redacted. The name that was
+    /// requested is never redacted, even if it equals the value of a secret header.
+    fn redacted_model_name(&self, model_name: Option<String>) -> String {
+        match model_name {
+            Some(model_name) if model_name != self.model => self.redact(&model_name),
             Some(_) | None => self.model.clone(),
         }
     }
 
-    fn redact(&self, said: &str) -> String {
-        self.endpoint.secrets.redact(said).into_owned()
+    fn redact(&self, text: &str) -> String {
+        self.endpoint.secrets.redact(text).into_owned()
     }
 
-    fn build_head(&self, ask: &ModelRequest) -> Result<RequestHead, String> {
-        let prompt = inline_text(&ask.system, "prompt")?;
-        let tools = tool_table::parse(inline_text(&ask.tools, "table of tools")?)?;
+    fn build_head(&self, request: &ModelRequest) -> Result<RequestHead, String> {
+        let prompt = inline_text(&request.system, "prompt")?;
+        let tools = tool_table::parse_tool_table(inline_text(&request.tools, "table of tools")?)?;
         Ok(RequestHead {
-            system: ask.system.clone(),
-            tools: ask.tools.clone(),
+            system: request.system.clone(),
+            tools: request.tools.clone(),
             encoded_prompt: (!prompt.trim().is_empty()).then(|| self.wire.encode_prompt(prompt)),
             encoded_tools: (!tools.is_empty()).then(|| self.wire.encode_tools(&tools)),
         })
     }
 
-    fn encode(
+    fn serialize_body(
         &self,
         parts: &RequestParts<'_, W::Kind>,
         capacity: usize,
@@ -248,88 +259,96 @@ impl<W: Wire> Adapter<W> {
             list: (W::CONVERSATION_FIELD, self.wire.encode_conversation(parts)),
         };
         let mut body = Vec::with_capacity(capacity);
-        serde_json::to_writer(&mut body, &whole).map_err(|why| invalid_request(why.to_string()))?;
+        serde_json::to_writer(&mut body, &whole)
+            .map_err(|why| invalid_request_failure(why.to_string()))?;
         Ok(body)
     }
 
-    /// The body of a question, of which only what is new is serialised.
-    async fn build_body(&self, ask: &ModelRequest) -> Result<Bytes, Failure> {
-        let faded = images::dropped_count(&ask.messages);
-        let (head, mut talk) = match self.cache.take(ask.run) {
-            Some(kept) if kept.dropped_images == faded => (Some(kept.head), kept.conversation),
-            // What was written shows pictures that have faded since.
-            Some(kept) => (Some(kept.head), EncodedConversation::default()),
+    /// Builds the request body. Messages that the cache already has in encoded form are not encoded
+    /// again.
+    async fn build_body(&self, request: &ModelRequest) -> Result<Bytes, Failure> {
+        let dropped_images = images::dropped_image_count(&request.messages);
+        let (head, mut conversation) = match self.cache.take(request.run) {
+            Some(cached) if cached.dropped_images == dropped_images => {
+                (Some(cached.head), cached.conversation)
+            }
+            // The cached messages contain images that have to be dropped now.
+            Some(cached) => (Some(cached.head), EncodedConversation::default()),
             None => (None, EncodedConversation::default()),
         };
-        let same = |head: &RequestHead| head.system == ask.system && head.tools == ask.tools;
+        let same =
+            |head: &RequestHead| head.system == request.system && head.tools == request.tools;
         let head = match head.filter(same) {
             Some(head) => head,
-            None => self.build_head(ask).map_err(invalid_request)?,
+            None => self.build_head(request).map_err(invalid_request_failure)?,
         };
-        let same = talk.retain_prefix(&ask.messages);
-        // Of the pictures that have faded so many are still to come.
-        let mut left = faded;
-        for (place, message) in ask.messages.iter().enumerate() {
-            if place >= same {
-                let mut album = EncodedImages::default();
-                if let Some(pictures) = &self.image_source {
-                    album.load(message, left, &**pictures).await;
+        let same = conversation.retain_matching_prefix(&request.messages);
+        // Number of dropped images in the messages from here on.
+        let mut remaining_dropped = dropped_images;
+        for (index, message) in request.messages.iter().enumerate() {
+            if index >= same {
+                let mut encoded_images = EncodedImages::default();
+                if let Some(source) = &self.image_source {
+                    encoded_images.load_images(message, remaining_dropped, &**source).await;
                 }
-                talk.push(&self.wire, message, &album);
+                conversation.push_message(&self.wire, message, &encoded_images);
             }
-            left = left.saturating_sub(images::image_count(message));
+            remaining_dropped =
+                remaining_dropped.saturating_sub(images::sendable_image_count(message));
         }
-        let closing = talk.missing_results(&self.wire);
+        let placeholder_results = conversation.placeholder_results(&self.wire);
         let parts = RequestParts {
             model: &self.model,
-            max_tokens: ask.max_tokens,
+            max_tokens: request.max_tokens,
             fields: self.fields.as_ref(),
             prompt: head.encoded_prompt.as_ref(),
             tools: head.encoded_tools.as_ref(),
-            messages: &talk.messages,
-            trailing: &closing,
+            messages: &conversation.messages,
+            placeholder_results: &placeholder_results,
         };
-        let body = self.encode(&parts, talk.byte_size() + BODY_OVERHEAD)?;
-        self.cache
-            .insert(ask.run, CachedRequest { head, conversation: talk, dropped_images: faded });
+        let body = self.serialize_body(&parts, conversation.byte_size() + BODY_OVERHEAD)?;
+        self.cache.insert(request.run, CachedRequest { head, conversation, dropped_images });
         Ok(body.into())
     }
 }
 
 #[async_trait]
-impl<W: Wire> Model for Adapter<W> {
-    fn estimate(&self, ask: &ModelRequest) -> CostEstimate {
-        CostEstimate::new(self.pricing, ask)
+impl<W: ProviderApi> Model for Adapter<W> {
+    fn estimate(&self, request: &ModelRequest) -> CostEstimate {
+        CostEstimate::new(self.pricing, request)
     }
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let body = self.build_body(ask).await?;
-        let sent = RequestSize { pricing: self.estimate(ask).pricing, bytes: ask.bytes() };
-        let mut draft = W::Decoder::default();
-        self.endpoint.send((body, sent), &mut draft, ear).await?;
-        let usage = draft.counts().final_usage(W::USAGE, sent.estimated_usage(&draft));
-        let DecodedReply { reply, stop, model } = draft.finish(self.wire.api());
+        let body = self.build_body(request).await?;
+        let sent = UsageEstimator {
+            pricing: self.estimate(request).pricing,
+            bytes: request.conversation_bytes(),
+        };
+        let mut decoder = W::Decoder::default();
+        self.endpoint.send_request((body, sent), &mut decoder, sink).await?;
+        let usage = decoder.token_counts().final_usage(W::USAGE, sent.estimated_usage(&decoder));
+        let DecodedReply { reply, stop, model } = decoder.finish(self.wire.api_label());
         Ok(ModelResponse {
             reply: Arc::new(reply),
-            stop: stop.map_text(|said| self.redact(&said)),
+            stop: stop.map_text(|text| self.redact(&text)),
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
-            model: self.redacted_name(model),
+            model: self.redacted_model_name(model),
         })
     }
 }
 
-fn invalid_request(why: String) -> Failure {
-    Failure::new(FailureClass::InvalidRequest, why)
+fn invalid_request_failure(reason: String) -> Failure {
+    Failure::new(FailureClass::InvalidRequest, reason)
 }
 
-fn inline_text<'a>(body: &'a StoredText, what: &str) -> Result<&'a str, String> {
-    match body {
+fn inline_text<'a>(stored_text: &'a StoredText, text_name: &str) -> Result<&'a str, String> {
+    match stored_text {
         StoredText::Inline(text) => Ok(text),
-        StoredText::Blob(_) => Err(format!("the {what} is not spelled out")),
+        StoredText::Blob(_) => Err(format!("the {text_name} is a blob reference, not inline text")),
     }
 }

@@ -1,6 +1,4 @@
-//! Models behind the Messages API of Anthropic, and of servers that speak it.
-//!
-//! Never: a field that nobody asked for.
+//! Models behind the Messages API of Anthropic and of compatible servers.
 
 mod block;
 mod decode;
@@ -14,36 +12,38 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{Adapter, RequestParts, Wire};
+use crate::adapter::{Adapter, ProviderApi, RequestParts};
 use crate::anthropic::decode::StreamDecoder;
 use crate::anthropic::encode::{MessageRole, api_messages, text_block, with_cache_control};
-use crate::anthropic::wire::{MessagesApi, NAME_MAX, USAGE, WIRE};
-use crate::http::Http;
+use crate::anthropic::wire::{API_NAME, MessagesApi, NAME_MAX, USAGE};
+use crate::http::HttpClient;
 use crate::json_object::JsonObject;
-use crate::settings::{AuthScheme, Settings, SettingsError};
-use crate::token_counts::UsagePaths;
+use crate::settings::{AuthScheme, ModelSettings, SettingsError};
+use crate::token_counts::UsageJsonPaths;
 use crate::tool_table::ToolRow;
 
-/// A model behind the Messages API. Times in headers are read by this clock.
-pub fn model(
-    http: Http,
-    settings: Settings,
+/// Creates a model that uses the Messages API. `clock` is used to interpret times in response
+/// headers.
+pub fn new_model(
+    http: HttpClient,
+    settings: ModelSettings,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, SettingsError> {
-    let dialect = settings.api_name(WIRE);
-    let wire = MessagesApi { api: dialect };
+    let api = settings.api_label(API_NAME);
+    let wire = MessagesApi { label: api };
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
-/// Whether a request can have the fields that the user has set, before anybody is asked.
-pub fn check_fields(settings: &Settings) -> Result<(), SettingsError> {
-    settings.check_fields(MessagesApi::RESERVED_FIELDS)
+/// Returns an error if the user has set a request field that only the adapter may set. Sends no
+/// request.
+pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
+    settings.reject_reserved_fields(MessagesApi::RESERVED_FIELDS)
 }
 
-impl Wire for MessagesApi {
+impl ProviderApi for MessagesApi {
     type Decoder = StreamDecoder;
 
-    const USAGE: &'static UsagePaths = &USAGE;
+    const USAGE: &'static UsageJsonPaths = &USAGE;
 
     const PATH: (&'static str, &'static str) = ("v1", "messages");
 
@@ -56,8 +56,8 @@ impl Wire for MessagesApi {
 
     const CONVERSATION_FIELD: &'static str = "messages";
 
-    fn api(&self) -> &str {
-        &self.api
+    fn api_label(&self) -> &str {
+        &self.label
     }
 
     fn encode_prompt(&self, prompt: &str) -> RawJson {
@@ -66,9 +66,9 @@ impl Wire for MessagesApi {
 
     fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
         let last = tools.len().saturating_sub(1);
-        let tools = tools.iter().enumerate().map(|(place, row)| {
-            let tool = row.encode(NAME_MAX, "input_schema");
-            match place == last {
+        let tools = tools.iter().enumerate().map(|(index, row)| {
+            let tool = row.encode_tool(NAME_MAX, "input_schema");
+            match index == last {
                 true => with_cache_control(tool),
                 false => RawJson::from_serialize(&tool),
             }
@@ -78,12 +78,12 @@ impl Wire for MessagesApi {
 
     fn leading_fields(&self, parts: &RequestParts<'_, MessageRole>) -> JsonObject {
         JsonObject::default()
-            .with("model", parts.model)
-            .with("max_tokens", &parts.max_tokens)
-            .with("stream", &true)
+            .with_field("model", parts.model)
+            .with_field("max_tokens", &parts.max_tokens)
+            .with_field("stream", &true)
             .with_fields(parts.fields)
-            .with_some("system", parts.prompt)
-            .with_some("tools", parts.tools)
+            .with_optional_field("system", parts.prompt)
+            .with_optional_field("tools", parts.tools)
     }
 
     fn encode_conversation(&self, parts: &RequestParts<'_, MessageRole>) -> impl Serialize {

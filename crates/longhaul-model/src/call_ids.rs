@@ -1,63 +1,77 @@
-//! The ids of calls as they go out: within the providers' alphabet, and no two alike.
+//! IDs of tool calls in requests: unique, and with characters that all providers accept.
 //!
-//! Never: another id for the same call of the same conversation.
+//! Invariant: a tool call of a conversation gets the same ID in every request.
 
 use std::collections::HashMap;
 
-/// The longest id that is sent: the shortest that some provider takes.
+/// Maximum length of a call ID in a request: the lowest limit among the providers.
 const ID_MAX: usize = 64;
 
-/// The longest id that is sent back as it came: some servers keep a seal in it.
+/// Maximum length of a call ID that is sent back unchanged. Some servers encode signed data in the
+/// ID.
 const ORIGINAL_ID_MAX: usize = 2_048;
 
-/// The ids that a conversation has given out, each with the message it stands in.
+/// Call IDs used in a conversation, each with the index of the message that contains the call.
 #[derive(Debug, Default)]
-pub(crate) struct CallIds(HashMap<String, usize>);
+pub(crate) struct ToolCallIds(HashMap<String, usize>);
 
-impl CallIds {
-    /// The id of a call: the one it came with where that will do, else one by
-    /// the place of the call, which does not change when the request is made anew.
-    pub(crate) fn assign(&mut self, came: &str, message: usize, call: usize) -> String {
-        let mut id = sanitize(came, ID_MAX);
+impl ToolCallIds {
+    /// Returns the ID of a tool call in requests: the original ID if possible, otherwise an ID made
+    /// from the position of the call, so that the call has the same ID in every request.
+    pub(crate) fn assign_id(
+        &mut self,
+        original_id: &str,
+        message_index: usize,
+        call_index: usize,
+    ) -> String {
+        let mut id = sanitize(original_id, ID_MAX);
         let mut tries = 0;
         while id.is_empty() || self.0.contains_key(&id) {
             id = match tries {
-                0 => format!("call_{message}_{call}"),
-                _ => format!("call_{message}_{call}_{tries}"),
+                0 => format!("call_{message_index}_{call_index}"),
+                _ => format!("call_{message_index}_{call_index}_{tries}"),
             };
             tries += 1;
         }
-        self.0.insert(id.clone(), message);
+        self.0.insert(id.clone(), message_index);
         id
     }
 
-    /// The id of a call that goes back to the server that made it: as it came, in
-    /// whichever alphabet, but for one that is there already or is none.
-    pub(crate) fn assign_original(&mut self, came: &str, message: usize, call: usize) -> String {
+    /// Returns the ID of a tool call that is sent back to the server that created its ID. The
+    /// original ID is kept, unless another call has it or it is empty, too long or not printable
+    /// ASCII.
+    pub(crate) fn assign_original_id(
+        &mut self,
+        original_id: &str,
+        message_index: usize,
+        call_index: usize,
+    ) -> String {
         let is_id = |byte: u8| byte.is_ascii_graphic();
-        let fits = !came.is_empty() && came.len() <= ORIGINAL_ID_MAX && came.bytes().all(is_id);
-        if !fits || self.0.contains_key(came) {
-            return self.assign(came, message, call);
+        let fits = !original_id.is_empty()
+            && original_id.len() <= ORIGINAL_ID_MAX
+            && original_id.bytes().all(is_id);
+        if !fits || self.0.contains_key(original_id) {
+            return self.assign_id(original_id, message_index, call_index);
         }
-        self.0.insert(came.to_owned(), message);
-        came.to_owned()
+        self.0.insert(original_id.to_owned(), message_index);
+        original_id.to_owned()
     }
 
-    /// Takes back what the messages from this one on were given.
-    pub(crate) fn remove_from(&mut self, message: usize) {
-        self.0.retain(|_, given| *given < message);
+    /// Removes the call IDs of the message with this index and of all later messages.
+    pub(crate) fn remove_ids_from(&mut self, message_index: usize) {
+        self.0.retain(|_, given| *given < message_index);
     }
 }
 
-/// The name of a tool as it may stand in a request, at most so long.
-pub(crate) fn tool_name(came: &str, max: usize) -> String {
-    match sanitize(came, max) {
+/// Returns a tool name that is valid in a request, truncated to `max` characters.
+pub(crate) fn valid_tool_name(original_name: &str, max_chars: usize) -> String {
+    match sanitize(original_name, max_chars) {
         name if name.is_empty() => "unnamed".to_owned(),
         name => name,
     }
 }
 
-fn sanitize(came: &str, max: usize) -> String {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    came.chars().take(max).map(|letter| if fits(letter) { letter } else { '_' }).collect()
+fn sanitize(text: &str, max_chars: usize) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    text.chars().take(max_chars).map(|c| if fits(c) { c } else { '_' }).collect()
 }

@@ -1,10 +1,10 @@
-//! Conversations with models on tape: recorded once, replayed without asking anybody.
+//! Cassettes: recorded model conversations that are replayed without a provider.
 //!
-//! A cassette stands at the level of the port: what was asked and what was said, in
-//! the form that no provider owns, with the provider's own fields in it. So a run
-//! that was recorded over one wire replays to the byte.
+//! A cassette records the requests and responses of the model port in a provider-neutral form that
+//! includes the provider's own fields. A run that was recorded over one API replays byte for byte.
 //!
-//! Never: asks a model, or answers another question than the one that was recorded.
+//! Invariant: replay never contacts a model. In strict mode a request that differs from the
+//! recording is an error.
 
 mod diff;
 mod format;
@@ -23,13 +23,13 @@ use longhaul_core::raw::{RawJson, StoredText};
 use longhaul_core::redact::Redactor;
 use longhaul_core::usage::{MicroUsd, ModelPricing, Price};
 
-use crate::cassette::format::{Exchange, RecordedResponse};
+use crate::cassette::format::{RecordedExchange, RecordedResponse};
 use crate::scripted::text_chunks;
 
-pub use crate::cassette::format::{Cassette, CassetteError, Header};
-pub use crate::cassette::recorder::{Recorder, RecordingModel};
+pub use crate::cassette::format::{Cassette, CassetteError, CassetteHeader};
+pub use crate::cassette::recorder::{CassetteRecorder, RecordingModel};
 
-/// A model that answers from a cassette.
+/// A model that replays the recorded responses of a cassette.
 #[derive(Debug)]
 pub struct CassetteModel {
     name: String,
@@ -39,66 +39,76 @@ pub struct CassetteModel {
 }
 
 impl CassetteModel {
-    /// Answers from this tape only what was asked when it was recorded; the redactor is
-    /// the one that took secrets out of it.
-    pub const fn new(name: String, tape: Cassette, redactor: Redactor) -> Self {
-        Self { name, cassette: tape, redactor, strict: true }
+    /// Creates a model that replies only to the recorded requests. `redactor` must be the redactor
+    /// that was used for the recording.
+    pub const fn new(name: String, cassette: Cassette, redactor: Redactor) -> Self {
+        Self { name, cassette, redactor, strict: true }
     }
 
-    /// The same, but whatever is asked: the turn alone says what is answered.
+    /// Makes the model accept any request: the recorded response is chosen by turn and attempt
+    /// alone.
     #[must_use]
-    pub fn lenient(self) -> Self {
+    pub fn with_lenient_matching(self) -> Self {
         Self { strict: false, ..self }
     }
 
-    /// The exchange of this question. A try that was lost when it was recorded has
-    /// no answer, and where another model was asked in the end nobody waits for the
-    /// first, so tries are counted among the answers of the last one.
-    fn find_exchange(&self, ask: &ModelRequest) -> Result<&Exchange, String> {
-        let of_turn = self.cassette.exchanges_of(ask.turn);
+    /// Returns the recorded exchange for a request.
+    ///
+    /// An attempt whose response was lost during the recording has no exchange. If a fallback model
+    /// replied in the end, the failures of the first model are skipped: attempts are counted among
+    /// the exchanges of the last model of the turn.
+    fn find_exchange(&self, request: &ModelRequest) -> Result<&RecordedExchange, String> {
+        let of_turn = self.cassette.exchanges_in_turn(request.turn);
         let model = of_turn.last().map(|last| &last.model);
         let of_turn = of_turn.iter().filter(|one| Some(&one.model) == model);
-        let of_turn: Vec<&Exchange> = of_turn.collect();
-        let place = usize::try_from(ask.attempt.saturating_sub(1)).unwrap_or(usize::MAX);
+        let of_turn: Vec<&RecordedExchange> = of_turn.collect();
+        let index = usize::try_from(request.attempt.saturating_sub(1)).unwrap_or(usize::MAX);
         let last = of_turn.len().checked_sub(1);
-        let exchange = last.and_then(|last| of_turn.get(place.min(last)).copied());
+        let exchange = last.and_then(|last| of_turn.get(index.min(last)).copied());
         exchange.ok_or_else(|| match self.cassette.last_turn() {
-            0 => "nothing is recorded on it".to_owned(),
-            turns => format!("turn {} is not on it: it ends after turn {turns}", ask.turn),
+            0 => "the cassette is empty".to_owned(),
+            turns => format!(
+                "turn {} is not recorded: the cassette ends after turn {turns}",
+                request.turn
+            ),
         })
     }
 
-    fn check_request(&self, exchange: &Exchange, ask: &ModelRequest) -> Result<(), String> {
+    fn check_request_matches(
+        &self,
+        exchange: &RecordedExchange,
+        request: &ModelRequest,
+    ) -> Result<(), String> {
         let Some(question) = exchange.request.as_ref().filter(|_| self.strict) else {
             return Ok(());
         };
         if let Some(system) = &question.system {
-            let now = self.redactor.redact(inline_text(&ask.system));
-            diff::texts(
+            let now = self.redactor.redact(inline_text(&request.system));
+            diff::compare_texts(
                 "the system prompt",
                 without_now_section(system),
                 without_now_section(&now),
             )?;
         }
         if let Some(tools) = &question.tools {
-            diff::json(
+            diff::compare_json(
                 "the table of tools",
                 tools.as_str(),
-                &self.redactor.redact_json_strings(inline_text(&ask.tools)),
+                &self.redactor.redact_json_strings(inline_text(&request.tools)),
             )?;
         }
-        let spelled = |message: &Arc<Message>| {
+        let encode = |message: &Arc<Message>| {
             let message = RawJson::from_serialize(message);
             self.redactor.redact_json_strings(message.as_str())
         };
         let now: Vec<String> =
-            ask.messages.iter().skip(question.reused_messages).map(spelled).collect();
+            request.messages.iter().skip(question.reused_messages).map(encode).collect();
         let recorded: Vec<&str> = question.new_messages.iter().map(RawJson::as_str).collect();
-        diff::messages(question.reused_messages, &recorded, &now)?;
-        match ask.messages.len() < question.reused_messages {
+        diff::compare_messages(question.reused_messages, &recorded, &now)?;
+        match request.messages.len() < question.reused_messages {
             true => Err(format!(
-                "{} messages are asked, {} were recorded",
-                ask.messages.len(),
+                "the request has {} messages, but the recording has {}",
+                request.messages.len(),
                 question.reused_messages + question.new_messages.len()
             )),
             false => Ok(()),
@@ -108,52 +118,53 @@ impl CassetteModel {
 
 #[async_trait]
 impl Model for CassetteModel {
-    fn estimate(&self, ask: &ModelRequest) -> CostEstimate {
-        let tariff = ModelPricing { price: Some(Price::FREE), ..ModelPricing::default() };
-        CostEstimate::new(tariff, ask)
+    fn estimate(&self, request: &ModelRequest) -> CostEstimate {
+        let pricing = ModelPricing { price: Some(Price::FREE), ..ModelPricing::default() };
+        CostEstimate::new(pricing, request)
     }
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
         let refuse = |why: String| {
             let message = format!("{}: {why}", self.name);
             Failure::new(FailureClass::InvalidRequest, message)
         };
-        let exchange = self.find_exchange(ask).map_err(refuse)?;
-        self.check_request(exchange, ask).map_err(|why| {
-            let turn = ask.turn;
-            refuse(format!("turn {turn} asks something else than was recorded\n{why}"))
+        let exchange = self.find_exchange(request).map_err(refuse)?;
+        self.check_request_matches(exchange, request).map_err(|why| {
+            let turn = request.turn;
+            refuse(format!("turn {turn} differs from the recording\n{why}"))
         })?;
         match &exchange.response {
             RecordedResponse::Reply(replied) => {
                 for piece in text_chunks(&replied.reply.text()) {
-                    ear.on_text(piece);
+                    sink.on_text(piece);
                 }
                 Ok(ModelResponse { cost: Some(MicroUsd::ZERO), ..replied.clone() })
             }
             RecordedResponse::Failure(failure) => {
                 Err(Failure { retry_after: None, ..failure.clone() })
             }
-            RecordedResponse::Interrupted => Err(refuse(format!(
-                "in turn {} a person cut the model off when it was recorded",
-                ask.turn
-            ))),
+            RecordedResponse::Interrupted => {
+                Err(refuse(format!("turn {} was interrupted when it was recorded", request.turn)))
+            }
         }
     }
 }
 
-/// A system prompt without what is of the moment in it: the time is never the same.
-fn without_now_section(system: &str) -> &str {
-    let until = system.rfind(CURRENT_STATE_HEADING);
-    system[..until.unwrap_or(system.len())].trim_end()
+/// Returns the system prompt without its section about the current time, which differs in every
+/// request.
+fn without_now_section(system_prompt: &str) -> &str {
+    let until = system_prompt.rfind(CURRENT_STATE_HEADING);
+    system_prompt[..until.unwrap_or(system_prompt.len())].trim_end()
 }
 
-/// A text that is spelled out; a blob's is not, and is then another.
-fn inline_text(body: &StoredText) -> &str {
-    match body {
+/// Returns a text that is stored inline. For a text that is stored as a blob, returns an empty
+/// string, which differs from every recorded text.
+fn inline_text(stored_text: &StoredText) -> &str {
+    match stored_text {
         StoredText::Inline(text) => text,
         StoredText::Blob(_) => "",
     }

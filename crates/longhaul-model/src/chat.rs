@@ -1,7 +1,7 @@
-//! Models behind the Chat Completions API of OpenAI, as most servers speak it:
-//! Moonshot, Ollama, vLLM, llama.cpp, OpenRouter and many others.
+//! Models behind the Chat Completions API of OpenAI and of compatible servers: Moonshot, Ollama,
+//! vLLM, llama.cpp, OpenRouter and many others.
 //!
-//! Never: a field that nobody asked for, or one that a quirk says is not taken.
+//! Invariant: fields that a quirk excludes are never sent.
 
 mod calls;
 mod decode;
@@ -17,40 +17,41 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{Adapter, RequestParts, Wire};
+use crate::adapter::{Adapter, ProviderApi, RequestParts};
 use crate::chat::decode::StreamDecoder;
-use crate::chat::encode::{PieceKind, message, messages};
-use crate::chat::wire::{ChatCompletionsApi, NAME_MAX, USAGE, WIRE};
-use crate::http::Http;
+use crate::chat::encode::{PieceKind, chat_messages, message_with_role};
+use crate::chat::wire::{API_NAME, ChatCompletionsApi, NAME_MAX, USAGE};
+use crate::http::HttpClient;
 use crate::json_object::JsonObject;
-use crate::settings::{AuthScheme, Settings, SettingsError};
-use crate::token_counts::UsagePaths;
+use crate::settings::{AuthScheme, ModelSettings, SettingsError};
+use crate::token_counts::UsageJsonPaths;
 use crate::tool_table::ToolRow;
 
-pub use crate::chat::quirks::Quirks;
+pub use crate::chat::quirks::ServerQuirks;
 
-/// A model behind the Chat Completions API. The address of the server ends in
-/// the version, as in `https://api.moonshot.ai/v1`, and is used as it is. Times
-/// in headers are read by this clock.
-pub fn model(
-    http: Http,
-    settings: Settings,
-    quirks: Quirks,
+/// Creates a model that uses the Chat Completions API. The base URL includes the API version, as in
+/// `https://api.moonshot.ai/v1`, and is used unchanged. `clock` is used to interpret times in
+/// response headers.
+pub fn new_model(
+    http: HttpClient,
+    settings: ModelSettings,
+    quirks: ServerQuirks,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, SettingsError> {
-    let wire = ChatCompletionsApi::new(settings.api_name(WIRE), quirks);
+    let wire = ChatCompletionsApi::new(settings.api_label(API_NAME), quirks);
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
-/// Whether a request can have the fields that the user has set, before anybody is asked.
-pub fn check_fields(settings: &Settings) -> Result<(), SettingsError> {
-    settings.check_fields(ChatCompletionsApi::RESERVED_FIELDS)
+/// Returns an error if the user has set a request field that only the adapter may set. Sends no
+/// request.
+pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
+    settings.reject_reserved_fields(ChatCompletionsApi::RESERVED_FIELDS)
 }
 
-impl Wire for ChatCompletionsApi {
+impl ProviderApi for ChatCompletionsApi {
     type Decoder = StreamDecoder;
 
-    const USAGE: &'static UsagePaths = &USAGE;
+    const USAGE: &'static UsageJsonPaths = &USAGE;
 
     const PATH: (&'static str, &'static str) = ("", "chat/completions");
 
@@ -67,14 +68,14 @@ impl Wire for ChatCompletionsApi {
         "stream_options",
         "tools",
         "functions",
-        // One reply is what is heard.
+        // Only the first choice is decoded.
         "n",
     ];
 
     const CONVERSATION_FIELD: &'static str = "messages";
 
-    fn api(&self) -> &str {
-        &self.api
+    fn api_label(&self) -> &str {
+        &self.label
     }
 
     fn encode_prompt(&self, prompt: &str) -> RawJson {
@@ -82,13 +83,13 @@ impl Wire for ChatCompletionsApi {
             true => "developer",
             false => "system",
         };
-        RawJson::from_serialize(&message(role, prompt))
+        RawJson::from_serialize(&message_with_role(role, prompt))
     }
 
     fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
         let tools = tools.iter().map(|row| {
-            let function = row.encode(NAME_MAX, "parameters");
-            JsonObject::of_type("function").with("function", &function)
+            let function = row.encode_tool(NAME_MAX, "parameters");
+            JsonObject::with_type("function").with_field("function", &function)
         });
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
@@ -98,19 +99,19 @@ impl Wire for ChatCompletionsApi {
             true => "max_completion_tokens",
             false => "max_tokens",
         };
-        let options = JsonObject::default().with("include_usage", &true);
+        let options = JsonObject::default().with_field("include_usage", &true);
         let options = Some(&options).filter(|_| !self.quirks.no_stream_options);
         JsonObject::default()
-            .with("model", parts.model)
-            .with(limit, &parts.max_tokens)
-            .with("stream", &true)
-            .with_some("stream_options", options)
+            .with_field("model", parts.model)
+            .with_field(limit, &parts.max_tokens)
+            .with_field("stream", &true)
+            .with_optional_field("stream_options", options)
             .with_fields(parts.fields)
-            .with_some("tools", parts.tools)
+            .with_optional_field("tools", parts.tools)
     }
 
     fn encode_conversation(&self, parts: &RequestParts<'_, PieceKind>) -> impl Serialize {
         let prompt = parts.prompt.cloned().into_iter();
-        prompt.chain(messages(parts)).collect::<Vec<_>>()
+        prompt.chain(chat_messages(parts)).collect::<Vec<_>>()
     }
 }

@@ -1,11 +1,9 @@
-//! A conversation as it goes out: encoded once, and then only copied.
+//! An encoded conversation: each message is encoded once and then reused.
 //!
-//! Every message is encoded behind the ones before it and depends on nothing
-//! after it, so the next turn encodes only what is new. Where a message is no
-//! longer the same, everything from there on is encoded again.
+//! The encoding of a message depends only on the messages before it, so the next turn encodes only
+//! new messages. If a message changes, that message and all later messages are encoded again.
 //!
-//! Never: knows how a provider spells a message, leaves a call without its result, or
-//! sends a result without its call.
+//! Invariant: every tool call has a result and every result has a call, in any API.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -14,75 +12,86 @@ use longhaul_core::message::{Message, Part, Reply, ToolCall, ToolResult};
 use longhaul_core::raw::RawJson;
 use serde::Serialize;
 
-use crate::call_ids::CallIds;
+use crate::call_ids::ToolCallIds;
 use crate::images::EncodedImages;
 use crate::request_cache::ByteSize;
-use crate::tool_results::{MatchedResults, PendingCall, match_results};
+use crate::tool_results::{MatchedToolResults, PendingToolCall, match_tool_results};
 
-/// How a provider spells a conversation.
+/// Encodes the messages of a conversation for a provider API.
 pub(crate) trait MessageEncoder {
-    /// How a piece is put into the list that is sent.
+    /// Kind of an encoded piece, which decides how pieces are combined into messages.
     type Kind: Copy + fmt::Debug + Send + Sync;
 
-    /// What is said to the model.
-    fn encode_user(&self, page: &mut EncodeTarget<'_, Self::Kind>, parts: &[Part]);
+    /// Encodes the parts of a user message.
+    fn encode_user_message(&self, target: &mut PieceCollector<'_, Self::Kind>, parts: &[Part]);
 
-    /// The result of a call that goes by this id.
-    fn encode_result(&self, page: &mut EncodeTarget<'_, Self::Kind>, id: &str, result: &ToolResult);
+    /// Encodes the result of the tool call with this ID.
+    fn encode_tool_result(
+        &self,
+        target: &mut PieceCollector<'_, Self::Kind>,
+        call_id: &str,
+        result: &ToolResult,
+    );
 
-    /// The result of a call of which nothing is known.
-    fn encode_missing_result(&self, page: &mut EncodeTarget<'_, Self::Kind>, id: &str);
+    /// Encodes a placeholder result for a tool call without a result.
+    fn encode_placeholder_result(&self, target: &mut PieceCollector<'_, Self::Kind>, call_id: &str);
 
-    /// What the model said.
-    fn encode_reply(&self, page: &mut EncodeTarget<'_, Self::Kind>, reply: &Reply);
+    /// Encodes a reply of the model as an assistant message.
+    fn encode_reply(&self, target: &mut PieceCollector<'_, Self::Kind>, reply: &Reply);
 
-    /// What of these results a user must say, behind the results of all calls.
+    /// Returns the parts of tool results that must be sent as user messages, after the results of
+    /// all calls.
     fn trailing_user_messages(
         &self,
-        _: &[(PendingCall, &ToolResult)],
+        _: &[(PendingToolCall, &ToolResult)],
         _: &EncodedImages,
     ) -> Vec<Vec<Part>> {
         Vec::new()
     }
 }
 
-/// A piece of the list that is sent.
+/// An encoded piece of the conversation, such as a content block or a complete message.
 #[derive(Debug)]
-pub(crate) struct Piece<K> {
+pub(crate) struct EncodedPiece<K> {
     pub(crate) kind: K,
     pub(crate) json: RawJson,
 }
 
-/// Where one message is written.
+/// Collects the encoded pieces of one message.
 #[derive(Debug)]
-pub(crate) struct EncodeTarget<'a, K> {
+pub(crate) struct PieceCollector<'a, K> {
     pub(crate) images: &'a EncodedImages,
-    pieces: Vec<Piece<K>>,
-    /// The calls of the message, which wait for their results.
-    pending_calls: Vec<PendingCall>,
-    ids: &'a mut CallIds,
-    /// The place of the message in the conversation, from 0.
+    pieces: Vec<EncodedPiece<K>>,
+    /// Tool calls of the message, for which the next message must contain results.
+    pending_calls: Vec<PendingToolCall>,
+    ids: &'a mut ToolCallIds,
+    /// Index of the message in the conversation, from 0.
     message_index: usize,
 }
 
-impl<K> EncodeTarget<'_, K> {
-    /// Adds a piece.
-    pub(crate) fn add(&mut self, kind: K, value: &impl Serialize) {
+impl<K> PieceCollector<'_, K> {
+    /// Adds a piece: the given value, encoded as JSON.
+    pub(crate) fn add_piece(&mut self, kind: K, value: &impl Serialize) {
         let json = RawJson::from_serialize(value);
-        self.pieces.push(Piece { kind, json });
+        self.pieces.push(EncodedPiece { kind, json });
     }
 
-    /// Adds a piece that is JSON already, byte for byte.
-    pub(crate) fn add_raw(&mut self, kind: K, json: &RawJson) {
+    /// Adds a piece that is already encoded as JSON. Its bytes are not changed.
+    pub(crate) fn add_raw_piece(&mut self, kind: K, json: &RawJson) {
         let json = json.clone();
-        self.pieces.push(Piece { kind, json });
+        self.pieces.push(EncodedPiece { kind, json });
     }
 
-    /// The id that a call goes by, given for the one it came with. Its result is waited for.
-    pub(crate) fn register_call(&mut self, call: &ToolCall, came: &str, give: AssignId) -> String {
+    /// Assigns an ID to a tool call and adds the call to the calls that need a result.
+    pub(crate) fn register_tool_call(
+        &mut self,
+        call: &ToolCall,
+        original_id: &str,
+        assign: AssignCallId,
+    ) -> String {
         let index = self.pending_calls.len() + 1;
-        let id = give(self.ids, came, self.message_index, index);
-        self.pending_calls.push(PendingCall {
+        let id = assign(self.ids, original_id, self.message_index, index);
+        self.pending_calls.push(PendingToolCall {
             id: id.clone(),
             original_id: call.id.clone(),
             index,
@@ -91,32 +100,32 @@ impl<K> EncodeTarget<'_, K> {
     }
 }
 
-/// Gives an id to a call: the ids so far, the id it came with, the number of its message and
-/// its own number in that.
-type AssignId = fn(&mut CallIds, &str, usize, usize) -> String;
+/// Function that assigns an ID to a tool call. Its arguments are the IDs used so far, the original
+/// ID, the index of the message and the number of the call in the message.
+type AssignCallId = fn(&mut ToolCallIds, &str, usize, usize) -> String;
 
-/// One message, as far as the next one needs to know.
+/// An encoded message, with its tool calls that still need a result.
 #[derive(Debug)]
 pub(crate) struct EncodedMessage<K> {
-    /// Which message this is. Its place in memory is not given to another for
-    /// as long as somebody points there.
+    /// The message that was encoded. Messages are compared by address, and the weak reference keeps
+    /// the address from being reused.
     source: Weak<Message>,
-    pub(crate) pieces: Vec<Piece<K>>,
-    pending_calls: Vec<PendingCall>,
-    /// Length of all pieces up to here.
+    pub(crate) pieces: Vec<EncodedPiece<K>>,
+    pending_calls: Vec<PendingToolCall>,
+    /// Total length in bytes of all pieces up to and including this message.
     cumulative_bytes: usize,
 }
 
-/// A conversation.
+/// The encoded messages of a conversation, and the call IDs used in them.
 #[derive(Debug)]
 pub(crate) struct EncodedConversation<K> {
     pub(crate) messages: Vec<EncodedMessage<K>>,
-    ids: CallIds,
+    ids: ToolCallIds,
 }
 
 impl<K> Default for EncodedConversation<K> {
     fn default() -> Self {
-        Self { messages: Vec::new(), ids: CallIds::default() }
+        Self { messages: Vec::new(), ids: ToolCallIds::default() }
     }
 }
 
@@ -128,9 +137,9 @@ impl<K> ByteSize for EncodedConversation<K> {
 }
 
 impl<K: Copy> EncodedConversation<K> {
-    /// Keeps what is still the beginning of these messages, and says how many
-    /// that are.
-    pub(crate) fn retain_prefix(&mut self, messages: &[Arc<Message>]) -> usize {
+    /// Keeps the encoded messages that still match the start of the given conversation and drops
+    /// the others. Returns the number of messages kept.
+    pub(crate) fn retain_matching_prefix(&mut self, messages: &[Arc<Message>]) -> usize {
         let same = self.messages.iter().zip(messages);
         let same = same
             .take_while(|(entry, message)| {
@@ -139,21 +148,25 @@ impl<K: Copy> EncodedConversation<K> {
             .count();
         if same < self.messages.len() {
             self.messages.truncate(same);
-            self.ids.remove_from(same);
+            self.ids.remove_ids_from(same);
         }
         same
     }
 
-    /// Encodes the next message.
-    pub(crate) fn push<T>(&mut self, tongue: &T, message: &Arc<Message>, album: &EncodedImages)
-    where
+    /// Encodes the next message and appends it to the conversation.
+    pub(crate) fn push_message<T>(
+        &mut self,
+        encoder: &T,
+        message: &Arc<Message>,
+        images: &EncodedImages,
+    ) where
         T: MessageEncoder<Kind = K>,
     {
         let last = self.messages.last();
-        let (owed, before) =
+        let (pending, before) =
             last.map_or((&[][..], 0), |last| (&last.pending_calls, last.cumulative_bytes));
-        let mut page = EncodeTarget {
-            images: album,
+        let mut target = PieceCollector {
+            images,
             pieces: Vec::new(),
             pending_calls: Vec::new(),
             ids: &mut self.ids,
@@ -161,79 +174,83 @@ impl<K: Copy> EncodedConversation<K> {
         };
         match &**message {
             Message::User(parts) => {
-                encode_missing_results(tongue, &mut page, owed);
-                tongue.encode_user(&mut page, parts);
+                encode_placeholder_results(encoder, &mut target, pending);
+                encoder.encode_user_message(&mut target, parts);
             }
-            Message::Results(all) => encode_results(tongue, &mut page, owed.to_vec(), all),
+            Message::Results(all) => {
+                encode_tool_results(encoder, &mut target, pending.to_vec(), all)
+            }
             Message::Assistant(reply) => {
-                encode_missing_results(tongue, &mut page, owed);
-                tongue.encode_reply(&mut page, reply);
+                encode_placeholder_results(encoder, &mut target, pending);
+                encoder.encode_reply(&mut target, reply);
             }
         }
-        let EncodeTarget { pieces, pending_calls: owed, .. } = page;
+        let PieceCollector { pieces, pending_calls: pending, .. } = target;
         let lengths = pieces.iter().map(|piece| piece.json.as_str().len());
         self.messages.push(EncodedMessage {
             source: Arc::downgrade(message),
             cumulative_bytes: before + lengths.sum::<usize>(),
             pieces,
-            pending_calls: owed,
+            pending_calls: pending,
         });
     }
 
-    /// Results for the calls that have none yet, should nothing follow.
-    pub(crate) fn missing_results<T: MessageEncoder<Kind = K>>(
+    /// Returns placeholder results for the tool calls at the end of the conversation that have no
+    /// result.
+    pub(crate) fn placeholder_results<T: MessageEncoder<Kind = K>>(
         &mut self,
-        tongue: &T,
-    ) -> Vec<Piece<K>> {
-        let album = EncodedImages::default();
-        let mut page = EncodeTarget {
-            images: &album,
+        encoder: &T,
+    ) -> Vec<EncodedPiece<K>> {
+        let images = EncodedImages::default();
+        let mut target = PieceCollector {
+            images: &images,
             pieces: Vec::new(),
             pending_calls: Vec::new(),
             message_index: self.messages.len(),
             ids: &mut self.ids,
         };
         if let Some(last) = self.messages.last() {
-            encode_missing_results(tongue, &mut page, &last.pending_calls);
+            encode_placeholder_results(encoder, &mut target, &last.pending_calls);
         }
-        page.pieces
+        target.pieces
     }
 }
 
-/// Gives every call a result that will get no other.
-fn encode_missing_results<T: MessageEncoder>(
-    tongue: &T,
-    page: &mut EncodeTarget<'_, T::Kind>,
-    owed: &[PendingCall],
+/// Encodes placeholder results for the given tool calls.
+fn encode_placeholder_results<T: MessageEncoder>(
+    encoder: &T,
+    target: &mut PieceCollector<'_, T::Kind>,
+    pending: &[PendingToolCall],
 ) {
-    for owed in owed {
-        tongue.encode_missing_result(page, &owed.id);
+    for pending in pending {
+        encoder.encode_placeholder_result(target, &pending.id);
     }
 }
 
-/// Writes results in the order of their calls, and keeps those that are missing.
-fn encode_results<T: MessageEncoder>(
-    tongue: &T,
-    page: &mut EncodeTarget<'_, T::Kind>,
-    owed: Vec<PendingCall>,
+/// Encodes tool results in the order of their calls. Calls without a result stay pending.
+fn encode_tool_results<T: MessageEncoder>(
+    encoder: &T,
+    target: &mut PieceCollector<'_, T::Kind>,
+    pending: Vec<PendingToolCall>,
     results: &[ToolResult],
 ) {
-    let MatchedResults { matched: paid, missing, orphans: strays } = match_results(owed, results);
-    for (owed, result) in &paid {
-        tongue.encode_result(page, &owed.id, result);
+    let MatchedToolResults { matched, missing, orphans: strays } =
+        match_tool_results(pending, results);
+    for (pending, result) in &matched {
+        encoder.encode_tool_result(target, &pending.id, result);
     }
-    let behind = tongue.trailing_user_messages(&paid, page.images);
+    let behind = encoder.trailing_user_messages(&matched, target.images);
     if strays.is_empty() && behind.is_empty() {
-        page.pending_calls = missing;
+        target.pending_calls = missing;
         return;
     }
-    // A result whose call is gone is still something that was seen; but a user may only
-    // speak behind the results of all calls.
-    encode_missing_results(tongue, page, &missing);
+    // A result without a call is sent as a user message. User messages must come after the results
+    // of all calls.
+    encode_placeholder_results(encoder, target, &missing);
     for parts in behind {
-        tongue.encode_user(page, &parts);
+        encoder.encode_user_message(target, &parts);
     }
     for stray in strays {
-        tongue.encode_user(page, &stray.content);
+        encoder.encode_user_message(target, &stray.content);
     }
 }

@@ -1,12 +1,13 @@
-//! What a codec can find wrong with what a provider says.
+//! Errors while decoding a provider's response.
 
-/// Why a codec hears no more.
+/// Error while decoding a provider's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// The provider says that it failed: its error, as it came.
+    /// The provider reported an error. Contains the JSON of the error, unchanged.
     ProviderError(String),
-    /// What it says makes no sense.
+    /// The response is malformed. Contains a description of what is wrong.
     Malformed(String),
-    /// It says more than anybody can use, and would again.
+    /// The response exceeds a limit, and a retry would exceed it again. Contains a description of
+    /// the limit.
     TooLarge(String),
 }

@@ -1,6 +1,6 @@
-//! Makes a failure out of whatever went wrong between us and a provider.
+//! Maps errors of a provider or of the connection to `Failure`.
 //!
-//! Never: a secret in its words, or more of a stranger's text than people read.
+//! Invariant: secrets are redacted from messages, and messages are truncated.
 
 mod classify;
 mod error_body;
@@ -15,18 +15,19 @@ use reqwest::header::HeaderMap;
 use crate::error_mapping::error_body::ErrorBody;
 use crate::http::error::HttpError;
 
-/// So many letters of a failure are kept for people.
+/// Maximum length of a failure message, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-/// So much of an answer is looked at for words to quote.
+/// Maximum number of bytes of an unexpected response body that are searched for an error message.
 const QUOTED_BYTES_MAX: usize = 4 * 1024;
 
-/// The longest name of a request that is believed to be one.
+/// Maximum length of a request ID. Longer IDs are ignored.
 const REQUEST_ID_MAX: usize = 128;
 
 const REQUEST_ID_HEADERS: &[&str] = &["request-id", "x-request-id", "cf-ray"];
 
-/// Who asked whom, and when the answer came.
+/// Maps errors to failures, for one provider. Knows the provider, the secrets to redact and the
+/// current time.
 #[derive(Debug)]
 pub(crate) struct ErrorMapper<'a> {
     pub(crate) provider: &'a str,
@@ -35,54 +36,66 @@ pub(crate) struct ErrorMapper<'a> {
 }
 
 impl ErrorMapper<'_> {
-    /// An answer whose status says no, as far as its body came.
-    pub(crate) fn http_status(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
-        let said = self.error_body(body);
-        let words = match redirect_hint(status, headers) {
-            Some(there) => format!("{there}. {}", said.message),
-            None => said.message.clone(),
-        };
-        let kind = said.name().map_or(String::new(), |name| format!(" ({name})"));
-        let message = format!("{} answered {status}{kind}: {words}", self.provider);
-        let class = classify::failure_class(&said, status);
-        self.failure(class, &message, Some((status, headers)))
-    }
-
-    /// An error that came inside an answer that had begun well.
-    pub(crate) fn stream_error(&self, headers: &HeaderMap, error: &str) -> Failure {
-        let said = ErrorBody::parse(error);
-        let kind = said.name().map_or(String::new(), |name| format!(" ({name})"));
-        let message = format!("{} broke off{kind}: {}", self.provider, said.message);
-        let class = classify::failure_class(&said, said.status.unwrap_or(500));
-        self.failure(class, &message, Some((200, headers)))
-    }
-
-    /// An answer that makes no sense.
-    pub(crate) fn malformed_response(&self, headers: &HeaderMap, what: &str) -> Failure {
-        let message = format!("{} makes no sense: {what}", self.provider);
-        self.failure(FailureClass::Server, &message, Some((200, headers)))
-    }
-
-    /// An answer that is more than anybody can use: asking again brings it again.
-    pub(crate) fn oversized_response(&self, headers: &HeaderMap, what: &str) -> Failure {
-        let message = format!("{} says too much: {what}", self.provider);
-        self.failure(FailureClass::InvalidRequest, &message, Some((200, headers)))
-    }
-
-    /// An answer that came whole and is no reply, such as a proxy's page.
-    pub(crate) fn unexpected_body(&self, headers: &HeaderMap, what: &str, body: &[u8]) -> Failure {
-        let body = &body[..body.len().min(QUOTED_BYTES_MAX)];
-        let said = self.error_body(body).message;
-        self.malformed_response(headers, &format!("{what}; it says: {said}"))
-    }
-
-    /// A question that got lost on the way, or its answer.
-    pub(crate) fn transport_error(
+    /// Maps a response with an error status to a failure. The body may be truncated.
+    pub(crate) fn map_error_status(
         &self,
-        trouble: &HttpError,
+        status: u16,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Failure {
+        let error_body = self.parse_error_body(body);
+        let text = match redirect_hint(status, headers) {
+            Some(hint) => format!("{hint}. {}", error_body.message),
+            None => error_body.message.clone(),
+        };
+        let kind = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
+        let message = format!("{} answered {status}{kind}: {text}", self.provider);
+        let class = classify::failure_class(&error_body, status);
+        self.build_failure(class, &message, Some((status, headers)))
+    }
+
+    /// Maps an error that the provider sent inside a response with status 200 to a failure.
+    pub(crate) fn map_stream_error(&self, headers: &HeaderMap, error_json: &str) -> Failure {
+        let error_body = ErrorBody::parse(error_json);
+        let kind = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
+        let message = format!("{} failed mid-stream{kind}: {}", self.provider, error_body.message);
+        let class = classify::failure_class(&error_body, error_body.status.unwrap_or(500));
+        self.build_failure(class, &message, Some((200, headers)))
+    }
+
+    /// Maps a response that can't be decoded, because of the given problem, to a failure.
+    pub(crate) fn map_malformed_response(&self, headers: &HeaderMap, problem: &str) -> Failure {
+        let message = format!("{} sent an invalid response: {problem}", self.provider);
+        self.build_failure(FailureClass::Server, &message, Some((200, headers)))
+    }
+
+    /// Maps a response that exceeds a limit to a permanent failure, because a retry would exceed
+    /// the limit again.
+    pub(crate) fn map_oversized_response(&self, headers: &HeaderMap, problem: &str) -> Failure {
+        let message = format!("{} sent a response that is too large: {problem}", self.provider);
+        self.build_failure(FailureClass::InvalidRequest, &message, Some((200, headers)))
+    }
+
+    /// Maps a complete response body that is not a reply, such as an error page of a proxy, to a
+    /// failure.
+    pub(crate) fn map_unexpected_body(
+        &self,
+        headers: &HeaderMap,
+        what: &str,
+        body: &[u8],
+    ) -> Failure {
+        let body = &body[..body.len().min(QUOTED_BYTES_MAX)];
+        let text = self.parse_error_body(body).message;
+        self.map_malformed_response(headers, &format!("{what}; body: {text}"))
+    }
+
+    /// Maps an error of the connection or of the HTTP transport to a failure.
+    pub(crate) fn map_transport_error(
+        &self,
+        error: &HttpError,
         headers: Option<&HeaderMap>,
     ) -> Failure {
-        let class = match trouble {
+        let class = match error {
             HttpError::InvalidBaseUrl(_) | HttpError::ClientSetup(_) => {
                 FailureClass::InvalidRequest
             }
@@ -98,18 +111,19 @@ impl ErrorMapper<'_> {
             | HttpError::EventTooLarge(_)
             | HttpError::InvalidUtf8 => FailureClass::Server,
         };
-        let message = format!("{}: {trouble}", self.provider);
-        self.failure(class, &message, headers.map(|headers| (200, headers)))
+        let message = format!("{}: {error}", self.provider);
+        self.build_failure(class, &message, headers.map(|headers| (200, headers)))
     }
 
-    /// What a body says that may have been cut off, without the half of a secret at its end.
-    fn error_body(&self, body: &[u8]) -> ErrorBody {
+    /// Parses an error body that may be truncated. A partial secret at the end of the body is
+    /// removed first.
+    fn parse_error_body(&self, body: &[u8]) -> ErrorBody {
         let text = String::from_utf8_lossy(body);
         let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
         ErrorBody::parse(self.secrets.without_partial_secret(text))
     }
 
-    fn failure(
+    fn build_failure(
         &self,
         class: FailureClass,
         message: &str,
@@ -117,17 +131,18 @@ impl ErrorMapper<'_> {
     ) -> Failure {
         let retry_after = head.and_then(|(_, headers)| {
             let waits = matches!(class, FailureClass::RateLimit | FailureClass::Overloaded);
-            retry_after::from_headers(headers, self.now, waits).filter(|_| class.is_transient())
+            retry_after::retry_delay_from_headers(headers, self.now, waits)
+                .filter(|_| class.is_transient())
         });
         Failure {
             status: head.map(|(status, _)| status),
             retry_after,
             request_id: head.and_then(|(_, headers)| self.request_id(headers)),
-            ..Failure::new(class, self.sanitize(message))
+            ..Failure::new(class, self.sanitize_message(message))
         }
     }
 
-    /// What the provider calls the request. A name with a secret in it is none.
+    /// Returns the ID that the provider gave the request. An ID that contains a secret is ignored.
     fn request_id(&self, headers: &HeaderMap) -> Option<String> {
         let mut ids = REQUEST_ID_HEADERS.iter().filter_map(|name| headers.get(*name));
         let id = ids.find_map(|value| value.to_str().ok())?;
@@ -136,26 +151,25 @@ impl ErrorMapper<'_> {
         plain.then(|| id.to_owned())
     }
 
-    /// A text for people: on one line, short, and without secrets. They go before
-    /// the cut: half a key is a secret too.
-    fn sanitize(&self, text: &str) -> String {
+    /// Turns a text into a message for people: on one line, truncated, with secrets redacted.
+    /// Redaction comes first, because a truncated key would not be recognised as a secret.
+    fn sanitize_message(&self, text: &str) -> String {
         let text = self.secrets.redact(text);
-        let text: String =
-            text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let text = text.trim();
         match text.char_indices().nth(MESSAGE_CHARS_MAX) {
             None => text.to_owned(),
             Some(_) => {
-                let kept: String = text.chars().take(MESSAGE_CHARS_MAX - 1).collect();
-                format!("{kept}…")
+                let truncated: String = text.chars().take(MESSAGE_CHARS_MAX - 1).collect();
+                format!("{truncated}…")
             }
         }
     }
 }
 
 fn redirect_hint(status: u16, headers: &HeaderMap) -> Option<String> {
-    let there = headers.get("location")?.to_str().ok()?;
+    let location = headers.get("location")?.to_str().ok()?;
     (300..400)
         .contains(&status)
-        .then(|| format!("it sends us to {there}, which is not followed; set the base URL"))
+        .then(|| format!("the redirect to {location} is not followed; change the base URL"))
 }

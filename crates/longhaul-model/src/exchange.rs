@@ -1,6 +1,6 @@
-//! One exchange with a provider: the question goes out, the codec hears the answer.
+//! One exchange with a provider: sends the request and feeds the response to a decoder.
 //!
-//! Never: knows what a provider's JSON means, or asks again when it failed.
+//! This module does not interpret the provider's JSON and never retries.
 
 use std::sync::Arc;
 
@@ -16,189 +16,196 @@ use serde_json::value::RawValue;
 
 use crate::decode_error::DecodeError;
 use crate::error_mapping::ErrorMapper;
-use crate::http::Http;
+use crate::http::HttpClient;
 use crate::http::error::HttpError;
 use crate::http::response::BoundedResponse;
 use crate::lenient_object::LenientObject;
 use crate::sse::{SseEvent, SseStream};
-use crate::token_counts::{TokenCounts, UsagePaths};
+use crate::token_counts::{TokenCounts, UsageJsonPaths};
 
-/// Somebody who puts a reply together from what a provider sends.
+/// Decoder that builds a reply from the events or the body of a provider's response.
 pub(crate) trait EventDecoder: Send {
-    /// Hears one event; words for the reader go to `ear`.
+    /// Decodes one event of the stream. User-visible text is passed to the sink.
     fn decode_event(
         &mut self,
         event: &SseEvent,
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<EventEffect, DecodeError>;
 
-    /// Hears a reply that came whole, from a server that does not stream.
-    fn decode_body(&mut self, body: &str, ear: &dyn DeltaSink) -> Result<(), DecodeError>;
+    /// Decodes a complete reply from a server that does not stream.
+    fn decode_body(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError>;
 
-    /// Whether all was said that makes a reply, should the stream end here. Only
-    /// for providers who may leave out the event that closes a stream.
+    /// Whether the reply is complete if the stream ends now. True only for APIs whose servers may
+    /// omit the final event.
     fn is_complete(&self) -> bool {
         false
     }
 
-    /// The tokens that were counted so far.
-    fn counts(&self) -> TokenCounts;
+    /// Returns the token counts received so far.
+    fn token_counts(&self) -> TokenCounts;
 
-    /// So much of a reply has come, for a guess where nobody counts.
+    /// Returns the number of bytes of the reply received so far. Used to estimate token counts that
+    /// the provider does not report.
     fn received_bytes(&self) -> u64;
 }
 
-/// What an event was.
+/// Effect of a stream event on the reply that is being decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventEffect {
-    /// A sign of life.
+    /// The event does not affect the reply, such as a keep-alive event.
     Ignored,
-    /// Something of the reply.
+    /// The event contained a part of the reply.
     Progress,
-    /// The end of the reply.
+    /// The event ended the reply.
     Done,
 }
 
-/// Passes words on, where there are any.
-pub(crate) fn emit_text(words: &str, ear: &dyn DeltaSink) {
-    if !words.is_empty() {
-        ear.on_text(words);
+/// Passes text to the sink unless the text is empty.
+pub(crate) fn emit_text(text: &str, sink: &dyn DeltaSink) {
+    if !text.is_empty() {
+        sink.on_text(text);
     }
 }
 
-/// The end as some providers say it, and servers that speak as others do say too.
+/// Data of the event with which some APIs end a stream. Compatible servers of other APIs send it
+/// too.
 const DONE: &str = "[DONE]";
 
-/// The objects in an event; none: it says nothing, or that all was said.
-pub(crate) fn objects(event: &SseEvent) -> Result<Vec<&RawValue>, DecodeError> {
+/// Returns the JSON objects in an event. An empty event and the end marker `[DONE]` contain no
+/// objects.
+pub(crate) fn event_objects(event: &SseEvent) -> Result<Vec<&RawValue>, DecodeError> {
     if event.data == DONE || event.data.is_empty() {
         return Ok(Vec::new());
     }
-    let objects: Vec<&RawValue> = event.parse().map_err(invalid_json)?;
+    let objects: Vec<&RawValue> = event.parse_json().map_err(invalid_json_error)?;
     match objects.iter().all(|raw| raw.get().starts_with('{')) {
         true => Ok(objects),
-        false => Err(DecodeError::Malformed("an event that is no object".to_owned())),
+        false => Err(DecodeError::Malformed("an event is not an object".to_owned())),
     }
 }
 
-/// Hears the objects of an event one after another, until one is the end.
-pub(crate) fn decode_objects<'a>(
+/// Decodes the JSON objects of an event in order and stops at the end of the reply.
+pub(crate) fn decode_event_objects<'a>(
     event: &'a SseEvent,
-    mut hear: impl FnMut(&'a RawValue) -> Result<EventEffect, DecodeError>,
+    mut decode: impl FnMut(&'a RawValue) -> Result<EventEffect, DecodeError>,
 ) -> Result<EventEffect, DecodeError> {
-    let mut heed = EventEffect::Ignored;
-    for raw in objects(event)? {
-        match hear(raw)? {
+    let mut effect = EventEffect::Ignored;
+    for raw in event_objects(event)? {
+        match decode(raw)? {
             EventEffect::Ignored => {}
-            EventEffect::Progress => heed = EventEffect::Progress,
+            EventEffect::Progress => effect = EventEffect::Progress,
             EventEffect::Done => return Ok(EventEffect::Done),
         }
     }
-    Ok(heed)
+    Ok(effect)
 }
 
-/// The kind of a frame: as it says itself, or as the event around it is called.
-pub(crate) fn event_type(frame: &LenientObject<'_>, event: &SseEvent) -> String {
-    let kind = frame.text("type").filter(|kind| !kind.is_empty());
+/// Returns the `type` of a JSON object, or else the name of the event that contains the object.
+pub(crate) fn event_type(object: &LenientObject<'_>, event: &SseEvent) -> String {
+    let kind = object.string_field("type").filter(|kind| !kind.is_empty());
     kind.or_else(|| event.name.clone()).unwrap_or_default()
 }
 
-/// A field without which a frame means nothing.
+/// Returns a required field of an event, or an error if the field is missing.
 pub(crate) fn required_field<'a>(
     frame: &LenientObject<'a>,
     name: &str,
 ) -> Result<&'a str, DecodeError> {
-    let raw = frame.raw(name).map(RawValue::get);
-    raw.ok_or_else(|| DecodeError::Malformed(format!("an event without its `{name}`")))
+    let raw = frame.raw_field(name).map(RawValue::get);
+    raw.ok_or_else(|| DecodeError::Malformed(format!("an event lacks the field `{name}`")))
 }
 
-/// What an event says makes no sense.
-pub(crate) fn invalid_json(bad: serde_json::Error) -> DecodeError {
-    DecodeError::Malformed(format!("an event is no JSON: {bad}"))
+/// Returns the error for an event that is not valid JSON.
+pub(crate) fn invalid_json_error(error: serde_json::Error) -> DecodeError {
+    DecodeError::Malformed(format!("an event is not valid JSON: {error}"))
 }
 
-/// A line to one operation of a provider.
+/// One operation of a provider's API: the URL, and everything needed to send requests to that URL.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) provider: String,
-    pub(crate) http: Http,
+    pub(crate) http: HttpClient,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) secrets: Redactor,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Where the provider counts tokens.
-    pub(crate) usage: &'static UsagePaths,
+    /// JSON paths of the token counts in the `usage` object of a response.
+    pub(crate) usage: &'static UsageJsonPaths,
 }
 
-/// What a question is estimated by.
+/// Size of a request and pricing of its model, used to estimate the usage of the request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestSize {
+pub(crate) struct UsageEstimator {
     pub(crate) pricing: ModelPricing,
-    /// The bytes of the conversation in it.
+    /// Size of the conversation in bytes.
     pub(crate) bytes: u64,
 }
 
-impl RequestSize {
-    /// What was used, about, where the provider does not say it.
-    pub(crate) fn estimated_usage(&self, codec: &dyn EventDecoder) -> Usage {
-        self.pricing.estimate(self.bytes, codec.received_bytes())
+impl UsageEstimator {
+    /// Estimates the usage of an exchange for which the provider reports no token counts.
+    pub(crate) fn estimated_usage(&self, decoder: &dyn EventDecoder) -> Usage {
+        self.pricing.estimate_usage(self.bytes, decoder.received_bytes())
     }
 }
 
-/// How hearing ended without a reply.
+/// Why an exchange ended without a complete reply.
 enum ExchangeError {
     Http(HttpError),
     Decode(DecodeError),
-    /// The answer is this, which is no reply, and why not.
+    /// A complete body that is not a reply. Contains the reason and the body.
     UnexpectedBody(String, Vec<u8>),
 }
 
 impl From<HttpError> for ExchangeError {
-    fn from(trouble: HttpError) -> Self {
-        Self::Http(trouble)
+    fn from(error: HttpError) -> Self {
+        Self::Http(error)
     }
 }
 
 impl Endpoint {
-    /// Sends a question and lets the codec hear the answer to its end.
-    pub(crate) async fn send(
+    /// Sends a request and passes the response to the decoder until the reply is complete.
+    pub(crate) async fn send_request(
         &self,
-        (body, question): (Bytes, RequestSize),
-        codec: &mut dyn EventDecoder,
-        ear: &dyn DeltaSink,
+        (body, question): (Bytes, UsageEstimator),
+        decoder: &mut dyn EventDecoder,
+        sink: &dyn DeltaSink,
     ) -> Result<(), Failure> {
         let sent = self.http.post(&self.url, &self.headers, body).await;
         let mut answer =
-            sent.map_err(|trouble| self.error_mapper().transport_error(&trouble, None))?;
+            sent.map_err(|http_error| self.error_mapper().map_transport_error(&http_error, None))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if !(200..300).contains(&status) {
             let body = answer.read_error_body().await;
-            return Err(self.error_mapper().http_status(status, &headers, &body));
+            return Err(self.error_mapper().map_error_status(status, &headers, &body));
         }
-        let heard = match answer.is_stream() {
-            true => self.read_stream(answer, codec, ear).await,
-            false => self.read_body(answer, codec, ear).await,
+        let result = match answer.is_event_stream() {
+            true => self.read_stream(answer, decoder, sink).await,
+            false => self.read_body(answer, decoder, sink).await,
         };
-        heard.map_err(|ended| {
-            let blame = self.error_mapper();
+        result.map_err(|ended| {
+            let mapper = self.error_mapper();
             let failure = match ended {
-                ExchangeError::Http(trouble) => blame.transport_error(&trouble, Some(&headers)),
+                ExchangeError::Http(http_error) => {
+                    mapper.map_transport_error(&http_error, Some(&headers))
+                }
                 ExchangeError::Decode(DecodeError::ProviderError(error)) => {
-                    blame.stream_error(&headers, &error)
+                    mapper.map_stream_error(&headers, &error)
                 }
                 ExchangeError::Decode(DecodeError::Malformed(what)) => {
-                    blame.malformed_response(&headers, &what)
+                    mapper.map_malformed_response(&headers, &what)
                 }
                 ExchangeError::Decode(DecodeError::TooLarge(what)) => {
-                    blame.oversized_response(&headers, &what)
+                    mapper.map_oversized_response(&headers, &what)
                 }
                 ExchangeError::UnexpectedBody(what, body) => {
-                    blame.unexpected_body(&headers, &what, &body)
+                    mapper.map_unexpected_body(&headers, &what, &body)
                 }
             };
             Failure {
                 usage: Some(
-                    codec.counts().partial_usage(self.usage, question.estimated_usage(codec)),
+                    decoder
+                        .token_counts()
+                        .partial_usage(self.usage, question.estimated_usage(decoder)),
                 ),
                 ..failure
             }
@@ -208,39 +215,39 @@ impl Endpoint {
     async fn read_stream(
         &self,
         answer: BoundedResponse,
-        codec: &mut dyn EventDecoder,
-        ear: &dyn DeltaSink,
+        decoder: &mut dyn EventDecoder,
+        sink: &dyn DeltaSink,
     ) -> Result<(), ExchangeError> {
         let stall = self.http.limits().stall;
         let mut events = SseStream::new(answer);
         loop {
             let moved =
-                tokio::time::timeout(stall, read_until_progress(&mut events, codec, ear)).await;
+                tokio::time::timeout(stall, read_until_progress(&mut events, decoder, sink)).await;
             match moved.map_err(|_| HttpError::StallTimeout(stall))?? {
                 EventEffect::Done => break,
                 EventEffect::Progress | EventEffect::Ignored => {}
             }
         }
-        events.drain().await;
+        events.drain_body().await;
         Ok(())
     }
 
     async fn read_body(
         &self,
         mut answer: BoundedResponse,
-        codec: &mut dyn EventDecoder,
-        ear: &dyn DeltaSink,
+        decoder: &mut dyn EventDecoder,
+        sink: &dyn DeltaSink,
     ) -> Result<(), ExchangeError> {
-        let Some(body) = answer.read_all().await? else {
-            return self.read_stream(answer, codec, ear).await;
+        let Some(body) = answer.read_complete_body().await? else {
+            return self.read_stream(answer, decoder, sink).await;
         };
-        let heard = match std::str::from_utf8(&body) {
-            Ok(text) => codec.decode_body(text, ear),
-            Err(_) => Err(DecodeError::Malformed("the reply is no text".to_owned())),
+        let result = match std::str::from_utf8(&body) {
+            Ok(text) => decoder.decode_body(text, sink),
+            Err(_) => Err(DecodeError::Malformed("the reply is not UTF-8".to_owned())),
         };
-        heard.map_err(|fault| match fault {
+        result.map_err(|error| match error {
             DecodeError::ProviderError(_) | DecodeError::TooLarge(_) => {
-                ExchangeError::Decode(fault)
+                ExchangeError::Decode(error)
             }
             DecodeError::Malformed(what) => ExchangeError::UnexpectedBody(what, body),
         })
@@ -251,24 +258,24 @@ impl Endpoint {
     }
 }
 
-/// Hears events until one moves the reply on.
+/// Reads events until an event adds to the reply or ends the reply.
 async fn read_until_progress(
     events: &mut SseStream,
-    codec: &mut dyn EventDecoder,
-    ear: &dyn DeltaSink,
+    decoder: &mut dyn EventDecoder,
+    sink: &dyn DeltaSink,
 ) -> Result<EventEffect, ExchangeError> {
-    while let Some(event) = events.next().await? {
-        match codec.decode_event(&event, ear) {
+    while let Some(event) = events.next_event().await? {
+        match decoder.decode_event(&event, sink) {
             Ok(EventEffect::Ignored) => {}
-            Ok(heed @ (EventEffect::Progress | EventEffect::Done)) => return Ok(heed),
-            // Half an event is the end of the stream, not nonsense.
+            Ok(effect @ (EventEffect::Progress | EventEffect::Done)) => return Ok(effect),
+            // A truncated event means that the stream ended early, not that the event is malformed.
             Err(DecodeError::Malformed(_)) if event.is_truncated => {
                 return Err(HttpError::UnexpectedEof.into());
             }
-            Err(fault) => return Err(ExchangeError::Decode(fault)),
+            Err(error) => return Err(ExchangeError::Decode(error)),
         }
     }
-    match codec.is_complete() {
+    match decoder.is_complete() {
         true => Ok(EventEffect::Done),
         false => Err(HttpError::UnexpectedEof.into()),
     }

@@ -1,8 +1,8 @@
-//! The way to a provider's server: sends one question, hands over what comes back.
+//! HTTP client for a provider's server.
 //!
-//! Never: follows a redirect, waits without an end, reads without one, or sends a
-//! question twice, but for one case: it went out on a connection that had been used
-//! before, and that was closed before anything came back.
+//! Invariant: redirects are not followed, and every wait and every read is bounded. A request is
+//! sent once, with one exception: it is sent again if its connection was a reused one that was
+//! closed before any response arrived.
 
 mod client;
 mod conn_counter;
@@ -16,49 +16,49 @@ use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder, Url};
 
-use crate::http::conn_counter::ConnCounter;
+use crate::http::conn_counter::ConnectionCounter;
 use crate::http::response::BoundedResponse;
 
 pub use crate::http::error::HttpError;
-pub use crate::http::limits::Limits;
+pub use crate::http::limits::HttpLimits;
 
-/// A server that questions go to. A copy shares its connections.
+/// HTTP client for the server at one base URL. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
-pub struct Http {
-    /// Made when first used: a client for TLS reads the machine's certificates.
+pub struct HttpClient {
+    /// The HTTP client, created on first use, because creating it loads the system's certificates.
     client: Arc<OnceLock<Client>>,
     base: Url,
-    limits: Limits,
-    conn_counter: ConnCounter,
+    limits: HttpLimits,
+    conn_counter: ConnectionCounter,
 }
 
-impl Http {
-    /// The way to the server at this address, such as `https://api.anthropic.com`.
-    pub fn new(base: &str, limits: Limits) -> Result<Self, HttpError> {
+impl HttpClient {
+    /// Creates a client for the server at this base URL, such as `https://api.anthropic.com`.
+    pub fn new(base_url: &str, limits: HttpLimits) -> Result<Self, HttpError> {
         Ok(Self {
             client: Arc::default(),
-            base: client::parse_base_url(base)?,
+            base: client::parse_base_url(base_url)?,
             limits,
-            conn_counter: ConnCounter::default(),
+            conn_counter: ConnectionCounter::default(),
         })
     }
 
-    fn client(&self) -> Result<&Client, HttpError> {
+    fn get_or_build_client(&self) -> Result<&Client, HttpError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = client::build(&self.base, self.limits.connect, &self.conn_counter)?;
+        let client = client::build_client(&self.base, self.limits.connect, &self.conn_counter)?;
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// What binds each exchange.
-    pub(crate) const fn limits(&self) -> &Limits {
+    /// Returns the timeouts and size limits of each exchange.
+    pub(crate) const fn limits(&self) -> &HttpLimits {
         &self.limits
     }
 
-    /// The address of an operation. A base that ends in the version already
-    /// stays as it is: people copy both spellings. Without a version the base is
-    /// believed to hold one, whatever it looks like.
+    /// Returns the URL of an operation of the API. The version is not added if the base URL already
+    /// ends in it, since people configure both forms. An empty `version` means that the base URL
+    /// includes the version.
     pub(crate) fn endpoint_url(&self, version: &str, path: &str) -> Url {
         let mut url = self.base.clone();
         let base = self.base.path().trim_end_matches('/');
@@ -70,55 +70,58 @@ impl Http {
         url
     }
 
-    /// The address of what lies right below the base.
-    pub(crate) fn child_url(&self, path: &str) -> Url {
+    /// Returns the URL of the given path directly below the base URL.
+    pub(crate) fn url_below_base(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         let base = self.base.path().trim_end_matches('/');
         url.set_path(&format!("{base}/{path}"));
         url
     }
 
-    /// Asks for what lies at an address, once.
+    /// Sends a GET request, without retries.
     pub(crate) async fn get(
         &self,
         url: &Url,
         headers: &HeaderMap,
     ) -> Result<BoundedResponse, HttpError> {
-        let request = self.client()?.get(url.clone()).headers(headers.clone());
-        self.execute(request).await
+        let request = self.get_or_build_client()?.get(url.clone()).headers(headers.clone());
+        self.execute_request(request).await
     }
 
-    /// Sends a question. A server may close a connection of the pool in the
-    /// moment we take it; then, with nothing received, it is sent once more. It
-    /// was of the pool when none was made meanwhile. One that was made for somebody
-    /// else hides that, and the failure is an ordinary one.
+    /// Sends a POST request. If the server closes a pooled connection just as it is reused, and
+    /// nothing was received, the request is sent once more.
+    ///
+    /// The connection came from the pool if no new connection was opened meanwhile. If a connection
+    /// was opened meanwhile for another request, the error is returned instead.
     pub(crate) async fn post(
         &self,
         url: &Url,
         headers: &HeaderMap,
         body: Bytes,
     ) -> Result<BoundedResponse, HttpError> {
-        let before = self.conn_counter.total();
-        let sent = self.send(url, headers, body.clone()).await;
+        let before = self.conn_counter.total_connections();
+        let sent = self.send_post_request(url, headers, body.clone()).await;
         match sent {
-            Err(HttpError::ConnectionClosed(_)) if self.conn_counter.total() == before => {
-                self.send(url, headers, body).await
+            Err(HttpError::ConnectionClosed(_))
+                if self.conn_counter.total_connections() == before =>
+            {
+                self.send_post_request(url, headers, body).await
             }
             Ok(_) | Err(_) => sent,
         }
     }
 
-    async fn send(
+    async fn send_post_request(
         &self,
         url: &Url,
         headers: &HeaderMap,
         body: Bytes,
     ) -> Result<BoundedResponse, HttpError> {
-        let request = self.client()?.post(url.clone()).headers(headers.clone());
-        self.execute(request.body(body)).await
+        let request = self.get_or_build_client()?.post(url.clone()).headers(headers.clone());
+        self.execute_request(request.body(body)).await
     }
 
-    async fn execute(&self, request: RequestBuilder) -> Result<BoundedResponse, HttpError> {
+    async fn execute_request(&self, request: RequestBuilder) -> Result<BoundedResponse, HttpError> {
         let sent = tokio::time::timeout(self.limits.first_byte, request.send()).await;
         let sent = sent.map_err(|_| HttpError::ResponseTimeout(self.limits.first_byte))?;
         let response =

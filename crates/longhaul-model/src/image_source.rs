@@ -1,13 +1,13 @@
-//! Where an adapter gets the bytes of a picture that a message only names.
+//! Source of the image bytes that messages refer to.
 //!
-//! Never: makes a turn fail. A picture that is not there is told of in words.
+//! Invariant: a missing image never fails a turn. The image is replaced by text.
 
 use async_trait::async_trait;
 use longhaul_core::message::ImageRef;
 
-/// Somebody who has the pictures.
+/// A source that the bytes of images are loaded from.
 #[async_trait]
 pub trait ImageSource: Send + Sync + std::fmt::Debug {
-    /// The bytes of a picture, if they are to be had.
-    async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>>;
+    /// Returns the bytes of an image. `None` means that the image is not available.
+    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>>;
 }

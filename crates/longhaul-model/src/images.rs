@@ -1,7 +1,7 @@
-//! The pictures of a message, ready to be sent.
+//! Images of a message, base64-encoded for a request.
 //!
-//! Never: a picture that no provider looks at, one that is too long, or more of
-//! them than a request may hold.
+//! Invariant: only images of supported types and sizes are sent, and no more of them than a request
+//! may hold.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,88 +13,96 @@ use longhaul_core::raw::Hash;
 
 use crate::image_source::ImageSource;
 
-/// The kinds of picture that are looked at.
+/// Media types of the images that providers accept. Images of other types are replaced by text.
 const MEDIA_TYPES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 
-/// The longest picture that is taken, as base64.
+/// Maximum size of an image in bytes, after base64 encoding.
 const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
 
-/// So many pictures are shown in one request; of more, some providers look only at
-/// small ones.
+/// Maximum number of images per request. In requests with more images, some providers accept only
+/// small images.
 const IMAGES_MAX: usize = 20;
 
-/// So long they may be together, as base64: whole requests are bounded as well.
+/// Maximum total size in bytes of the images of a request, after base64 encoding. Providers also
+/// limit the size of whole requests.
 const TOTAL_BYTES_MAX: u64 = 20 * 1024 * 1024;
 
-/// Pictures by their hash, as base64.
+/// Base64-encoded images by content hash.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedImages(HashMap<Hash, String>);
 
 impl EncodedImages {
-    /// Gets the pictures that a message shows, but for the first ones, which have
-    /// faded.
-    pub(crate) async fn load(&mut self, message: &Message, faded: usize, from: &dyn ImageSource) {
-        for image in images_in(message).skip(faded) {
-            if let Some(bytes) = from.bytes(image).await {
+    /// Loads and encodes the images of a message, except the given number of images at its start,
+    /// which are replaced by text.
+    pub(crate) async fn load_images(
+        &mut self,
+        message: &Message,
+        dropped: usize,
+        source: &dyn ImageSource,
+    ) {
+        for image in sendable_images(message).skip(dropped) {
+            if let Some(bytes) = source.load_bytes(image).await {
                 self.0.insert(image.blob.hash, STANDARD.encode(bytes));
             }
         }
     }
 
-    /// A picture as base64; none: it can't be shown.
-    pub(crate) fn base64(&self, image: &ImageRef) -> Option<&str> {
+    /// Returns an image in base64. `None` means that the image can't be sent.
+    pub(crate) fn image_base64(&self, image: &ImageRef) -> Option<&str> {
         let data = self.0.get(&image.blob.hash);
-        data.map(String::as_str).filter(|_| is_sendable(image))
+        data.map(String::as_str).filter(|_| is_sendable_image(image))
     }
 }
 
-/// How many pictures a message has that could be shown.
-pub(crate) fn image_count(message: &Message) -> usize {
-    images_in(message).count()
+/// Returns the number of images in a message that can be sent.
+pub(crate) fn sendable_image_count(message: &Message) -> usize {
+    sendable_images(message).count()
 }
 
-fn images_in(message: &Message) -> impl Iterator<Item = &ImageRef> {
-    let (said, results): (&[Part], &[ToolResult]) = match message {
+fn sendable_images(message: &Message) -> impl Iterator<Item = &ImageRef> {
+    let (user_parts, results): (&[Part], &[ToolResult]) = match message {
         Message::User(parts) => (parts, &[]),
         Message::Results(results) => (&[], results),
         Message::Assistant(_) => (&[], &[]),
     };
-    let parts = said.iter().chain(results.iter().flat_map(|one| &one.content));
+    let parts = user_parts.iter().chain(results.iter().flat_map(|one| &one.content));
     let images = parts.filter_map(|part| match part {
         Part::Image(image) => Some(image),
         Part::Text(_) => None,
     });
-    images.filter(|image| is_sendable(image))
+    images.filter(|image| is_sendable_image(image))
 }
 
-/// How many pictures at the beginning of a conversation have faded: they are told
-/// of in words, as all of them together are more than a request may hold. They fade
-/// by the half of that at once: each time, what a provider has cached is lost.
-pub(crate) fn dropped_count(messages: &[Arc<Message>]) -> usize {
-    let all = messages.iter().flat_map(|message| images_in(message));
+/// Returns the number of images to drop from the start of a conversation because all images
+/// together exceed the limits of a request. Dropped images are replaced by text.
+///
+/// Images are dropped in steps of half a limit, because each change at the start of a conversation
+/// invalidates the provider's prompt cache.
+pub(crate) fn dropped_image_count(messages: &[Arc<Message>]) -> usize {
+    let all = messages.iter().flat_map(|message| sendable_images(message));
     let sizes: Vec<u64> = all.map(|image| image.blob.size.div_ceil(3) * 4).collect();
     let bytes: u64 = sizes.iter().sum();
     let over = |is: u64, max: u64| is.saturating_sub(max).div_ceil(max / 2) * (max / 2);
     let by_count = over(sizes.len() as u64, IMAGES_MAX as u64);
     let by_bytes = over(bytes, TOTAL_BYTES_MAX);
-    let mut gone = 0;
-    let fades = |(place, size): &(u64, &u64)| {
-        let fades = *place < by_count || gone < by_bytes;
-        gone += **size;
+    let mut dropped_bytes = 0;
+    let fades = |(index, size): &(u64, &u64)| {
+        let fades = *index < by_count || dropped_bytes < by_bytes;
+        dropped_bytes += **size;
         fades
     };
     (0..).zip(&sizes).take_while(fades).count()
 }
 
-/// What a model is told in the place of a picture that can't be shown.
-pub(crate) fn placeholder_text(image: &ImageRef) -> String {
+/// Returns the text that replaces an image that can't be sent.
+pub(crate) fn image_placeholder_text(image: &ImageRef) -> String {
     let (kind, size) = (&image.media_type, image.blob.size);
-    format!("[a picture that can't be shown: {kind}, {size} bytes]")
+    format!("[image not shown: {kind}, {size} bytes]")
 }
 
-fn is_sendable(image: &ImageRef) -> bool {
-    let known = MEDIA_TYPES.contains(&image.media_type.as_str());
-    known && image.blob.size / 3 < IMAGE_BYTES_MAX / 4
+fn is_sendable_image(image: &ImageRef) -> bool {
+    let is_supported = MEDIA_TYPES.contains(&image.media_type.as_str());
+    is_supported && image.blob.size / 3 < IMAGE_BYTES_MAX / 4
 }
 
 #[cfg(test)]
@@ -103,31 +111,31 @@ mod tests {
 
     use super::*;
 
-    fn check(sizes: &[u64], expect: usize) {
-        let shown = |size: &u64| {
+    fn check_dropped_image_count(sizes: &[u64], expected: usize) {
+        let image_message = |size: &u64| {
             let blob = BlobRef { size: *size, ..BlobRef::for_content(b"") };
             let media_type = "image/png".to_owned();
             Arc::new(Message::User(vec![Part::Image(ImageRef { media_type, blob })]))
         };
-        let messages: Vec<Arc<Message>> = sizes.iter().map(shown).collect();
-        assert_eq!(dropped_count(&messages), expect, "{sizes:?}");
+        let messages: Vec<Arc<Message>> = sizes.iter().map(image_message).collect();
+        assert_eq!(dropped_image_count(&messages), expected, "{sizes:?}");
     }
 
     #[test]
-    fn the_oldest_images_are_dropped_by_half_a_request() {
-        check(&[], 0);
-        check(&[3; 20], 0);
-        check(&[3; 21], 10);
-        check(&[3; 30], 10);
-        check(&[3; 31], 20);
-        // 3 MiB are 4 as base64: five fit, and go by three.
+    fn the_oldest_images_are_dropped_in_steps_of_half_the_limit() {
+        check_dropped_image_count(&[], 0);
+        check_dropped_image_count(&[3; 20], 0);
+        check_dropped_image_count(&[3; 21], 10);
+        check_dropped_image_count(&[3; 30], 10);
+        check_dropped_image_count(&[3; 31], 20);
+        // 3 MiB are 4 MiB in base64: five images fit, and images are dropped in steps of 10 MiB.
         let long = 3 * 1024 * 1024;
-        check(&[long; 5], 0);
-        check(&[long; 6], 3);
-        check(&[long; 7], 3);
-        check(&[long; 8], 5);
-        check(&[3, long, long, long, long, long, 3], 4);
-        // What can't be shown takes no room.
-        check(&[u64::MAX / 8; 30], 0);
+        check_dropped_image_count(&[long; 5], 0);
+        check_dropped_image_count(&[long; 6], 3);
+        check_dropped_image_count(&[long; 7], 3);
+        check_dropped_image_count(&[long; 8], 5);
+        check_dropped_image_count(&[3, long, long, long, long, long, 3], 4);
+        // Images that can't be sent don't count.
+        check_dropped_image_count(&[u64::MAX / 8; 30], 0);
     }
 }

@@ -1,6 +1,6 @@
-//! The fields of a JSON object in their order, each with its own spelling.
+//! JSON objects with ordered fields whose values keep their original bytes.
 //!
-//! Never: reads a value that nobody asked for, or reformats one.
+//! Invariant: values are neither parsed nor reformatted unless a caller asks for it.
 
 use std::fmt;
 
@@ -8,46 +8,50 @@ use longhaul_core::raw::RawJson;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// An object with more fields is nothing that a provider sends; it is kept
-/// whole, because looking for a name in it would take too long.
+/// Maximum number of fields of an object. Providers send no objects with more fields. Larger
+/// objects are not split into fields, because the lookup by name is linear.
 const FIELDS_MAX: usize = 64;
 
-/// The fields of an object.
+/// A JSON object: its fields in order, with unparsed values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct JsonObject(Vec<(String, RawJson)>);
 
 impl JsonObject {
-    /// An object of this type.
-    pub(crate) fn of_type(kind: &str) -> Self {
-        Self::default().with("type", kind)
+    /// Creates an object with the given value in the field `type`.
+    pub(crate) fn with_type(kind: &str) -> Self {
+        Self::default().with_field("type", kind)
     }
 
-    /// The object with one more field.
-    pub(crate) fn with(mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Self {
+    /// Adds a field whose value is the given value, encoded as JSON.
+    pub(crate) fn with_field(mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Self {
         self.0.push((name.to_owned(), RawJson::from_serialize(&value)));
         self
     }
 
-    /// The same with a field that there may be.
-    pub(crate) fn with_some(self, name: &str, value: Option<&(impl Serialize + ?Sized)>) -> Self {
+    /// Adds a field, unless the value is `None`.
+    pub(crate) fn with_optional_field(
+        self,
+        name: &str,
+        value: Option<&(impl Serialize + ?Sized)>,
+    ) -> Self {
         match value {
-            Some(value) => self.with(name, value),
+            Some(value) => self.with_field(name, value),
             None => self,
         }
     }
 
-    /// The object with all fields of another, if that is an object.
+    /// Adds all fields of another object. A value that is not an object is ignored.
     pub(crate) fn with_fields(mut self, object: Option<&RawJson>) -> Self {
         let fields = object.map(|object| serde_json::from_str(object.as_str()));
-        if let Some(Ok(Pairs(fields))) = fields {
+        if let Some(Ok(FieldList(fields))) = fields {
             self.0.extend(fields);
         }
         self
     }
 
-    /// Reads an object; none: it is no object, or an unreasonable one.
+    /// Parses an object. `None` means that the text is not an object or has too many fields.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let Pairs(fields) = serde_json::from_str(text).ok()?;
+        let FieldList(fields) = serde_json::from_str(text).ok()?;
         (fields.len() <= FIELDS_MAX).then_some(Self(fields))
     }
 
@@ -56,21 +60,21 @@ impl JsonObject {
         found.map(|(_, value)| value)
     }
 
-    /// Takes a field out.
-    pub(crate) fn take(&mut self, name: &str) -> Option<RawJson> {
-        let place = self.0.iter().position(|(has, _)| has == name)?;
-        Some(self.0.remove(place).1)
+    /// Removes the field with this name and returns its value.
+    pub(crate) fn take_field(&mut self, name: &str) -> Option<RawJson> {
+        let index = self.0.iter().position(|(has, _)| has == name)?;
+        Some(self.0.remove(index).1)
     }
 
-    /// Takes a text out; anything else under this name stays.
-    pub(crate) fn take_text(&mut self, name: &str) -> Option<String> {
+    /// Removes a string field and returns its text. A field that is not a string stays.
+    pub(crate) fn take_string_field(&mut self, name: &str) -> Option<String> {
         let text = serde_json::from_str(self.get(name)?.as_str()).ok()?;
-        _ = self.take(name);
+        _ = self.take_field(name);
         Some(text)
     }
 
-    /// Puts a value where the field stands, or at the end.
-    pub(crate) fn set(&mut self, name: &str, value: RawJson) {
+    /// Replaces the value of a field, or adds the field at the end.
+    pub(crate) fn set_field(&mut self, name: &str, value: RawJson) {
         match self.0.iter_mut().find(|(has, _)| has == name) {
             Some((_, old)) => *old = value,
             None => self.0.push((name.to_owned(), value)),
@@ -81,47 +85,47 @@ impl JsonObject {
         self.0.is_empty()
     }
 
-    pub(crate) fn pairs(&self) -> &[(String, RawJson)] {
+    pub(crate) fn fields(&self) -> &[(String, RawJson)] {
         &self.0
     }
 
-    /// All of them, in their order.
-    pub(crate) fn into_pairs(self) -> Vec<(String, RawJson)> {
+    /// Returns the names and values of all fields, in order.
+    pub(crate) fn into_fields(self) -> Vec<(String, RawJson)> {
         self.0
     }
 
-    /// The object again; none: nothing is in it.
-    pub(crate) fn to_raw(&self) -> Option<RawJson> {
+    /// Returns the object as JSON. `None` means that the object is empty.
+    pub(crate) fn to_json(&self) -> Option<RawJson> {
         (!self.0.is_empty()).then(|| RawJson::from_serialize(self))
     }
 }
 
 impl Serialize for JsonObject {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
-/// The fields of an object, as many as there are.
-struct Pairs(Vec<(String, RawJson)>);
+/// Names and values of an object's fields, without a maximum number of fields.
+struct FieldList(Vec<(String, RawJson)>);
 
-impl<'de> Deserialize<'de> for Pairs {
+impl<'de> Deserialize<'de> for FieldList {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct ObjectVisitor;
 
         impl<'de> Visitor<'de> for ObjectVisitor {
-            type Value = Pairs;
+            type Value = FieldList;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FieldList, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Pairs(fields))
+                Ok(FieldList(fields))
             }
         }
 
@@ -129,19 +133,19 @@ impl<'de> Deserialize<'de> for Pairs {
     }
 }
 
-/// What a stream adds to a field: texts are joined, lists are joined, and of
-/// anything else the last word counts.
+/// Fields that a stream sends in fragments. String fragments are concatenated, list fragments are
+/// concatenated, and of any other type the last value is used.
 #[derive(Debug, Default)]
-pub(crate) struct DeferredFields(Vec<(String, Vec<RawJson>)>);
+pub(crate) struct FragmentedFields(Vec<(String, Vec<RawJson>)>);
 
-impl DeferredFields {
-    /// Adds a piece to a field.
-    pub(crate) fn add(&mut self, name: &str, piece: RawJson) {
+impl FragmentedFields {
+    /// Adds a fragment of the field with this name.
+    pub(crate) fn add_fragment(&mut self, name: &str, fragment: RawJson) {
         let is_full = self.0.len() >= FIELDS_MAX;
         match self.0.iter_mut().find(|(has, _)| has == name) {
-            Some((_, pieces)) => pieces.push(piece),
+            Some((_, pieces)) => pieces.push(fragment),
             None if is_full => {}
-            None => self.0.push((name.to_owned(), vec![piece])),
+            None => self.0.push((name.to_owned(), vec![fragment])),
         }
     }
 
@@ -149,28 +153,28 @@ impl DeferredFields {
         self.0.is_empty()
     }
 
-    /// The fields with everything that was added.
-    pub(crate) fn apply_to(self, fields: &mut JsonObject) {
+    /// Merges all collected fields into `fields`.
+    pub(crate) fn merge_into(self, fields: &mut JsonObject) {
         for (name, pieces) in self.0 {
             let before = fields.get(&name).filter(|value| value.as_str() != "null");
             let all: Vec<&RawJson> = before.into_iter().chain(&pieces).collect();
-            let texts =
-                parse_all::<String>(&all).map(|texts| RawJson::from_serialize(&texts.concat()));
+            let texts = parse_fragments::<String>(&all)
+                .map(|texts| RawJson::from_serialize(&texts.concat()));
             let lists = || {
-                parse_all::<Vec<RawJson>>(&all)
+                parse_fragments::<Vec<RawJson>>(&all)
                     .map(|lists| RawJson::from_serialize(&lists.concat()))
             };
             let value = texts.or_else(lists).or_else(|| pieces.last().cloned());
             if let Some(value) = value {
-                fields.set(&name, value);
+                fields.set_field(&name, value);
             }
         }
     }
 }
 
-/// The pieces, if each of them is of this type.
-fn parse_all<T: serde::de::DeserializeOwned>(pieces: &[&RawJson]) -> Option<Vec<T>> {
-    let pieces = pieces.iter();
-    let read = pieces.map(|piece| serde_json::from_str(piece.as_str()).ok());
+/// Parses all fragments as the same type. `None` means that a fragment has another type.
+fn parse_fragments<T: serde::de::DeserializeOwned>(fragments: &[&RawJson]) -> Option<Vec<T>> {
+    let fragments = fragments.iter();
+    let read = fragments.map(|piece| serde_json::from_str(piece.as_str()).ok());
     read.collect()
 }

@@ -1,20 +1,20 @@
-//! A provider's key.
+//! API key of a provider.
 //!
-//! Never: shows itself, whoever prints what holds it.
+//! Invariant: the key never appears in debug output.
 
 use std::fmt;
 
-/// The key of an account.
+/// API key of an account at a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// The key with this text; the blanks around it are a slip of the hand.
+    /// Creates an API key. Whitespace around the text is removed.
     pub fn new(text: &str) -> Self {
         Self(text.trim().to_owned())
     }
 
-    /// The text, for the one header that needs it and for those who hide it.
+    /// Returns the text of the key, for the request header and for redaction.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,7 +1,7 @@
-//! What servers spell each in their own way: the calls of a reply, and the small
-//! fields around them.
+//! Lenient parsing of values that providers send in different forms: the arguments of tool calls
+//! and small optional fields.
 //!
-//! Never: fails over a field that a reply can do without.
+//! Invariant: an invalid optional field is never an error.
 
 use std::borrow::Cow;
 
@@ -12,69 +12,76 @@ use serde_json::value::RawValue;
 
 use crate::decode_error::DecodeError;
 
-/// So many calls a reply may have.
+/// Maximum number of tool calls per reply.
 const CALLS_MAX: usize = 1_024;
 
-/// Whether a turn can hold so many calls.
-pub(crate) fn check_call_count(calls: usize) -> Result<(), DecodeError> {
-    match calls > CALLS_MAX {
-        true => Err(DecodeError::TooLarge(format!("a reply of more than {CALLS_MAX} calls"))),
+/// Returns an error if a reply has more tool calls than the maximum.
+pub(crate) fn check_tool_call_count(call_count: usize) -> Result<(), DecodeError> {
+    match call_count > CALLS_MAX {
+        true => {
+            Err(DecodeError::TooLarge(format!("the reply has more than {CALLS_MAX} tool calls")))
+        }
         false => Ok(()),
     }
 }
 
-/// JSON that is nested deeper is not sent back: readers give up at 128 levels or
-/// not far behind, and what goes back stands some levels down in a request.
+/// Maximum nesting depth of JSON that is sent back to a provider. Parsers give up at about 128
+/// levels, and the JSON is itself nested a few levels deep in the request.
 const DEPTH_MAX: usize = 100;
 
-/// The arguments of a call, byte for byte: those that came as a text of JSON, or
-/// else as JSON. What is no JSON, or too deep, becomes a JSON string with the model's text: the
-/// appraisal of the call finds that a text does not fit the tool's schema, nothing
-/// is run, and the model is told so as the result of its call. What is a JSON
-/// string already is wrapped once more, so that the model's text can always be had
-/// back. No text at all is no arguments: servers that read them again want JSON.
-pub(crate) fn parse_arguments(whole: Option<RawJson>, text: &str) -> RawJson {
+/// Returns the arguments of a call, byte for byte. They come as JSON text or, if the text is empty,
+/// as a JSON value.
+///
+/// Text that is not valid JSON or is nested too deep becomes a JSON string. A string does not match
+/// the tool's schema, so the call is not run and the model gets the error as the result of its
+/// call. Text that is a JSON string already is wrapped once more, so that the model's text can
+/// always be restored. Empty text without a value becomes `{}`, because some servers parse the
+/// arguments again.
+pub(crate) fn parse_arguments(json_value: Option<RawJson>, text: &str) -> RawJson {
     if text.trim().is_empty() {
-        return match whole {
-            Some(input) if is_too_deep(input.as_str()) => RawJson::from_serialize(&input.as_str()),
+        return match json_value {
+            Some(input) if is_nested_too_deep(input.as_str()) => {
+                RawJson::from_serialize(&input.as_str())
+            }
             Some(input) if input.as_str() != "null" => input,
             Some(_) | None => RawJson::from_serialize(&serde_json::Map::new()),
         };
     }
     RawJson::parse(text)
         .ok()
-        .filter(|parsed| !parsed.as_str().starts_with('"') && !is_too_deep(parsed.as_str()))
+        .filter(|parsed| !parsed.as_str().starts_with('"') && !is_nested_too_deep(parsed.as_str()))
         .unwrap_or_else(|| RawJson::from_serialize(&text))
 }
 
-/// Arguments as the model wrote them. A JSON string stands for a text that was
-/// none of the JSON that arguments are; one that was too deep stays a string, for
-/// servers read arguments again.
-pub(crate) fn arguments_text(input: &RawJson) -> Cow<'_, str> {
+/// Returns the arguments of a tool call as the model wrote them. A JSON string is unwrapped to the
+/// text it contains, unless that text is nested too deep: servers parse the arguments again.
+pub(crate) fn original_arguments_text(input: &RawJson) -> Cow<'_, str> {
     match serde_json::from_str::<String>(input.as_str()) {
-        Ok(text) if !is_too_deep(&text) => Cow::Owned(text),
+        Ok(text) if !is_nested_too_deep(&text) => Cow::Owned(text),
         Ok(_) | Err(_) => Cow::Borrowed(input.as_str()),
     }
 }
 
-/// Where arguments stand that are no object: the model recognises its own slip by this
-/// name.
+/// Object that wraps arguments which are not a JSON object. The name of its field lets the model
+/// recognise the mistake.
 #[derive(Serialize)]
 struct InvalidArguments<'a> {
     #[serde(rename = "INVALID_JSON")]
     input: &'a RawJson,
 }
 
-/// Arguments as an object, for those that take nothing else.
-pub(crate) fn object_arguments(input: &RawJson) -> RawJson {
+/// Returns the arguments of a tool call as a JSON object, for APIs that accept only objects.
+/// Arguments that are not an object are wrapped in one.
+pub(crate) fn arguments_as_object(input: &RawJson) -> RawJson {
     match input.as_str().starts_with('{') {
         true => input.clone(),
         false => RawJson::from_serialize(&InvalidArguments { input }),
     }
 }
 
-/// Whether a text of JSON is nested too deep, or would be if it were JSON.
-pub(crate) fn is_too_deep(json: &str) -> bool {
+/// Whether JSON text is nested too deep to be sent to a provider. Also works for text that is not
+/// valid JSON.
+pub(crate) fn is_nested_too_deep(json: &str) -> bool {
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
     for byte in json.bytes() {
         match byte {
@@ -93,12 +100,14 @@ pub(crate) fn is_too_deep(json: &str) -> bool {
     false
 }
 
-/// A block as it can go back to its provider. What the provider added to it and
-/// is too deep is left out, and so is a block that is nothing else.
-pub(crate) fn without_deep_extras(block: Block) -> Option<Block> {
-    let fits = |raw: &RawJson| !is_too_deep(raw.as_str());
+/// Removes the extra fields of a block, which are kept as raw JSON, if they are nested too deep.
+/// `None` means that the whole block is raw JSON that is nested too deep.
+pub(crate) fn without_deep_extra_fields(block: Block) -> Option<Block> {
+    let fits = |raw: &RawJson| !is_nested_too_deep(raw.as_str());
     Some(match block {
-        Block::Text(words) => Block::Text(TextBlock { extra: words.extra.filter(fits), ..words }),
+        Block::Text(text_block) => {
+            Block::Text(TextBlock { extra: text_block.extra.filter(fits), ..text_block })
+        }
         Block::Thinking(thought) => {
             Block::Thinking(ThinkingBlock { extra: thought.extra.filter(fits), ..thought })
         }
@@ -109,15 +118,15 @@ pub(crate) fn without_deep_extras(block: Block) -> Option<Block> {
     })
 }
 
-/// The count that a JSON text holds.
+/// Parses a count from a JSON number or from a JSON string that contains a number.
 pub(crate) fn parse_count(json: &str) -> Option<u64> {
-    let spelled = || serde_json::from_str::<String>(json).ok()?.trim().parse().ok();
-    serde_json::from_str(json).ok().or_else(spelled)
+    let parse_quoted = || serde_json::from_str::<String>(json).ok()?.trim().parse().ok();
+    serde_json::from_str(json).ok().or_else(parse_quoted)
 }
 
-/// Whether a value says anything at all.
-pub(crate) fn is_present(raw: &RawValue) -> bool {
-    !matches!(raw.get(), "null" | "false" | r#""""# | "{}" | "[]")
+/// Whether a JSON value is neither null, false nor empty.
+pub(crate) fn is_non_empty_value(value: &RawValue) -> bool {
+    !matches!(value.get(), "null" | "false" | r#""""# | "{}" | "[]")
 }
 
 #[cfg(test)]
@@ -126,10 +135,10 @@ mod tests {
 
     #[test]
     fn arguments_round_trip() {
-        let check = |text: &str, kept: &str| {
+        let check = |text: &str, expected: &str| {
             let input = parse_arguments(None, text);
-            assert_eq!(input.as_str(), kept, "{text}");
-            assert_eq!(arguments_text(&input), text.trim(), "{text}");
+            assert_eq!(input.as_str(), expected, "{text}");
+            assert_eq!(original_arguments_text(&input), text.trim(), "{text}");
         };
         check(r#"{"a":  1.0}"#, r#"{"a":  1.0}"#);
         check("[1]", "[1]");
@@ -142,11 +151,11 @@ mod tests {
     #[test]
     fn too_deep_arguments_are_kept_as_text() {
         let check = |json: String, deep: bool| {
-            assert_eq!(is_too_deep(&json), deep, "{json}");
+            assert_eq!(is_nested_too_deep(&json), deep, "{json}");
             let input = parse_arguments(RawJson::parse(json.clone()).ok(), "");
-            let said = parse_arguments(None, &json);
-            assert_eq!(input, said);
-            assert_eq!(arguments_text(&input), input.as_str());
+            let parsed = parse_arguments(None, &json);
+            assert_eq!(input, parsed);
+            assert_eq!(original_arguments_text(&input), input.as_str());
             assert_eq!(input.as_str().starts_with('"'), deep, "{json}");
         };
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
@@ -156,11 +165,11 @@ mod tests {
         check(r#"{"a":"#.repeat(101) + "1" + &"}".repeat(101), true);
         check(format!("[{}]", ["[]"; 200].join(",")), false);
         check(format!(r#"{{"a\\\"[":"{}"}}"#, "[{".repeat(200)), false);
-        assert!(is_too_deep(&"[".repeat(101)), "it is no JSON");
+        assert!(is_nested_too_deep(&"[".repeat(101)), "text that is not valid JSON");
     }
 
     #[test]
-    fn blank_arguments_are_the_json_value_or_empty() {
+    fn blank_argument_text_becomes_the_json_value_or_an_empty_object() {
         let check = |whole: Option<&str>, kept: &str| {
             let whole = whole.and_then(|json| RawJson::parse(json).ok());
             assert_eq!(parse_arguments(whole, " \n").as_str(), kept);

@@ -1,6 +1,6 @@
-//! A provider's JSON object, of which only the fields that are asked for are read.
+//! A JSON object of a provider whose fields are parsed on access.
 //!
-//! Never: an error because of a field that nobody asks for.
+//! Invariant: an invalid field is an error only if the field is accessed.
 
 use std::collections::BTreeMap;
 
@@ -11,57 +11,59 @@ use serde_json::value::RawValue;
 use crate::decode_error::DecodeError;
 use crate::lenient_json::parse_count;
 
-/// The fields of an object by their names. A field that is `null` is none.
+/// A JSON object with its fields by name. A field that is `null` counts as missing.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct LenientObject<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
 
 impl<'a> LenientObject<'a> {
-    /// Reads an object, of an event for instance.
+    /// Parses JSON text that must be an object.
     pub(crate) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// A field as it came.
-    pub(crate) fn raw(&self, name: &str) -> Option<&'a RawValue> {
+    /// Returns the raw JSON of a field.
+    pub(crate) fn raw_field(&self, name: &str) -> Option<&'a RawValue> {
         let raw = self.0.get(name).copied();
         raw.filter(|raw| raw.get() != "null")
     }
 
-    /// A field that is read like this, where it can be.
-    fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        serde_json::from_str(self.raw(name)?.get()).ok()
+    /// Parses a field. `None` means that the field is missing or has another type.
+    fn parse_field<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_str(self.raw_field(name)?.get()).ok()
     }
 
-    /// A text, if it is one.
-    pub(crate) fn text(&self, name: &str) -> Option<String> {
-        self.get(name)
+    /// Returns the text of a string field. `None` means that the field is missing or not a string.
+    pub(crate) fn string_field(&self, name: &str) -> Option<String> {
+        self.parse_field(name)
     }
 
-    /// A text that must be one where there is any.
-    pub(crate) fn strict_text(&self, name: &str) -> Result<Option<String>, DecodeError> {
-        let said = self.raw(name).map(|raw| serde_json::from_str(raw.get()));
-        said.transpose()
-            .map_err(|bad| DecodeError::Malformed(format!("the `{name}` of an event: {bad}")))
+    /// Returns the text of a string field. A field of another type is an error.
+    pub(crate) fn try_string_field(&self, name: &str) -> Result<Option<String>, DecodeError> {
+        let value = self.raw_field(name).map(|raw| serde_json::from_str(raw.get()));
+        value.transpose().map_err(|bad| {
+            DecodeError::Malformed(format!("an event has an invalid `{name}`: {bad}"))
+        })
     }
 
-    /// A word that decides something: a text, or a number in its place.
-    pub(crate) fn text_or_number(&self, name: &str) -> Option<String> {
-        let number = || Some(self.get::<serde_json::Number>(name)?.to_string());
-        self.text(name).or_else(number)
+    /// Returns the text of a string field such as a status or a reason. A number is converted to
+    /// text.
+    pub(crate) fn string_or_number_field(&self, name: &str) -> Option<String> {
+        let number = || Some(self.parse_field::<serde_json::Number>(name)?.to_string());
+        self.string_field(name).or_else(number)
     }
 
-    /// A count, also where it is spelled as a text.
-    pub(crate) fn count(&self, name: &str) -> Option<u64> {
-        parse_count(self.raw(name)?.get())
+    /// Returns a number field. A string that contains a number is accepted too.
+    pub(crate) fn number_field(&self, name: &str) -> Option<u64> {
+        parse_count(self.raw_field(name)?.get())
     }
 
-    /// An object inside, if it is one.
-    pub(crate) fn object(&self, name: &str) -> Option<Self> {
-        Self::parse(self.raw(name)?.get()).ok()
+    /// Returns an object field. `None` means that the field is missing or not an object.
+    pub(crate) fn object_field(&self, name: &str) -> Option<Self> {
+        Self::parse(self.raw_field(name)?.get()).ok()
     }
 
-    /// A list inside, if it is one.
-    pub(crate) fn list(&self, name: &str) -> Option<Vec<&'a RawValue>> {
-        serde_json::from_str(self.raw(name)?.get()).ok()
+    /// Returns the values of a list field. `None` means that the field is missing or not a list.
+    pub(crate) fn list_field(&self, name: &str) -> Option<Vec<&'a RawValue>> {
+        serde_json::from_str(self.raw_field(name)?.get()).ok()
     }
 }

@@ -1,7 +1,7 @@
-//! Adapters that ask a model and bring back its reply.
+//! Adapters that send requests to model providers and decode their replies.
 //!
-//! Never: knows of leases, gates or journals. A provider's JSON stays inside
-//! its adapter and is converted at the door.
+//! Invariant: a provider's JSON stays inside its adapter. This crate does not know leases, gates or
+//! journals.
 
 mod adapter;
 pub mod anthropic;

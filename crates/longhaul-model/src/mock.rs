@@ -1,8 +1,8 @@
-//! A pretended provider: scripts that answer over the wires of Anthropic and
-//! OpenAI, so that adapters and SDKs can be tried without a key.
+//! A mock provider that serves scripted replies over the APIs of Anthropic and OpenAI, so that
+//! adapters and SDKs can be tested without an API key.
 //!
-//! Never: opens a socket, waits, or reads a clock. It says what is to be sent
-//! and how slowly; whoever holds the connection does it.
+//! Invariant: no sockets, no waiting and no clock. The mock returns what to send and with which
+//! delays; the caller sends it.
 
 mod api_error;
 mod api_kind;
@@ -31,60 +31,61 @@ use crate::mock::attempts::AttemptCounter;
 use crate::mock::fault::Fault;
 use crate::mock::mock_reply::{MockReply, ReplyIds};
 use crate::mock::request::ParsedRequest;
-use crate::scripted::render::Renderer;
+use crate::scripted::render::TemplateRenderer;
 use crate::scripted::reply;
 use crate::scripted::script::{Script, ScriptedReply};
 
 pub use crate::mock::api_kind::ApiKind;
-pub use crate::mock::fault::{Faults, RecurringFailure};
-pub use crate::mock::response::{MockBody, MockResponse, Termination};
-pub use crate::mock::scripts::{ScriptLookupError, ScriptSource, is_valid_name};
+pub use crate::mock::fault::{FaultSettings, RecurringFailure};
+pub use crate::mock::response::{MockBody, MockResponse, ResponseTermination};
+pub use crate::mock::scripts::{ScriptLookupError, ScriptSource, is_valid_script_name};
 
-/// The longest request that is read.
+/// Maximum size in bytes of the body of a request to the mock provider.
 pub const BODY_BYTES_MAX: usize = 32 << 20;
 
-/// The header that says which turn is asked for, from 1.
+/// Request header with the number of the turn whose reply is requested, from 1.
 pub const TURN_HEADER: &str = "x-longhaul-turn";
 
-/// The header that asks for something to go wrong.
+/// Request header that makes the mock provider inject a fault into the response.
 pub const FAULT_HEADER: &str = "x-longhaul-fault";
 
-/// A request to a provider that isn't there.
+/// A request that the mock provider has received.
 #[derive(Debug, Clone, Copy)]
 pub struct IncomingRequest<'a> {
-    /// Whose words it is written in.
+    /// API that the request uses.
     pub api: ApiKind,
-    /// What `TURN_HEADER` says.
+    /// Value of the header `x-longhaul-turn`. `None` means that the turn follows from the number of
+    /// assistant messages in the body.
     pub turn: Option<&'a str>,
-    /// What `FAULT_HEADER` says.
+    /// Value of the header `x-longhaul-fault`. `None` means that no fault is requested.
     pub fault: Option<&'a str>,
-    /// The JSON.
+    /// JSON body of the request.
     pub body: &'a [u8],
-    /// When it came.
+    /// Time at which the request was received.
     pub now: Timestamp,
 }
 
-/// Plays scripts as providers would speak them.
+/// A mock provider whose replies come from scripts.
 #[derive(Debug)]
 pub struct MockProvider {
     scripts: Arc<dyn ScriptSource>,
-    faults: Faults,
-    renderer: Renderer,
-    /// Requests of every kind: they are named by it.
+    faults: FaultSettings,
+    renderer: TemplateRenderer,
+    /// Number of requests of all kinds so far. Request IDs are made from this number.
     requests: AtomicU64,
-    /// Questions for a reply: faults come back by it.
+    /// Number of requests for a reply so far, which decides when a recurring failure is due.
     reply_requests: AtomicU64,
     streams: AtomicU64,
     attempts: AttemptCounter,
 }
 
 impl MockProvider {
-    /// A mock of these scripts, with these faults for every request.
-    pub fn new(scripts: Arc<dyn ScriptSource>, faults: Faults) -> Self {
+    /// Creates a mock provider with the given scripts and injected faults.
+    pub fn new(scripts: Arc<dyn ScriptSource>, faults: FaultSettings) -> Self {
         Self {
             scripts,
             faults,
-            renderer: Renderer::new(),
+            renderer: TemplateRenderer::new(),
             requests: AtomicU64::new(0),
             reply_requests: AtomicU64::new(0),
             streams: AtomicU64::new(0),
@@ -92,87 +93,91 @@ impl MockProvider {
         }
     }
 
-    /// Answers a question for a reply.
-    pub fn respond(&self, asked: &IncomingRequest<'_>) -> MockResponse {
-        let id = self.request_id();
+    /// Responds to a request for a model reply.
+    pub fn respond(&self, request: &IncomingRequest<'_>) -> MockResponse {
+        let id = self.next_request_id();
         let mut delay = Millis::ZERO;
-        let answer = self.try_respond(asked, &id, &mut delay);
-        let mut answer = answer.unwrap_or_else(|refusal| refusal.to_response(asked.api, &id));
+        let answer = self.try_respond(request, &id, &mut delay);
+        let mut answer = answer.unwrap_or_else(|refusal| refusal.to_response(request.api, &id));
         answer.initial_delay = self.faults.latency.plus(delay);
         answer.event_delay = self.faults.token_delay;
         answer
     }
 
-    /// Lists the scripts as this provider lists its models.
-    pub fn list_models(&self, dialect: ApiKind) -> MockResponse {
-        models::list_response(dialect, &self.scripts.names(), &self.request_id())
+    /// Responds to a request for the list of models. Each script is listed as a model.
+    pub fn list_models(&self, api: ApiKind) -> MockResponse {
+        models::model_list_response(api, &self.scripts.script_names(), &self.next_request_id())
     }
 
-    /// Says no in this provider's words: for what is wrong before there is a question.
-    pub fn reject(&self, dialect: ApiKind, status: u16, message: &str) -> MockResponse {
-        ApiError::new(status, message).to_response(dialect, &self.request_id())
+    /// Returns an error response in the format of an API, for requests that can't be parsed or
+    /// routed.
+    pub fn reject_request(&self, api: ApiKind, status: u16, message: &str) -> MockResponse {
+        ApiError::new(status, message).to_response(api, &self.next_request_id())
     }
 
-    fn request_id(&self) -> String {
-        format!("req_{:024}", next(&self.requests))
+    fn next_request_id(&self) -> String {
+        format!("req_{:024}", increment_counter(&self.requests))
     }
 
     fn try_respond(
         &self,
-        asked: &IncomingRequest<'_>,
+        request: &IncomingRequest<'_>,
         id: &str,
         delay: &mut Millis,
     ) -> Result<MockResponse, ApiError> {
-        let number = next(&self.reply_requests);
-        let fault = asked.fault.map(Fault::parse).transpose();
+        let number = increment_counter(&self.reply_requests);
+        let fault = request.fault.map(Fault::parse).transpose();
         let fault = fault.map_err(|bad| ApiError::new(400, bad))?;
         let status = match fault {
             Some(Fault::Status(status)) => Some(status),
             Some(Fault::Cut | Fault::Stall | Fault::Garbage | Fault::Error) | None => None,
         };
-        if let Some(status) = status.or_else(|| self.faults.status_of(number)) {
-            let message = format!("this failure with status {status} was asked for");
+        if let Some(status) = status.or_else(|| self.faults.failure_status(number)) {
+            let message = format!("the mock provider injected a failure with status {status}");
             return Err(ApiError::new(status, message));
         }
-        if asked.body.len() > BODY_BYTES_MAX {
-            let message = format!("a request has at most {BODY_BYTES_MAX} bytes");
+        if request.body.len() > BODY_BYTES_MAX {
+            let message = format!("the request body may have at most {BODY_BYTES_MAX} bytes");
             return Err(ApiError::new(413, message));
         }
-        let heard = parse::parse(asked.api, asked.body)?;
-        let turn = match asked.turn {
-            None => heard.assistant_messages.saturating_add(1),
-            Some(said) => parse_turn(said)?,
+        let parsed = parse::parse_request(request.api, request.body)?;
+        let turn = match request.turn {
+            None => parsed.assistant_messages.saturating_add(1),
+            Some(rendered) => parse_turn_header(rendered)?,
         };
-        let hash = Hash::digest(asked.body);
-        let (mut ask, name) = model_request(&heard, turn);
-        let script = self.find_script(&heard.model, name, asked.now)?;
-        let place = script.reply_index(turn);
+        let hash = Hash::digest(request.body);
+        let (mut scripted_request, name) = to_model_request(&parsed, turn);
+        let script = self.find_script(&parsed.model, name, request.now)?;
+        let index = script.reply_index(turn);
         let broken = |fault: &str| {
-            let message = format!("{}: replies[{place}]: {fault}", ask.model);
+            let message = format!("{}: replies[{index}]: {fault}", scripted_request.model);
             ApiError::new(400, message)
         };
-        let line = script.replies.get(place);
-        let line = line.ok_or_else(|| broken("there is no such reply"))?;
+        let line = script.replies.get(index);
+        let line = line.ok_or_else(|| broken("no such reply"))?;
         *delay = line.delay;
-        let said =
-            reply::render_reply(line, &ask, &self.renderer).map_err(|fault| broken(&fault))?;
-        ask.attempt = self.next_attempt(line, name, hash);
-        if let Some(failure) =
-            line.failure.and_then(|outage| reply::scripted_failure(outage, ask.attempt))
+        let rendered = reply::render_reply(line, &scripted_request, &self.renderer)
+            .map_err(|fault| broken(&fault))?;
+        scripted_request.attempt = self.next_attempt(line, name, hash);
+        if let Some(failure) = line
+            .failure
+            .and_then(|outage| reply::failure_of_attempt(outage, scripted_request.attempt))
         {
             let status = failure.status.unwrap_or(500);
             return Err(ApiError::new(status, failure.message));
         }
-        let said = Arc::new(said);
-        let speech = MockReply {
-            request: &heard,
-            stop: reply::stop_reason(&said),
-            usage: line.usage.unwrap_or_else(|| reply::estimate_usage(&ask, &said)),
+        let rendered = Arc::new(rendered);
+        let mock_reply = MockReply {
+            request: &parsed,
+            stop: reply::stop_reason(&rendered),
+            usage: line
+                .usage
+                .unwrap_or_else(|| reply::estimate_usage(&scripted_request, &rendered)),
             ids: ReplyIds::new(hash, turn),
-            now: asked.now,
-            reply: &said,
+            now: request.now,
+            reply: &rendered,
         };
-        self.render_reply(asked.api, &speech, (fault, id))
+        self.render_reply(request.api, &mock_reply, (fault, id))
     }
 
     fn find_script(
@@ -181,73 +186,76 @@ impl MockProvider {
         name: &str,
         now: Timestamp,
     ) -> Result<Arc<Script>, ApiError> {
-        let found = match is_valid_name(name) {
-            true => self.scripts.find(name, now),
+        let found = match is_valid_script_name(name) {
+            true => self.scripts.find_script(name, now),
             false => Err(ScriptLookupError::NotFound),
         };
         found.map_err(|missing| match missing {
-            ScriptLookupError::NotFound => ApiError::unknown_model(model, &self.scripts.names()),
+            ScriptLookupError::NotFound => {
+                ApiError::unknown_model(model, &self.scripts.script_names())
+            }
             ScriptLookupError::Invalid(why) => ApiError::new(400, why),
         })
     }
 
-    /// Which try this is, counted only where a script fails some.
-    fn next_attempt(&self, line: &ScriptedReply, name: &str, hash: Hash) -> u32 {
-        match line.failure {
+    /// Returns the number of the current attempt at a request, from 1. Attempts are counted only
+    /// for replies that are scripted to fail.
+    fn next_attempt(&self, reply: &ScriptedReply, script_name: &str, request_hash: Hash) -> u32 {
+        match reply.failure {
             None => 1,
-            Some(outage) => self.attempts.next(name, hash, outage.times),
+            Some(outage) => self.attempts.next_attempt(script_name, request_hash, outage.times),
         }
     }
 
-    /// The reply on the wire, with what is to go wrong with it.
+    /// Renders the reply in the format of the API and injects the fault.
     fn render_reply(
         &self,
-        dialect: ApiKind,
-        speech: &MockReply<'_>,
+        api: ApiKind,
+        mock_reply: &MockReply<'_>,
         (fault, id): (Option<Fault>, &str),
     ) -> Result<MockResponse, ApiError> {
-        if speech.request.stream {
-            let stream = next(&self.streams);
-            let answer =
-                MockResponse::stream(render::events(dialect, speech)).with_request_id(dialect, id);
-            let regular = self.faults.should_cut(stream).then_some(Fault::Cut);
-            let trouble = || render::error_event(dialect, id);
-            return Ok(fault::inject(answer, fault.or(regular), trouble));
+        if mock_reply.request.stream {
+            let stream = increment_counter(&self.streams);
+            let answer = MockResponse::with_event_stream(render::render_events(api, mock_reply))
+                .with_request_id(api, id);
+            let regular = self.faults.should_cut_stream(stream).then_some(Fault::Cut);
+            let error_event = || render::error_event(api, id);
+            return Ok(fault::inject_fault(answer, fault.or(regular), error_event));
         }
         if fault == Some(Fault::Error) {
             return Err(ApiError::new(render::OVERLOADED_STATUS, render::OVERLOADED_MESSAGE));
         }
-        let answer =
-            MockResponse::json(200, render::body(dialect, speech)).with_request_id(dialect, id);
-        Ok(fault::inject(answer, fault, Bytes::new))
+        let answer = MockResponse::with_json_body(200, render::render_body(api, mock_reply))
+            .with_request_id(api, id);
+        Ok(fault::inject_fault(answer, fault, Bytes::new))
     }
 }
 
-fn next(count: &AtomicU64) -> u64 {
+fn increment_counter(count: &AtomicU64) -> u64 {
     count.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
 }
 
-fn parse_turn(said: &str) -> Result<u32, ApiError> {
-    let turn = said.trim().parse().ok().filter(|turn| *turn > 0);
+fn parse_turn_header(header_value: &str) -> Result<u32, ApiError> {
+    let turn = header_value.trim().parse().ok().filter(|turn| *turn > 0);
     turn.ok_or_else(|| {
-        let message = format!("{TURN_HEADER}: a turn is a whole number from 1");
+        let message = format!("{TURN_HEADER}: must be a whole number of at least 1");
         ApiError::new(400, message)
     })
 }
 
-/// The question as a scripted model is asked it, and the name of its script.
-fn model_request<'a>(heard: &'a ParsedRequest<'_>, turn: u32) -> (ModelRequest, &'a str) {
-    let name = heard.model.strip_prefix("scripted/");
-    let name = name.unwrap_or(&heard.model);
-    let ask = ModelRequest {
+/// Returns the request in the form that the scripted model expects, and the name of the script.
+fn to_model_request<'a>(parsed: &'a ParsedRequest<'_>, turn: u32) -> (ModelRequest, &'a str) {
+    let name = parsed.model.strip_prefix("scripted/");
+    let name = name.unwrap_or(&parsed.model);
+    let request = ModelRequest {
         run: RunId::from_bits(0),
         turn,
         attempt: 1,
         model: format!("{}/{name}", reply::API),
-        system: StoredText::inline(heard.system.as_str()),
-        tools: StoredText::inline(heard.tools),
-        messages: Arc::clone(&heard.messages),
+        system: StoredText::inline(parsed.system.as_str()),
+        tools: StoredText::inline(parsed.tools),
+        messages: Arc::clone(&parsed.messages),
         max_tokens: 0,
     };
-    (ask, name)
+    (request, name)
 }

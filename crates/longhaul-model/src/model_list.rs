@@ -1,7 +1,7 @@
-//! Asks a server which models it has: the cheapest question that shows whether an
-//! address is right and a key is taken.
+//! Fetches the list of models from a server. This is the cheapest request that shows whether the
+//! base URL and the API key are valid.
 //!
-//! Never: costs anything, reads without an end, or shows the key in what it says.
+//! Invariant: the response size is limited, and the API key never appears in a message.
 
 use std::fmt;
 
@@ -12,85 +12,89 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::error_mapping::ErrorMapper;
-use crate::http::Http;
+use crate::http::HttpClient;
 use crate::key::ApiKey;
 use crate::secrets;
 use crate::settings::{self, AuthScheme, SettingsError};
 
-/// The longest list that is read. OpenRouter's is the longest there is, with a
-/// megabyte of descriptions.
+/// Maximum size of the response in bytes. The longest known model list, that of OpenRouter, has
+/// about one megabyte.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// So many names are kept.
+/// Maximum number of models in the list.
 const MODELS_MAX: usize = 10_000;
 
-/// The longest name that is one.
+/// Maximum length of a model name in bytes. Longer names are ignored.
 const NAME_BYTES_MAX: usize = 200;
 
-/// How a server wants to be asked.
+/// API of a server for listing its models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListApi {
-    /// As Anthropic's own: `v1/models`, with the key as `x-api-key`.
+pub enum ModelListApi {
+    /// API of Anthropic: the path is `v1/models`, and the key is sent as `x-api-key`.
     Anthropic,
-    /// As OpenAI's and all that are like it: `models`, with a bearer's key.
+    /// API of OpenAI and compatible servers: the path is `models`, and the key is sent as a bearer
+    /// token.
     OpenAi,
 }
 
-/// Who asks, and when.
+/// Parameters of a request for a server's list of models.
 #[derive(Clone, Copy)]
-pub struct ListRequest<'a> {
-    /// The provider, as failures name it.
+pub struct ModelListRequest<'a> {
+    /// Name of the provider, used in error messages.
     pub provider: &'a str,
-    /// How it wants to be asked.
-    pub api: ListApi,
-    /// The key, if it needs one.
+    /// API with which the server lists its models.
+    pub api: ModelListApi,
+    /// API key for the server. `None` means that the server requires no key.
     pub key: Option<&'a ApiKey>,
-    /// More headers.
+    /// Additional headers to send with the request.
     pub headers: &'a [(String, String)],
-    /// The time, for what a server says of waiting.
+    /// Current time, used to interpret `retry-after` headers.
     pub now: Timestamp,
 }
 
-impl fmt::Debug for ListRequest<'_> {
+impl fmt::Debug for ModelListRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Headers may hold keys.
-        write!(f, "ListRequest({} as {:?})", self.provider, self.api)
+        // Headers may contain keys.
+        write!(f, "ModelListRequest({} as {:?})", self.provider, self.api)
     }
 }
 
-/// The names of a server's models, in its order.
-pub async fn fetch(http: &Http, asker: &ListRequest<'_>) -> Result<Vec<String>, Failure> {
-    let secrets = secrets::redactor(asker.key, asker.headers);
-    let blame = ErrorMapper { provider: asker.provider, secrets: &secrets, now: asker.now };
-    let url = match asker.api {
-        ListApi::Anthropic => {
+/// Fetches the model list and returns the names of the models, in the server's order.
+pub async fn fetch_model_names(
+    http: &HttpClient,
+    request: &ModelListRequest<'_>,
+) -> Result<Vec<String>, Failure> {
+    let secrets = secrets::new_redactor(request.key, request.headers);
+    let mapper = ErrorMapper { provider: request.provider, secrets: &secrets, now: request.now };
+    let url = match request.api {
+        ModelListApi::Anthropic => {
             let mut url = http.endpoint_url("v1", "models");
             url.set_query(Some("limit=1000"));
             url
         }
-        ListApi::OpenAi => http.child_url("models"),
+        ModelListApi::OpenAi => http.url_below_base("models"),
     };
-    let headers = headers(asker)
+    let headers = request_headers(request)
         .map_err(|bad| Failure::new(FailureClass::InvalidRequest, bad.to_string()))?;
     let sent = http.get(&url, &headers).await;
-    let mut answer = sent.map_err(|trouble| blame.transport_error(&trouble, None))?;
+    let mut answer = sent.map_err(|error| mapper.map_transport_error(&error, None))?;
     let (status, headers) = (answer.status(), answer.headers().clone());
     if !(200..300).contains(&status) {
         let body = answer.read_error_body().await;
-        return Err(blame.http_status(status, &headers, &body));
+        return Err(mapper.map_error_status(status, &headers, &body));
     }
-    let body = answer.with_max_bytes(BYTES_MAX).read_all().await;
-    let body = body.map_err(|trouble| blame.transport_error(&trouble, Some(&headers)))?;
+    let body = answer.with_max_body_bytes(BYTES_MAX).read_complete_body().await;
+    let body = body.map_err(|error| mapper.map_transport_error(&error, Some(&headers)))?;
     let body = body.unwrap_or_default();
-    let found = parse_names(&body);
+    let found = parse_model_names(&body);
     let found =
-        found.ok_or_else(|| blame.unexpected_body(&headers, "it is no list of models", &body))?;
+        found.ok_or_else(|| mapper.map_unexpected_body(&headers, "not a model list", &body))?;
     let found = found.iter().map(|name| secrets.redact(name).into_owned());
     Ok(found.collect())
 }
 
-/// The names in a list; none: it is none.
-fn parse_names(body: &[u8]) -> Option<Vec<String>> {
+/// Parses the model names in a response body. `None` means that the body is not a model list.
+fn parse_model_names(body: &[u8]) -> Option<Vec<String>> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let inside = value.get("data").or_else(|| value.get("models"));
     if inside.is_some_and(Value::is_null) {
@@ -106,13 +110,13 @@ fn parse_names(body: &[u8]) -> Option<Vec<String>> {
     Some(list.iter().filter_map(name).take(MODELS_MAX).collect())
 }
 
-fn headers(asker: &ListRequest<'_>) -> Result<HeaderMap, SettingsError> {
+fn request_headers(request: &ModelListRequest<'_>) -> Result<HeaderMap, SettingsError> {
     let accept = ("accept", "application/json");
-    let (ours, login) = match asker.api {
-        ListApi::Anthropic => {
+    let (fixed, login) = match request.api {
+        ModelListApi::Anthropic => {
             (&[accept, ("anthropic-version", "2023-06-01")][..], AuthScheme::ApiKeyHeader)
         }
-        ListApi::OpenAi => (&[accept][..], AuthScheme::Bearer),
+        ModelListApi::OpenAi => (&[accept][..], AuthScheme::Bearer),
     };
-    settings::headers(ours, asker.headers, asker.key.map(|key| (login, key)))
+    settings::build_headers(fixed, request.headers, request.key.map(|key| (login, key)))
 }

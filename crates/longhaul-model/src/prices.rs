@@ -1,8 +1,8 @@
-//! What models charge by the list, and how much fits into them: one table with a
-//! date, and what the user knows better.
+//! Price table: list prices and context windows of models, as of a date, with overrides by the
+//! user.
 //!
-//! Never: a price by likeness. A model that is not in the table has none, and its
-//! tokens are counted without a cost.
+//! Invariant: prices are never guessed from similar names. A model that is not in the table has no
+//! price, and its tokens are counted without a cost.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,182 +12,189 @@ use serde::Deserialize;
 
 const TABLE_TOML: &str = include_str!("prices.toml");
 
-/// A dollar in the unit that is counted.
+/// Micro-dollars per dollar.
 const MICROS_PER_USD: u64 = 1_000_000;
 
-/// So many digits stand behind the point of a dollar.
+/// Maximum number of decimal places of a price in dollars: one micro-dollar has six.
 const USD_DECIMALS: usize = 6;
 
-/// A price that is none.
+/// Error for an invalid price or price table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PriceError(String);
 
-/// All that is known.
+/// Price table with the prices and limits of all known models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PriceTable {
     as_of: String,
     providers: BTreeMap<String, ProviderPrices>,
 }
 
-/// What is known of one provider.
+/// Part of the price table with the models of one provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct ProviderPrices {
     source: Option<String>,
     default: Option<String>,
     idle: Option<String>,
-    /// What holds for every model that is not in the list.
+    /// Entry for all models of the provider that are not in `models`.
     fallback: Option<ModelEntry>,
     models: BTreeMap<String, ModelEntry>,
 }
 
-/// No longer reply is asked for unless the user wants it. The worst case of each call
-/// is held in the budget, and a model that could write a book would hold all of it.
+/// Default maximum number of output tokens per reply. The budget reserves the worst-case cost of
+/// each call, and with the real maximum of some models one call would reserve the whole budget.
 const DEFAULT_OUTPUT_MAX: u64 = 32_000;
 
-/// What is known of a model.
+/// Entry of the price table: price and limits of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelEntry {
-    /// Its full name, `provider/model`; without a date where it stands for all dates.
+    /// Full name, `provider/model`. A name without a date also stands for all dated versions of the
+    /// model.
     pub name: String,
-    /// The list price; none where nobody knows.
+    /// List price of the model. `None` means that the price is unknown.
     pub price: Option<Price>,
-    /// How many tokens fit in, question and reply together.
+    /// Size of the context window in tokens, for request and reply together. `None` means unknown.
     pub window: Option<u64>,
-    /// The most tokens of one reply.
+    /// Maximum number of tokens that the model can return in a reply. `None` means unknown.
     pub max_output: Option<u64>,
-    /// The longest reply that the user asks for.
+    /// Maximum number of tokens of a reply, as set by the user. `None` means not set.
     pub requested_output: Option<u64>,
-    /// What else one should know.
+    /// Remark about the price or the limits that is shown to people.
     pub note: Option<String>,
-    /// Whether the user said so.
+    /// Whether the user has overridden the price or limits of the model.
     pub is_override: bool,
 }
 
-/// What a user says of a model; money in micro-dollars for a million tokens.
+/// Price and limits of a model, set by the user. Prices are in micro-dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PriceOverride {
-    /// For tokens read.
+    /// Price of input tokens, in micro-dollars per million tokens. `None` means not set.
     pub input: Option<u64>,
-    /// For tokens written.
+    /// Price of output tokens, in micro-dollars per million tokens. `None` means not set.
     pub output: Option<u64>,
-    /// For tokens read from a cache.
+    /// Price of input tokens read from the provider's prompt cache. `None` means the input price.
     pub cached: Option<u64>,
-    /// For tokens written to a cache.
+    /// Price of input tokens written to the provider's prompt cache. `None` means the input price.
     pub cache_write: Option<u64>,
-    /// How many tokens fit in.
+    /// Size of the context window in tokens. `None` means not set.
     pub window: Option<u64>,
-    /// The most tokens of one reply.
+    /// Maximum number of tokens that the model can return in a reply. `None` means not set.
     pub max_output: Option<u64>,
 }
 
 impl PriceTable {
-    /// The table of this build.
+    /// Returns the price table that is built into this program.
     pub fn built_in() -> Result<Self, PriceError> {
-        // A command reads its settings several times, and the table is longer than they are.
+        // Parsed once, because a command loads its configuration several times.
         static BUILT_IN: LazyLock<Result<PriceTable, PriceError>> =
             LazyLock::new(|| PriceTable::parse(TABLE_TOML));
         BUILT_IN.clone()
     }
 
     fn parse(text: &str) -> Result<Self, PriceError> {
-        let table: TableText =
+        let table: PriceTableFile =
             toml::from_str(text).map_err(|error| PriceError(error.to_string()))?;
         let mut providers = BTreeMap::new();
         for (name, section) in table.providers {
-            providers.insert(name.clone(), section.into_provider(&name)?);
+            providers.insert(name.clone(), section.into_provider_prices(&name)?);
         }
         Ok(Self { as_of: table.as_of, providers })
     }
 
-    /// The day on which the table was right.
-    pub fn as_of(&self) -> &str {
+    /// Returns the date on which the prices were looked up.
+    pub fn price_date(&self) -> &str {
         &self.as_of
     }
 
-    /// Where a provider's prices were read; none where there are none.
-    pub fn source(&self, provider: &str) -> Option<&str> {
+    /// Returns a description of where a provider's prices were looked up. `None` means that the
+    /// table has no source for the provider.
+    pub fn price_source(&self, provider: &str) -> Option<&str> {
         self.providers.get(provider)?.source.as_deref()
     }
 
-    /// The model of a provider that is asked where none is named.
+    /// Returns the name of a provider's default model, or `None` if the table has none.
     pub fn default_model(&self, provider: &str) -> Option<&str> {
         self.providers.get(provider)?.default.as_deref()
     }
 
-    /// The model of a provider for when nothing happens.
+    /// Returns the name of a provider's model for runs that an `idle_tick` event starts, or `None`
+    /// if the table has none.
     pub fn idle_model(&self, provider: &str) -> Option<&str> {
         self.providers.get(provider)?.idle.as_deref()
     }
 
-    /// What is known of a model: by its very name, or by the longest name that
-    /// it is a dated edition of.
-    pub fn find(&self, provider: &str, model: &str) -> Option<&ModelEntry> {
-        let shelf = self.providers.get(provider)?;
-        let exact = shelf.models.get(model);
+    /// Returns the entry of a model: by its exact name, by the longest name of which it is a dated
+    /// version, or else the entry for all other models of the provider.
+    pub fn find_entry(&self, provider: &str, model: &str) -> Option<&ModelEntry> {
+        let table = self.providers.get(provider)?;
+        let exact = table.models.get(model);
         let dated = || {
-            let known = shelf.models.iter();
-            let known = known.filter(|(name, _)| is_dated_version(name, model));
-            known.max_by_key(|(name, _)| name.len()).map(|(_, one)| one)
+            let candidates = table.models.iter();
+            let candidates = candidates.filter(|(name, _)| is_dated_version(name, model));
+            candidates.max_by_key(|(name, _)| name.len()).map(|(_, one)| one)
         };
-        exact.or_else(dated).or(shelf.fallback.as_ref())
+        exact.or_else(dated).or(table.fallback.as_ref())
     }
 
-    /// What is known of a model that is named as `provider/model`.
-    pub fn find_by_name(&self, name: &str) -> Option<&ModelEntry> {
+    /// Returns the entry of a model named as `provider/model`.
+    pub fn find_entry_by_name(&self, name: &str) -> Option<&ModelEntry> {
         let (provider, model) = name.split_once('/')?;
-        self.find(provider, model)
+        self.find_entry(provider, model)
     }
 
-    /// Every model of the table, by name.
-    pub fn models(&self) -> impl Iterator<Item = &ModelEntry> {
-        let shelves = self.providers.values();
-        shelves.flat_map(|shelf| shelf.models.values())
+    /// Iterates over the entries of all models in the table, sorted by name.
+    pub fn model_entries(&self) -> impl Iterator<Item = &ModelEntry> {
+        let tables = self.providers.values();
+        tables.flat_map(|table| table.models.values())
     }
 
-    /// Takes the user's word for a model. A price is taken whole: input and output
-    /// belong together, and what is cached costs as much as input unless it is said.
-    pub fn set_override(&mut self, name: &str, own: PriceOverride) -> Result<(), PriceError> {
+    /// Overrides the price and limits of a model. Input and output prices must be set together.
+    /// Cache prices default to the input price.
+    pub fn set_override(
+        &mut self,
+        name: &str,
+        price_override: PriceOverride,
+    ) -> Result<(), PriceError> {
         let parts = name.split_once('/');
         let parts = parts.filter(|(provider, model)| !provider.is_empty() && !model.is_empty());
         let Some((provider, model)) = parts else {
-            let words = "write the model as `provider/model`, such as `openai/gpt-5-mini`";
-            return Err(PriceError(words.to_owned()));
+            let message = "write the model as `provider/model`, such as `openai/gpt-5-mini`";
+            return Err(PriceError(message.to_owned()));
         };
-        let known = self.find(provider, model).cloned().unwrap_or_default();
-        let price = own.to_price()?;
+        let current = self.find_entry(provider, model).cloned().unwrap_or_default();
+        let price = price_override.to_price()?;
         let entry = ModelEntry {
             name: name.to_owned(),
-            price: price.or(known.price),
-            window: own.window.or(known.window),
-            max_output: own.max_output.or(known.max_output),
-            requested_output: own.max_output.or(known.requested_output),
-            note: known.note.filter(|_| price.is_none()),
+            price: price.or(current.price),
+            window: price_override.window.or(current.window),
+            max_output: price_override.max_output.or(current.max_output),
+            requested_output: price_override.max_output.or(current.requested_output),
+            note: current.note.filter(|_| price.is_none()),
             is_override: true,
         };
-        let tariff = entry.pricing();
-        if tariff.max_output_tokens >= tariff.window_tokens {
+        let pricing = entry.pricing();
+        if pricing.max_output_tokens >= pricing.window_tokens {
             return Err(PriceError(format!(
-                "a reply of {} tokens leaves nothing of a window of {} for the question",
-                tariff.max_output_tokens, tariff.window_tokens
+                "a reply of {} tokens leaves no room for the request in a window of {}",
+                pricing.max_output_tokens, pricing.window_tokens
             )));
         }
-        let shelf = self.providers.entry(provider.to_owned()).or_default();
-        shelf.models.insert(model.to_owned(), entry);
+        let table = self.providers.entry(provider.to_owned()).or_default();
+        table.models.insert(model.to_owned(), entry);
         Ok(())
     }
 }
 
 impl ModelEntry {
-    /// What the runtime needs to know to set money aside.
+    /// Returns the price and limits in the form used to reserve budget for a call.
     pub fn pricing(&self) -> ModelPricing {
         let unknown = ModelPricing::default();
         let listed = self.max_output.map(|listed| listed.min(DEFAULT_OUTPUT_MAX));
-        let asked = self.requested_output.or(listed);
+        let requested = self.requested_output.or(listed);
         ModelPricing {
             price: self.price,
             window_tokens: self.window.unwrap_or(unknown.window_tokens),
-            max_output_tokens: asked.unwrap_or(unknown.max_output_tokens),
+            max_output_tokens: requested.unwrap_or(unknown.max_output_tokens),
             ..unknown
         }
     }
@@ -203,24 +210,28 @@ impl PriceOverride {
                 cache_write: self.cache_write.unwrap_or(input),
             })),
             (None, None) if self.cached.is_none() && self.cache_write.is_none() => Ok(None),
-            (Some(_), None) => Err(PriceError("`output` is missing beside `input`".to_owned())),
-            (None, Some(_)) => Err(PriceError("`input` is missing beside `output`".to_owned())),
+            (Some(_), None) => {
+                Err(PriceError("`input` is set, but `output` is missing".to_owned()))
+            }
+            (None, Some(_)) => {
+                Err(PriceError("`output` is set, but `input` is missing".to_owned()))
+            }
             (None, None) => Err(PriceError("`input` and `output` are missing".to_owned())),
         }
     }
 }
 
-/// Whether a model is an edition of a known one: its name, and then a date or
-/// `latest`. Other words and short numbers make another model.
-fn is_dated_version(known: &str, model: &str) -> bool {
-    let rest = model.strip_prefix(known);
+/// Whether `model` is a dated version of the model `base_name`: the base name followed by a date or
+/// `latest`. With any other suffix it is a different model.
+fn is_dated_version(base_name: &str, model: &str) -> bool {
+    let rest = model.strip_prefix(base_name);
     rest.and_then(|rest| rest.strip_prefix('-'))
         .is_some_and(|rest| rest == "latest" || is_date(rest))
 }
 
-/// `20250929`, `2025-08-07` or `0905`.
+/// Whether a text is a date such as `20250929`, `2025-08-07` or `0905`.
 fn is_date(text: &str) -> bool {
-    let digits = |part: &str| part.chars().all(|letter| letter.is_ascii_digit());
+    let digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
     let mut parts = text.split('-');
     let first = parts.next().unwrap_or_default();
     let rest: Vec<&str> = parts.collect();
@@ -230,7 +241,8 @@ fn is_date(text: &str) -> bool {
         && rest.iter().all(|part| part.len() == 2 && digits(part))
 }
 
-/// Dollars as the millionths that are counted: exactly, or not at all.
+/// Parses an amount in dollars and returns it in micro-dollars. `None` means that the amount is
+/// invalid or has too many decimal places.
 pub fn parse_usd(dollars: &str) -> Option<u64> {
     let (whole, part) = dollars.split_once('.').unwrap_or((dollars, "0"));
     let digits = |text: &str| !text.is_empty() && text.chars().all(|one| one.is_ascii_digit());
@@ -241,7 +253,7 @@ pub fn parse_usd(dollars: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(MICROS_PER_USD)?.checked_add(part)
 }
 
-/// Millionths as dollars, with cents and as many digits more as there are.
+/// Formats an amount of micro-dollars in dollars, with at least two decimal places.
 pub fn format_usd(micros: u64) -> String {
     let part = format!("{:0USD_DECIMALS$}", micros % MICROS_PER_USD);
     let (cents, rest) = part.split_at(2);
@@ -251,26 +263,26 @@ pub fn format_usd(micros: u64) -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TableText {
+struct PriceTableFile {
     as_of: String,
-    providers: BTreeMap<String, ProviderText>,
+    providers: BTreeMap<String, PriceTableProvider>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ProviderText {
+struct PriceTableProvider {
     source: String,
     default: Option<String>,
     idle: Option<String>,
     #[serde(default)]
     free: bool,
     #[serde(default)]
-    models: Vec<PriceRow>,
+    models: Vec<PriceTableRow>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PriceRow {
+struct PriceTableRow {
     name: String,
     input: String,
     output: String,
@@ -281,15 +293,15 @@ struct PriceRow {
     note: Option<String>,
 }
 
-impl ProviderText {
-    fn into_provider(self, provider: &str) -> Result<ProviderPrices, PriceError> {
+impl PriceTableProvider {
+    fn into_provider_prices(self, provider: &str) -> Result<ProviderPrices, PriceError> {
         let mut entries = BTreeMap::new();
         for row in self.models {
             let model = row.name.clone();
-            let entry = row.into_entry(provider)?;
+            let entry = row.into_model_entry(provider)?;
             let name = entry.name.clone();
             if entries.insert(model, entry).is_some() {
-                return Err(PriceError(format!("`{name}` stands in the table twice")));
+                return Err(PriceError(format!("the price table has two entries for `{name}`")));
             }
         }
         let free = || ModelEntry {
@@ -307,13 +319,14 @@ impl ProviderText {
     }
 }
 
-impl PriceRow {
-    fn into_entry(self, provider: &str) -> Result<ModelEntry, PriceError> {
+impl PriceTableRow {
+    fn into_model_entry(self, provider: &str) -> Result<ModelEntry, PriceError> {
         let name = format!("{provider}/{}", self.name);
         let read = |text: &String| {
-            parse_usd(text).ok_or_else(|| PriceError(format!("`{name}`: `{text}` is no price")))
+            parse_usd(text)
+                .ok_or_else(|| PriceError(format!("`{name}`: `{text}` is not a valid price")))
         };
-        let own = PriceOverride {
+        let listed = PriceOverride {
             input: Some(read(&self.input)?),
             output: Some(read(&self.output)?),
             cached: self.cached.as_ref().map(read).transpose()?,
@@ -322,9 +335,9 @@ impl PriceRow {
             max_output: Some(self.max_output),
         };
         Ok(ModelEntry {
-            price: own.to_price()?,
-            window: own.window,
-            max_output: own.max_output,
+            price: listed.to_price()?,
+            window: listed.window,
+            max_output: listed.max_output,
             requested_output: None,
             note: self.note,
             is_override: false,

@@ -1,6 +1,5 @@
-//! What an adapter keeps between the turns of a run: bounded, and gone without harm.
-//!
-//! Never: the truth. What is missing here is made again from the conversation.
+//! Cache of encoded requests, kept between the turns of a run. The cache is bounded, and a missing
+//! entry is rebuilt from the conversation.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,18 +7,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::id::RunId;
 
-/// So many runs are remembered.
+/// Maximum number of runs whose requests are cached.
 const RUNS_MAX: usize = 256;
 
-/// So many bytes are, in all.
+/// Maximum total size of the cached requests in bytes.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Something of a size.
+/// A value that can tell its size in bytes.
 pub(crate) trait ByteSize {
     fn byte_size(&self) -> usize;
 }
 
-/// What is kept, the run that was asked for last at the end.
+/// Cache of one value per run. The most recently inserted value comes last.
 pub(crate) struct RequestCache<T> {
     runs: Mutex<VecDeque<(RunId, T)>>,
 }
@@ -37,11 +36,11 @@ impl<T> fmt::Debug for RequestCache<T> {
 }
 
 impl<T> RequestCache<T> {
-    /// Takes out what is kept for a run. Whoever takes it has it alone.
+    /// Removes and returns the cached value of a run.
     pub(crate) fn take(&self, run: RunId) -> Option<T> {
         let mut runs = self.lock();
-        let place = runs.iter().rposition(|(has, _)| *has == run)?;
-        runs.remove(place).map(|(_, kept)| kept)
+        let index = runs.iter().rposition(|(has, _)| *has == run)?;
+        runs.remove(index).map(|(_, value)| value)
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(RunId, T)>> {
@@ -50,12 +49,12 @@ impl<T> RequestCache<T> {
 }
 
 impl<T: ByteSize> RequestCache<T> {
-    /// Keeps this for a run, and lets go of the oldest where it grows too much.
-    pub(crate) fn insert(&self, run: RunId, kept: T) {
+    /// Inserts the value of a run and evicts the oldest entries if the cache is too large.
+    pub(crate) fn insert(&self, run: RunId, value: T) {
         let mut runs = self.lock();
         runs.retain(|(has, _)| *has != run);
-        runs.push_back((run, kept));
-        let mut bytes: usize = runs.iter().map(|(_, kept)| kept.byte_size()).sum();
+        runs.push_back((run, value));
+        let mut bytes: usize = runs.iter().map(|(_, value)| value.byte_size()).sum();
         while runs.len() > RUNS_MAX || bytes > BYTES_MAX {
             let Some((_, oldest)) = runs.pop_front() else {
                 break;
@@ -79,17 +78,17 @@ mod tests {
 
     #[test]
     fn the_oldest_cached_request_is_evicted() {
-        let kept = RequestCache::default();
+        let cache = RequestCache::default();
         for run in 0..300 {
-            kept.insert(RunId::from_bits(run), TestEntry(1));
+            cache.insert(RunId::from_bits(run), TestEntry(1));
         }
-        assert_eq!(kept.lock().len(), RUNS_MAX);
-        assert!(kept.take(RunId::from_bits(43)).is_none());
-        assert!(kept.take(RunId::from_bits(44)).is_some());
-        assert!(kept.take(RunId::from_bits(44)).is_none(), "it was taken");
-        kept.insert(RunId::from_bits(1), TestEntry(BYTES_MAX));
-        assert_eq!(kept.lock().len(), 1);
-        kept.insert(RunId::from_bits(2), TestEntry(BYTES_MAX + 1));
-        assert_eq!(kept.lock().len(), 0, "too much for anyone");
+        assert_eq!(cache.lock().len(), RUNS_MAX);
+        assert!(cache.take(RunId::from_bits(43)).is_none());
+        assert!(cache.take(RunId::from_bits(44)).is_some());
+        assert!(cache.take(RunId::from_bits(44)).is_none(), "take removes the entry");
+        cache.insert(RunId::from_bits(1), TestEntry(BYTES_MAX));
+        assert_eq!(cache.lock().len(), 1);
+        cache.insert(RunId::from_bits(2), TestEntry(BYTES_MAX + 1));
+        assert_eq!(cache.lock().len(), 0, "an entry larger than the cache");
     }
 }

@@ -1,6 +1,7 @@
-//! Models behind the Responses API of OpenAI, and of servers that speak it.
+//! Models behind the Responses API of OpenAI and of compatible servers.
 //!
-//! Never: asks the provider to keep a conversation. All of it is sent each time.
+//! Invariant: the provider is never asked to store a conversation. Every request contains the whole
+//! conversation.
 
 mod blocks;
 mod decode;
@@ -16,40 +17,42 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{Adapter, RequestParts, Wire};
-use crate::http::Http;
+use crate::adapter::{Adapter, ProviderApi, RequestParts};
+use crate::http::HttpClient;
 use crate::json_object::JsonObject;
 use crate::responses::decode::StreamDecoder;
-use crate::responses::wire::{NAME_MAX, ResponsesApi, USAGE, WIRE};
-use crate::settings::{AuthScheme, Settings, SettingsError};
-use crate::token_counts::UsagePaths;
+use crate::responses::wire::{API_NAME, NAME_MAX, ResponsesApi, USAGE};
+use crate::settings::{AuthScheme, ModelSettings, SettingsError};
+use crate::token_counts::UsageJsonPaths;
 use crate::tool_table::ToolRow;
 
-/// The API refuses to be asked for fewer tokens.
+/// Minimum value of `max_output_tokens` that the API accepts in a request.
 const OUTPUT_TOKENS_MIN: u64 = 16;
 
-/// A model behind the Responses API. Times in headers are read by this clock.
-pub fn model(
-    http: Http,
-    mut settings: Settings,
+/// Creates a model that uses the Responses API. `clock` is used to interpret times in response
+/// headers.
+pub fn new_model(
+    http: HttpClient,
+    mut settings: ModelSettings,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, SettingsError> {
-    let include = include::take_include(&mut settings)?;
-    let dialect = settings.api_name(WIRE);
-    let wire = ResponsesApi { include, api: dialect };
+    let include = include::take_include_field(&mut settings)?;
+    let api = settings.api_label(API_NAME);
+    let wire = ResponsesApi { include, label: api };
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
-/// Whether a request can have the fields that the user has set, before anybody is asked.
-pub fn check_fields(settings: &Settings) -> Result<(), SettingsError> {
-    include::take_include(&mut settings.clone())?;
-    settings.check_fields(ResponsesApi::RESERVED_FIELDS)
+/// Returns an error if the user has set a request field that only the adapter may set. Sends no
+/// request.
+pub fn check_request_fields(settings: &ModelSettings) -> Result<(), SettingsError> {
+    include::take_include_field(&mut settings.clone())?;
+    settings.reject_reserved_fields(ResponsesApi::RESERVED_FIELDS)
 }
 
-impl Wire for ResponsesApi {
+impl ProviderApi for ResponsesApi {
     type Decoder = StreamDecoder;
 
-    const USAGE: &'static UsagePaths = &USAGE;
+    const USAGE: &'static UsageJsonPaths = &USAGE;
 
     const PATH: (&'static str, &'static str) = ("v1", "responses");
 
@@ -57,8 +60,8 @@ impl Wire for ResponsesApi {
 
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
-    /// The last ones would have the provider keep the conversation, or answer
-    /// when nobody listens any more.
+    /// Request fields that the user can't set. The last four would make the provider store the
+    /// conversation, or run the request in the background.
     const RESERVED_FIELDS: &'static [&'static str] = &[
         "model",
         "max_output_tokens",
@@ -74,39 +77,39 @@ impl Wire for ResponsesApi {
 
     const CONVERSATION_FIELD: &'static str = "input";
 
-    fn api(&self) -> &str {
-        &self.api
+    fn api_label(&self) -> &str {
+        &self.label
     }
 
     fn encode_prompt(&self, prompt: &str) -> RawJson {
         RawJson::from_serialize(&prompt)
     }
 
-    /// Where `strict` is left out, the API may rewrite the schema to its own taste; ours is
-    /// checked here anyway.
+    /// Encodes the tools with `strict: false`. Without this field the API may rewrite a tool's
+    /// schema; the input of a call is checked against the original schema anyway.
     fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
         let tools = tools.iter().map(|row| {
-            let tool = row.encode(NAME_MAX, "parameters").to_raw();
-            let tool = JsonObject::of_type("function").with_fields(tool.as_ref());
-            tool.with("strict", &false)
+            let tool = row.encode_tool(NAME_MAX, "parameters").to_json();
+            let tool = JsonObject::with_type("function").with_fields(tool.as_ref());
+            tool.with_field("strict", &false)
         });
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
     fn leading_fields(&self, parts: &RequestParts<'_, ()>) -> JsonObject {
         JsonObject::default()
-            .with("model", parts.model)
-            .with("max_output_tokens", &parts.max_tokens.max(OUTPUT_TOKENS_MIN))
-            .with("stream", &true)
-            .with("store", &false)
+            .with_field("model", parts.model)
+            .with_field("max_output_tokens", &parts.max_tokens.max(OUTPUT_TOKENS_MIN))
+            .with_field("stream", &true)
+            .with_field("store", &false)
             .with_fields(parts.fields)
-            .with_some("include", self.include.as_ref())
-            .with_some("instructions", parts.prompt)
-            .with_some("tools", parts.tools)
+            .with_optional_field("include", self.include.as_ref())
+            .with_optional_field("instructions", parts.prompt)
+            .with_optional_field("tools", parts.tools)
     }
 
     fn encode_conversation(&self, parts: &RequestParts<'_, ()>) -> impl Serialize {
-        let items = parts.pieces().map(|piece| piece.json.clone());
+        let items = parts.conversation_pieces().map(|piece| piece.json.clone());
         items.collect::<Vec<_>>()
     }
 }

@@ -1,7 +1,7 @@
-//! A model that reads its replies from a script: for tests, demos and benchmarks.
+//! A model that plays replies from a script, for tests, demos and benchmarks.
 //!
-//! Never: pretends to be AI, or remembers. The reply depends on the script, the
-//! turn, the try and the conversation, and on nothing else.
+//! Invariant: the model has no state. A reply depends only on the script, the turn, the attempt and
+//! the conversation.
 
 mod error;
 mod load;
@@ -20,111 +20,111 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_core::usage::ModelPricing;
 
 use crate::prices::ModelEntry;
-use crate::scripted::render::Renderer;
+use crate::scripted::render::TemplateRenderer;
 
-pub use crate::scripted::error::{Position, ScriptError};
+pub use crate::scripted::error::{ScriptError, ScriptPosition};
 pub use crate::scripted::parse::SCRIPT_BYTES_MAX;
 pub(crate) use crate::scripted::reply::text_chunks;
-pub use crate::scripted::reply_index::{Loop, reply_index};
+pub use crate::scripted::reply_index::{ScriptLoop, reply_index};
 pub use crate::scripted::script::Script;
 
-/// What every place that shows a scripted model says of it.
-pub const BANNER: &str = "scripted model: its replies are read from a script, no AI is asked";
+/// Notice for people, shown with the name of every scripted model.
+pub const BANNER: &str = "scripted model: replies come from a script, no AI is used";
 
-/// A model that plays a script.
+/// A model that plays the replies of a script.
 #[derive(Debug)]
 pub struct ScriptedModel {
-    /// With its provider, such as `scripted/tidy`.
+    /// Full name of the model, such as `scripted/tidy`.
     name: String,
     script: Script,
     pricing: ModelPricing,
-    renderer: Renderer,
+    renderer: TemplateRenderer,
     clock: Arc<dyn Clock>,
 }
 
 impl ScriptedModel {
-    /// The model `scripted/NAME`, which waits on this clock where its script says so.
+    /// Creates the model `scripted/NAME`. The delays of the script are measured with `clock`.
     pub fn new(name: &str, script: Script, clock: Arc<dyn Clock>) -> Self {
         Self {
             name: format!("{}/{name}", reply::API),
             script,
             pricing: reply::FREE_PRICING,
-            renderer: Renderer::new(),
+            renderer: TemplateRenderer::new(),
             clock,
         }
     }
 
-    /// The same with what a user says of it: how much fits into it, and what it would
-    /// cost. So a script can show what happens when a window is full.
+    /// Sets the price and limits of the model, so that a script can show what happens when a
+    /// context window is full.
     #[must_use]
-    pub fn with_pricing(self, own: &ModelEntry) -> Self {
-        let said = own.pricing();
+    pub fn with_pricing(self, entry: &ModelEntry) -> Self {
+        let entry_pricing = entry.pricing();
         Self {
             pricing: ModelPricing {
-                price: own.price.or(self.pricing.price),
-                window_tokens: own.window.unwrap_or(self.pricing.window_tokens),
-                max_output_tokens: said.max_output_tokens,
+                price: entry.price.or(self.pricing.price),
+                window_tokens: entry.window.unwrap_or(self.pricing.window_tokens),
+                max_output_tokens: entry_pricing.max_output_tokens,
                 ..self.pricing
             },
             ..self
         }
     }
 
-    /// The model as it stands in an `Ask`, such as `scripted/tidy`.
+    /// Returns the full name of the model, such as `scripted/tidy`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What this is, for people: its name and that it is no AI.
+    /// Returns a description for people: the model's name, and that it is not an AI model.
     pub fn describe(&self) -> String {
         let replies = self.script.len();
         format!("{} ({BANNER}; {replies} replies)", self.name)
     }
 
-    async fn delay(&self, span: Millis) {
-        if span > Millis::ZERO {
-            self.clock.sleep(span).await;
+    async fn delay(&self, duration: Millis) {
+        if duration > Millis::ZERO {
+            self.clock.sleep(duration).await;
         }
     }
 }
 
 #[async_trait]
 impl Model for ScriptedModel {
-    fn estimate(&self, ask: &ModelRequest) -> CostEstimate {
-        CostEstimate::new(self.pricing, ask)
+    fn estimate(&self, request: &ModelRequest) -> CostEstimate {
+        CostEstimate::new(self.pricing, request)
     }
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let place = self.script.reply_index(ask.turn);
-        let broken = |fault: &str| {
-            let message = format!("{}: replies[{place}]: {fault}", self.name);
+        let index = self.script.reply_index(request.turn);
+        let broken = |error: &str| {
+            let message = format!("{}: replies[{index}]: {error}", self.name);
             Failure::new(FailureClass::InvalidRequest, message)
         };
-        let line = self.script.replies.get(place);
-        let line = line.ok_or_else(|| broken("there is no such reply"))?;
+        let line = self.script.replies.get(index);
+        let line = line.ok_or_else(|| broken("no such reply"))?;
         self.delay(line.delay).await;
         if let Some(outage) = line.failure
-            && let Some(failure) = reply::scripted_failure(outage, ask.attempt)
+            && let Some(failure) = reply::failure_of_attempt(outage, request.attempt)
         {
             return Err(failure);
         }
-        let said =
-            reply::render_reply(line, ask, &self.renderer).map_err(|fault| broken(&fault))?;
-        let said = Arc::new(said);
-        for piece in reply::text_chunks(&said.text()) {
-            ear.on_text(piece);
+        let rendered =
+            reply::render_reply(line, request, &self.renderer).map_err(|error| broken(&error))?;
+        let rendered = Arc::new(rendered);
+        for piece in reply::text_chunks(&rendered.text()) {
+            sink.on_text(piece);
         }
-        let usage = line.usage.unwrap_or_else(|| reply::estimate_usage(ask, &said));
+        let usage = line.usage.unwrap_or_else(|| reply::estimate_usage(request, &rendered));
         Ok(ModelResponse {
-            stop: reply::stop_reason(&said),
+            stop: reply::stop_reason(&rendered),
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.name.clone(),
-            reply: said,
+            reply: rendered,
         })
     }
 }

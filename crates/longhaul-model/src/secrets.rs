@@ -1,23 +1,21 @@
-//! What must not be shown of one account.
-//!
-//! Never: shows it, whoever prints what holds it.
+//! Redactor for the secrets of one account at a provider.
 
 use longhaul_core::redact::Redactor;
 
 use crate::key::ApiKey;
 
-/// What stands where a key stood.
+/// Text that replaces the API key in redacted texts.
 const KEY_PLACEHOLDER: &str = "[key]";
 
-/// What stands where the value of a header stood.
+/// Text that replaces the value of a header in redacted texts.
 const HEADER_PLACEHOLDER: &str = "[header]";
 
-/// Knows the key of an account, and the values of the headers that the user set, which may
-/// hold another.
-pub(crate) fn redactor(key: Option<&ApiKey>, headers: &[(String, String)]) -> Redactor {
+/// Creates a redactor for the API key and for the values of the headers that the user has set,
+/// which may contain other keys.
+pub(crate) fn new_redactor(key: Option<&ApiKey>, headers: &[(String, String)]) -> Redactor {
     let key = key.map(|key| (KEY_PLACEHOLDER.to_owned(), key.reveal()));
     let values = headers.iter().flat_map(|(_, value)| {
-        // As in `Bearer` and a key: the key alone is a secret too.
+        // In `Bearer KEY` the key alone is a secret too.
         let credentials = value.trim().split_once(' ').map(|(_, rest)| rest);
         [Some(value.as_str()), credentials]
     });
@@ -34,18 +32,18 @@ mod tests {
 
     const SECRET: &str = "sk-a/b+c=very \"secret\"";
 
-    fn secrets() -> Redactor {
+    fn test_redactor() -> Redactor {
         let headers = [
             ("authorization".to_owned(), "Bearer by-hand-1".to_owned()),
             ("x-short".to_owned(), "blue".to_owned()),
         ];
-        redactor(Some(&ApiKey::new(SECRET)), &headers)
+        new_redactor(Some(&ApiKey::new(SECRET)), &headers)
     }
 
     #[test]
     fn a_secret_is_found_in_every_encoding() {
         let base64 = STANDARD_NO_PAD.encode(SECRET);
-        for (text, shown) in [
+        for (text, redacted) in [
             (SECRET, "[key]"),
             (r#"sk-a/b+c=very \"secret\""#, "[key]"),
             (r#"sk-a\/b+c=very \"secret\""#, "[key]"),
@@ -57,8 +55,8 @@ mod tests {
             ("blue", "blue"),
         ] {
             let text = format!("<{text}>");
-            assert_eq!(secrets().contains_secret(&text), shown != "blue");
-            assert_eq!(secrets().redact(&text), format!("<{shown}>"));
+            assert_eq!(test_redactor().contains_secret(&text), redacted != "blue");
+            assert_eq!(test_redactor().redact(&text), format!("<{redacted}>"));
         }
     }
 
@@ -68,7 +66,7 @@ mod tests {
             for after in ["", "\n", "::"] {
                 let text = format!("{before}{SECRET}{after}");
                 for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
-                    let hidden = secrets().redact(&engine.encode(&text)).into_owned();
+                    let hidden = test_redactor().redact(&engine.encode(&text)).into_owned();
                     assert!(hidden.contains("[key]"), "{text}: {hidden}");
                     assert!(hidden.len() < 20, "{text}: {hidden}");
                 }

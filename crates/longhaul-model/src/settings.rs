@@ -1,6 +1,6 @@
-//! What a model behind a wire is told when it is set up.
+//! Settings of a model behind a provider API.
 //!
-//! Never: a default that a provider should decide, such as a temperature.
+//! Invariant: there are no defaults for what the provider should decide, such as the temperature.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,48 +13,47 @@ use crate::image_source::ImageSource;
 use crate::json_object::JsonObject;
 use crate::key::ApiKey;
 
-/// How a key is shown to the server.
+/// How the API key is sent with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthScheme {
-    /// As `x-api-key`.
+    /// The key is sent in the header `x-api-key`.
     ApiKeyHeader,
-    /// As `authorization: Bearer`.
+    /// The key is sent in the header `authorization`, as a bearer token.
     Bearer,
 }
 
-/// A model and the account it is asked for.
+/// Settings of a model that is reached over a provider's API.
 #[derive(Clone)]
-pub struct Settings {
-    /// The provider, as failures name it.
+pub struct ModelSettings {
+    /// Name of the provider, used in error messages.
     pub provider: String,
-    /// The model as the provider calls it.
+    /// Name of the model, as the provider calls it.
     pub model: String,
-    /// None: a server that asks for none.
+    /// API key. `None` means that the server requires no key.
     pub key: Option<ApiKey>,
-    /// How the key is shown; none: as this wire usually does.
+    /// How the API key is sent. `None` means the default of the API.
     pub auth_scheme: Option<AuthScheme>,
-    /// More headers, such as `anthropic-beta`.
+    /// Additional request headers, such as `anthropic-beta`.
     pub headers: Vec<(String, String)>,
-    /// Fields of the request that the user has set, as one object: sent as they are.
+    /// Additional request fields, as one JSON object. They are sent unchanged.
     pub fields: Option<RawJson>,
-    /// Price, window and longest reply; its `fixed_tokens` are counted anew for
-    /// each question.
+    /// Price, context window and maximum reply length of the model. `fixed_tokens` is not set here,
+    /// but computed for each request.
     pub pricing: ModelPricing,
-    /// Where the pictures of a conversation come from. Without, the model is told
-    /// in words that there was one.
+    /// Source of the images in a conversation. `None` means that images are replaced by text.
     pub image_source: Option<Arc<dyn ImageSource>>,
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for ModelSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Headers and fields may hold keys.
+        // Headers and fields may contain keys.
         let (provider, model) = (&self.provider, &self.model);
-        write!(f, "Settings({provider}/{model})")
+        write!(f, "ModelSettings({provider}/{model})")
     }
 }
 
-impl Settings {
-    /// A model of which nothing more is known.
+impl ModelSettings {
+    /// Creates settings for a model, with defaults for everything that is not a parameter.
     pub fn new(provider: impl Into<String>, model: impl Into<String>, key: Option<ApiKey>) -> Self {
         Self {
             provider: provider.into(),
@@ -68,61 +67,65 @@ impl Settings {
         }
     }
 
-    /// Whose blocks a reply over this wire is made of: what one provider sealed or
-    /// added is nothing to another that speaks the same.
-    pub(crate) fn api_name(&self, wire: &str) -> String {
-        match self.provider == wire {
-            true => wire.to_owned(),
-            false => format!("{wire}:{}", self.provider),
+    /// Returns the label that is stored with each reply: the name of the API, followed by the
+    /// provider unless both have the same name. The provider is included because signatures and
+    /// extra fields of one provider are not valid for another provider with the same API.
+    pub(crate) fn api_label(&self, api_name: &str) -> String {
+        match self.provider == api_name {
+            true => api_name.to_owned(),
+            false => format!("{api_name}:{}", self.provider),
         }
     }
 
-    /// The headers of every request, behind those that the wire itself sends.
-    pub(crate) fn headers(
+    /// Returns the headers of every request, including the fixed headers of the API.
+    pub(crate) fn request_headers(
         &self,
-        wire: &[(&'static str, &'static str)],
-        usual: AuthScheme,
+        api_headers: &[(&'static str, &'static str)],
+        default_scheme: AuthScheme,
     ) -> Result<HeaderMap, SettingsError> {
-        let ours = [("content-type", "application/json"), ("accept", "text/event-stream")];
-        let login = self.auth_scheme.unwrap_or(usual);
+        let fixed = [("content-type", "application/json"), ("accept", "text/event-stream")];
+        let login = self.auth_scheme.unwrap_or(default_scheme);
         let key = self.key.as_ref().map(|key| (login, key));
-        headers(&[&ours, wire].concat(), &self.headers, key)
+        build_headers(&[&fixed, api_headers].concat(), &self.headers, key)
     }
 
-    /// Refuses fields of a request that are not the user's to set.
-    pub(crate) fn check_fields(&self, ours: &[&str]) -> Result<(), SettingsError> {
+    /// Returns an error if the user has set one of the reserved request fields.
+    pub(crate) fn reject_reserved_fields(
+        &self,
+        reserved_names: &[&str],
+    ) -> Result<(), SettingsError> {
         let Some(set) = &self.fields else {
             return Ok(());
         };
         let fields = JsonObject::parse(set.as_str());
-        let fields = fields
-            .ok_or_else(|| SettingsError("the request's own fields are no object".to_owned()))?;
-        match ours.iter().find(|name| fields.get(name).is_some()) {
-            Some(name) => {
-                Err(SettingsError(format!("the field `{name}` of a request can't be set")))
-            }
+        let fields = fields.ok_or_else(|| {
+            SettingsError("the extra request fields are not an object".to_owned())
+        })?;
+        match reserved_names.iter().find(|name| fields.get(name).is_some()) {
+            Some(name) => Err(SettingsError(format!("the request field `{name}` can't be set"))),
             None => Ok(()),
         }
     }
 }
 
-/// The headers of a request: ours, over them those that the user set, and last the
-/// key. None but ours is shown to whoever prints them.
-pub(crate) fn headers(
-    ours: &[(&'static str, &'static str)],
-    set: &[(String, String)],
+/// Returns the headers of a request: the fixed headers, then the headers set by the user, which may
+/// replace fixed headers, then the API key. All but the fixed headers are marked as sensitive, so
+/// that debug output hides them.
+pub(crate) fn build_headers(
+    fixed: &[(&'static str, &'static str)],
+    user_headers: &[(String, String)],
     key: Option<(AuthScheme, &ApiKey)>,
 ) -> Result<HeaderMap, SettingsError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in ours {
+    for (name, value) in fixed {
         headers.insert(*name, HeaderValue::from_static(value));
     }
-    for (name, value) in set {
+    for (name, value) in user_headers {
         let bad = || SettingsError(format!("the header `{name}` can't be sent"));
-        let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        let header_name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
         value.set_sensitive(true);
-        headers.insert(known, value);
+        headers.insert(header_name, value);
     }
     if let Some((login, key)) = key {
         let (name, value) = match login {
@@ -132,14 +135,14 @@ pub(crate) fn headers(
             AuthScheme::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
         };
         let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| SettingsError("the key has letters that no key has".to_owned()))?;
+            .map_err(|_| SettingsError("the API key contains invalid characters".to_owned()))?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
     Ok(headers)
 }
 
-/// Settings that no request can be made with.
+/// Error for model settings from which no request can be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub(crate) String);

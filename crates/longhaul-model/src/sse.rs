@@ -1,6 +1,5 @@
-//! The events of a stream, each of a bounded length.
-//!
-//! Never: reads what an event holds; what `[DONE]` means is the codec's to say.
+//! Stream of the server-sent events in a response, each with a limited size. The data of the events
+//! is not interpreted here.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,29 +15,32 @@ use crate::http::error::HttpError;
 use crate::http::response::BoundedResponse;
 use crate::surrogates::SurrogateJoiner;
 
-/// The longest single event.
+/// Maximum size in bytes of a single event of the stream.
 const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// So long the end of an answer is waited for when all is said.
+/// Maximum time to wait for the end of the response body after the last event.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Ends an event that the server left open when it closed the stream.
+/// Blank line that ends an event. Added if the server closes the stream in the middle of an event.
 const BLANK_LINE: &[u8] = b"\n\n";
 
-/// One event.
+/// A server-sent event with its name and data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SseEvent {
-    /// What the server calls it, where it does.
+    /// Name of the event. `None` means that the server sent no name.
     pub(crate) name: Option<String>,
     pub(crate) data: String,
-    /// The stream ended without the blank line that closes it, so it may be torn.
+    /// Whether the stream ended without a blank line after the event, so that the event may be
+    /// truncated.
     pub(crate) is_truncated: bool,
 }
 
 impl SseEvent {
-    /// The JSON it holds: one value, or, from servers that leave out the blank
-    /// lines between events, one in each line.
-    pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<Vec<T>, serde_json::Error> {
+    /// Parses the JSON data of the event: one value, or one value per line from servers that omit
+    /// the blank lines between events.
+    pub(crate) fn parse_json<'a, T: Deserialize<'a>>(
+        &'a self,
+    ) -> Result<Vec<T>, serde_json::Error> {
         match serde_json::from_str(&self.data) {
             Ok(one) => Ok(vec![one]),
             Err(_) if self.data.contains('\n') => {
@@ -49,38 +51,38 @@ impl SseEvent {
     }
 }
 
-/// The events of an answer.
+/// Stream of the server-sent events in a response.
 pub(crate) struct SseStream {
     inner: Pin<Box<dyn Stream<Item = Result<Sse, Error>> + Send>>,
-    /// So much came since the last event.
+    /// Number of bytes received since the last event.
     bytes_since_event: Arc<AtomicUsize>,
-    /// Everything that came is read.
+    /// Whether the response body has been read to its end.
     is_at_eof: Arc<AtomicBool>,
     surrogates: SurrogateJoiner,
 }
 
 impl SseStream {
-    pub(crate) fn new(answer: BoundedResponse) -> Self {
+    pub(crate) fn new(response: BoundedResponse) -> Self {
         let since = Arc::new(AtomicUsize::new(0));
         let over = Arc::new(AtomicBool::new(false));
         let (count, end) = (Arc::clone(&since), Arc::clone(&over));
-        let pieces = stream::unfold(Some(answer), move |answer| {
+        let pieces = stream::unfold(Some(response), move |response| {
             let (count, end) = (Arc::clone(&count), Arc::clone(&end));
             async move {
-                let mut answer = answer?;
-                match answer.next_chunk().await {
+                let mut response = response?;
+                match response.next_chunk().await {
                     Ok(Some(piece)) => {
                         let before = count.fetch_add(piece.len(), Ordering::Relaxed);
                         match before + piece.len() > EVENT_BYTES_MAX {
                             true => Some((Err(HttpError::EventTooLarge(EVENT_BYTES_MAX)), None)),
-                            false => Some((Ok(piece), Some(answer))),
+                            false => Some((Ok(piece), Some(response))),
                         }
                     }
                     Ok(None) => {
                         end.store(true, Ordering::Relaxed);
                         Some((Ok(Bytes::from_static(BLANK_LINE)), None))
                     }
-                    Err(trouble) => Some((Err(trouble), None)),
+                    Err(error) => Some((Err(error), None)),
                 }
             }
         });
@@ -92,15 +94,15 @@ impl SseStream {
         }
     }
 
-    /// Reads what is left behind the last word, so that the connection can be
-    /// used again. A server that takes long to end its answer is left alone.
-    pub(crate) async fn drain(mut self) {
+    /// Reads the rest of the response body after the last event, so that the connection can be
+    /// reused. Gives up if the server does not end the body soon.
+    pub(crate) async fn drain_body(mut self) {
         let rest = async { while let Some(Ok(_)) = self.inner.next().await {} };
         _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
     }
 
-    /// The next event that says something; none: the stream is over.
-    pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>, HttpError> {
+    /// Returns the next event that has data. `None` means the end of the stream.
+    pub(crate) async fn next_event(&mut self) -> Result<Option<SseEvent>, HttpError> {
         while let Some(event) = self.inner.next().await {
             let torn = self.is_at_eof.load(Ordering::Relaxed);
             let event = match event {
@@ -112,7 +114,7 @@ impl SseStream {
             if let Some(data) = event.data {
                 return Ok(Some(SseEvent {
                     name: event.event,
-                    data: self.surrogates.join(data),
+                    data: self.surrogates.join_surrogates(data),
                     is_truncated: torn,
                 }));
             }
@@ -124,7 +126,7 @@ impl SseStream {
 fn into_http_error(error: Error) -> HttpError {
     match error {
         Error::Body(inner) => match inner.downcast::<HttpError>() {
-            Ok(trouble) => *trouble,
+            Ok(http_error) => *http_error,
             Err(other) => HttpError::ConnectionLost(other.to_string()),
         },
         Error::Utf8Parse(_) | Error::UnknownField | _ => HttpError::InvalidUtf8,

@@ -1,36 +1,39 @@
-//! Puts characters together whose two halves a provider sent in two events, as `\ud83d`
-//! at the end of one JSON text and `\ude00` at the start of the next.
+//! Joins surrogate pairs that a provider split over two events, such as `\ud83d` at the end of one
+//! JSON string and `\ude00` at the start of the next.
 //!
-//! Never: touches an event that holds no half of a character.
+//! Invariant: events without an unpaired surrogate are not changed.
 
 use std::ops::RangeInclusive;
 
-/// Units that begin a character of two, and those that end one.
+/// UTF-16 code units that start (high) and end (low) a surrogate pair.
 const HIGH: RangeInclusive<u16> = 0xd800..=0xdbff;
 const LOW: RangeInclusive<u16> = 0xdc00..=0xdfff;
 
-/// Length of an escape such as `\ud83d`.
+/// Length in bytes of a JSON escape such as `\ud83d`.
 const ESCAPE_BYTES: usize = 6;
 
-/// Joins the halves of characters over the events of one stream.
+/// Joins surrogate pairs that are split across two events of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct SurrogateJoiner {
-    /// The escape that the last text ended with, and which waits for its other half.
+    /// High surrogate, as a JSON escape, that ended the last string and whose low surrogate has not
+    /// been received yet.
     pending: Option<String>,
 }
 
 impl SurrogateJoiner {
-    /// The JSON of an event, with what was held back of the events before it.
-    pub(crate) fn join(&mut self, mut json: String) -> String {
+    /// Returns the JSON of an event after a high surrogate that the previous event ended with has
+    /// been inserted. An unpaired high surrogate at the end of a string is removed and kept for the
+    /// next event.
+    pub(crate) fn join_surrogates(&mut self, mut json: String) -> String {
         if self.pending.is_none() && !json.contains("\\ud") && !json.contains("\\uD") {
             return json;
         }
-        if let Some(start) = first_low(&json)
+        if let Some(start) = first_low_surrogate(&json)
             && let Some(high) = self.pending.take()
         {
             json.insert_str(start, &high);
         }
-        if let Some(start) = last_high(&json) {
+        if let Some(start) = last_high_surrogate(&json) {
             let end = start + ESCAPE_BYTES;
             self.pending = Some(json[start..end].to_owned());
             json.replace_range(start..end, "");
@@ -39,15 +42,15 @@ impl SurrogateJoiner {
     }
 }
 
-/// Where the second half of a character begins a text.
-fn first_low(json: &str) -> Option<usize> {
+/// Returns the position of a low surrogate at the start of a JSON string.
+fn first_low_surrogate(json: &str) -> Option<usize> {
     let quotes = json.match_indices("\"\\u").map(|(at, _)| at + 1);
     let mut starts = quotes.filter(|at| !is_escaped(json, at - 1));
     starts.find(|at| code_unit(json, *at).is_some_and(|unit| LOW.contains(&unit)))
 }
 
-/// Where the first half of a character ends a text.
-fn last_high(json: &str) -> Option<usize> {
+/// Returns the position of a high surrogate at the end of a JSON string.
+fn last_high_surrogate(json: &str) -> Option<usize> {
     let escapes = json.match_indices("\\u").map(|(at, _)| at);
     let mut escapes = escapes.filter(|at| !is_escaped(json, *at));
     escapes.find(|at| {
@@ -56,25 +59,25 @@ fn last_high(json: &str) -> Option<usize> {
     })
 }
 
-/// Whether the character at this place stands behind a backslash that escapes it.
-fn is_escaped(json: &str, at: usize) -> bool {
-    let before = json.as_bytes()[..at].iter().rev();
+/// Whether the character at the given position is escaped by a backslash.
+fn is_escaped(json: &str, position: usize) -> bool {
+    let before = json.as_bytes()[..position].iter().rev();
     before.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The unit that the escape at this place stands for.
-fn code_unit(json: &str, at: usize) -> Option<u16> {
-    u16::from_str_radix(json.get(at + 2..at + ESCAPE_BYTES)?, 16).ok()
+/// Returns the UTF-16 code unit of the JSON escape at the given position.
+fn code_unit(json: &str, position: usize) -> Option<u16> {
+    u16::from_str_radix(json.get(position + 2..position + ESCAPE_BYTES)?, 16).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn joined(events: &[&str]) -> String {
+    fn join_event_strings(events: &[&str]) -> String {
         let mut joiner = SurrogateJoiner::default();
         let texts = events.iter().map(|event| {
-            let json = joiner.join((*event).to_owned());
+            let json = joiner.join_surrogates((*event).to_owned());
             let value: serde_json::Value = serde_json::from_str(&json).unwrap();
             value["t"].as_str().unwrap_or_default().to_owned()
         });
@@ -82,18 +85,18 @@ mod tests {
     }
 
     #[test]
-    fn halves_in_two_events_are_one_character() {
+    fn surrogate_halves_in_two_events_become_one_character() {
         for (events, text) in [
             (&[r#"{"t":"a\ud83d"}"#, r#"{"t":"\ude00b"}"#][..], "a😀b"),
             (&[r#"{"t":"\uD83D"}"#, r#"{"ping":1}"#, r#"{"t":"\uDE00"}"#], "😀"),
             (&[r#"{"t":"\ud83d"}"#, r#"{"t":"\ude00\ud83d"}"#, r#"{"t":"\ude01"}"#], "😀😁"),
             (&[r#"{"t":"\ud83d\ude00"}"#, r#"{"t":"é"}"#], "😀é"),
-            // Text about escapes, as arguments of calls have them, is no half of a character.
+            // Escaped backslashes, as in the arguments of calls, are not surrogates.
             (&[r#"{"t":"\\ud83d"}"#, r#"{"t":"\\ude00"}"#], r"\ud83d\ude00"),
             (&[r#"{"t":"\"\\ud83d\""}"#, r#"{"t":"x"}"#], r#""\ud83d"x"#),
             (&[r#"{"t":"lost\ud83d"}"#, r#"{"t":"x"}"#], "lostx"),
         ] {
-            assert_eq!(joined(events), text, "{events:?}");
+            assert_eq!(join_event_strings(events), text, "{events:?}");
         }
     }
 }

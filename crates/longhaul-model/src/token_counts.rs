@@ -1,27 +1,29 @@
-//! The tokens of an exchange, as providers count them on the way.
+//! Token counts of an exchange, as the provider reports them during the stream.
 //!
-//! Never: takes a missing count for a zero that was said before it.
+//! Invariant: a count that is missing in a later report does not overwrite an earlier one.
 
 use longhaul_core::usage::Usage;
 use serde_json::Value;
 
-/// Where the counts stand in the `usage` of a wire, as JSON pointers.
+/// JSON pointers to the token counts in the `usage` object of an API's responses.
 #[derive(Debug)]
-pub(crate) struct UsagePaths {
+pub(crate) struct UsageJsonPaths {
     pub(crate) input: &'static str,
     pub(crate) output: &'static str,
-    /// Input and output together; none: the output is whole by itself. Some servers leave
-    /// thoughts out of the output, but never out of the sum, and they are paid for.
+    /// Pointer to the sum of input and output tokens. `None` means that the output count is
+    /// complete. Some servers leave billed reasoning tokens out of the output count, but not out of
+    /// the sum.
     pub(crate) total: Option<&'static str>,
-    /// Of several the largest counts.
+    /// Pointers to the count of cached input tokens. If several counts are present, the largest is
+    /// used.
     pub(crate) cached: &'static [&'static str],
     pub(crate) cache_write: &'static str,
     pub(crate) reasoning: &'static str,
-    /// Whether the tokens of a cache are among the input.
+    /// Whether the count of input tokens includes cached tokens.
     pub(crate) input_includes_cache: bool,
 }
 
-/// The counts so far: each is the newest that was said.
+/// Newest token counts that the provider has reported for an exchange.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TokenCounts {
     input: Option<u64>,
@@ -29,25 +31,26 @@ pub(crate) struct TokenCounts {
     cached: Option<u64>,
     cache_write: Option<u64>,
     reasoning: Option<u64>,
-    /// The count of the output is that of the whole.
+    /// Whether the output count is that of the complete reply.
     is_output_final: bool,
 }
 
 impl TokenCounts {
-    /// Hears the `usage` of a reply that has only begun.
-    pub(crate) fn update_initial(&mut self, paths: &UsagePaths, usage: &str) {
+    /// Applies the `usage` object of a reply that has just started, whose output count is not
+    /// final.
+    pub(crate) fn update_initial_counts(&mut self, paths: &UsageJsonPaths, usage_json: &str) {
         let is_final = self.is_output_final;
-        self.update(paths, usage);
+        self.update_counts(paths, usage_json);
         self.is_output_final = is_final;
     }
 
-    /// Hears a `usage`. Counts are of the whole exchange so far, so a newer one takes the
-    /// place of an older.
-    pub(crate) fn update(&mut self, paths: &UsagePaths, usage: &str) {
-        let Ok(usage) = serde_json::from_str::<Value>(usage) else {
+    /// Applies a `usage` object. Its counts are totals for the exchange, so they replace older
+    /// counts.
+    pub(crate) fn update_counts(&mut self, paths: &UsageJsonPaths, usage_json: &str) {
+        let Ok(usage_json) = serde_json::from_str::<Value>(usage_json) else {
             return;
         };
-        let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+        let count = |path: &str| usage_json.pointer(path).and_then(Value::as_u64);
         let (input, output) = (count(paths.input), count(paths.output));
         let total = paths.total.and_then(count).zip(input);
         let rest = total.map_or(0, |(total, input)| total.saturating_sub(input));
@@ -61,23 +64,24 @@ impl TokenCounts {
         self.reasoning = count(paths.reasoning).or(self.reasoning);
     }
 
-    /// The usage of a whole reply; what the provider never said is guessed.
-    pub(crate) fn final_usage(&self, paths: &UsagePaths, guess: Usage) -> Usage {
+    /// Returns the usage of a complete reply. Counts that the provider never reported are taken
+    /// from `estimate`.
+    pub(crate) fn final_usage(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
         let (mut cached, mut cache_write) =
             (self.cached.unwrap_or(0), self.cache_write.unwrap_or(0));
         let mut input = self.input;
         if paths.input_includes_cache {
-            // Both are parts of the input, whatever is said of them.
+            // Both are parts of the input, even if the reported counts are larger.
             let all = input.unwrap_or(0);
             cached = cached.min(all);
             cache_write = cache_write.min(all - cached);
             input = input.map(|all| all - cached - cache_write);
         }
         let output = self.output.filter(|_| self.is_output_final);
-        // What is said at the beginning is only the count of the beginning.
-        let so_far = guess.output_tokens.max(self.output.unwrap_or(0));
+        // A count from the start of the reply does not cover all of it.
+        let so_far = estimate.output_tokens.max(self.output.unwrap_or(0));
         Usage {
-            input_tokens: input.unwrap_or(guess.input_tokens),
+            input_tokens: input.unwrap_or(estimate.input_tokens),
             output_tokens: output.unwrap_or(so_far),
             cached_tokens: cached,
             cache_write_tokens: cache_write,
@@ -86,8 +90,8 @@ impl TokenCounts {
         }
     }
 
-    /// The usage of a reply that broke off.
-    pub(crate) fn partial_usage(&self, paths: &UsagePaths, guess: Usage) -> Usage {
-        Usage { estimated: true, ..self.final_usage(paths, guess) }
+    /// Returns the usage of a reply that failed midway, marked as estimated.
+    pub(crate) fn partial_usage(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
+        Usage { estimated: true, ..self.final_usage(paths, estimate) }
     }
 }

@@ -1,62 +1,68 @@
-//! Calls that have no result yet, and the results that are theirs.
+//! Matches tool results to the calls that need one.
 //!
-//! Never: a result for two calls, or two for one.
+//! Invariant: each result belongs to at most one call, and each call has at most one result.
 
 use longhaul_core::message::{Part, ToolResult};
 
-/// What a call is told of which no result is known: providers refuse a
-/// conversation in which a call has none.
-pub(crate) const NO_RESULT: &str = "no result of this call is known";
+/// Text sent as the result of a call without a result. Providers reject a conversation in which a
+/// call has no result.
+pub(crate) const NO_RESULT: &str = "the result of this call is unknown";
 
-/// A call that has no result yet.
+/// A tool call that has no result yet.
 #[derive(Debug, Clone)]
-pub(crate) struct PendingCall {
-    /// The id it goes by.
+pub(crate) struct PendingToolCall {
+    /// ID that identifies the call in the request.
     pub(crate) id: String,
-    /// The id it came with.
+    /// ID that the provider gave the call in its reply.
     pub(crate) original_id: String,
-    /// Its place among the calls of its reply, from 1.
+    /// Position of the call among the calls of its reply, from 1.
     pub(crate) index: usize,
 }
 
-/// Results sorted out: whose they are, who has none, and which nobody asked for.
+/// Results matched to calls: calls with a result, calls without one, and results without a call.
 #[derive(Debug)]
-pub(crate) struct MatchedResults<'a> {
-    /// In the order of the calls.
-    pub(crate) matched: Vec<(PendingCall, &'a ToolResult)>,
-    pub(crate) missing: Vec<PendingCall>,
+pub(crate) struct MatchedToolResults<'a> {
+    /// Calls with their results, in the order of the calls.
+    pub(crate) matched: Vec<(PendingToolCall, &'a ToolResult)>,
+    pub(crate) missing: Vec<PendingToolCall>,
     pub(crate) orphans: Vec<&'a ToolResult>,
 }
 
-/// Gives each call its result: by our count, or else by the provider's id.
-pub(crate) fn match_results(owed: Vec<PendingCall>, results: &[ToolResult]) -> MatchedResults<'_> {
-    let mut left: Vec<Option<&ToolResult>> = results.iter().map(Some).collect();
-    let (mut paid, mut missing) = (Vec::new(), Vec::new());
-    for owed in owed {
-        match result_index(&left, &owed).and_then(|place| left[place].take()) {
-            None => missing.push(owed),
-            Some(result) => paid.push((owed, result)),
+/// Matches tool results to calls by call index, or else by the provider's call ID.
+pub(crate) fn match_tool_results(
+    pending: Vec<PendingToolCall>,
+    results: &[ToolResult],
+) -> MatchedToolResults<'_> {
+    let mut unmatched: Vec<Option<&ToolResult>> = results.iter().map(Some).collect();
+    let (mut matched, mut missing) = (Vec::new(), Vec::new());
+    for pending in pending {
+        match find_result_index(&unmatched, &pending).and_then(|index| unmatched[index].take()) {
+            None => missing.push(pending),
+            Some(result) => matched.push((pending, result)),
         }
     }
-    MatchedResults { matched: paid, missing, orphans: left.into_iter().flatten().collect() }
+    MatchedToolResults { matched, missing, orphans: unmatched.into_iter().flatten().collect() }
 }
 
-fn result_index(left: &[Option<&ToolResult>], owed: &PendingCall) -> Option<usize> {
-    let alike = |result: &ToolResult| result.id.is_empty() || result.id == owed.original_id;
-    let by_index = left.iter().position(|result| {
-        result.is_some_and(|one| usize::from(one.call.index) == owed.index && alike(one))
+fn find_result_index(
+    unmatched: &[Option<&ToolResult>],
+    pending: &PendingToolCall,
+) -> Option<usize> {
+    let alike = |result: &ToolResult| result.id.is_empty() || result.id == pending.original_id;
+    let by_index = unmatched.iter().position(|result| {
+        result.is_some_and(|one| usize::from(one.call.index) == pending.index && alike(one))
     });
     by_index.or_else(|| {
-        left.iter().position(|result| {
-            result.is_some_and(|one| !one.id.is_empty() && one.id == owed.original_id)
+        unmatched.iter().position(|result| {
+            result.is_some_and(|one| !one.id.is_empty() && one.id == pending.original_id)
         })
     })
 }
 
-/// Whether a part says anything: providers refuse a block that does not.
+/// Whether a message part is not empty. Providers reject empty blocks.
 pub(crate) fn has_content(part: &Part) -> bool {
     match part {
-        Part::Text(words) => !words.trim().is_empty(),
+        Part::Text(text) => !text.trim().is_empty(),
         Part::Image(_) => true,
     }
 }

@@ -1,6 +1,6 @@
-//! The table of tools as an `Ask` carries it, row by row.
+//! The tool table of a `ModelRequest`.
 //!
-//! Never: another spelling of a tool's schema, but where providers demand one.
+//! Invariant: the bytes of a tool's schema are only changed where providers require it.
 
 use longhaul_core::raw::RawJson;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::call_ids;
 use crate::json_object::JsonObject;
 
-/// A row of the table of tools.
+/// A row of the tool table: name, description and input schema of a tool.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ToolRow {
     name: String,
@@ -18,21 +18,22 @@ pub(crate) struct ToolRow {
 }
 
 impl ToolRow {
-    /// The tool under a name of at most so many letters, its schema under this name.
-    pub(crate) fn encode(&self, name_max: usize, schema: &str) -> JsonObject {
+    /// Encodes the tool for a request. The tool's name is truncated to the given number of
+    /// characters, and its input schema is put into the field with the given name.
+    pub(crate) fn encode_tool(&self, max_name_chars: usize, schema_field: &str) -> JsonObject {
         let description = Some(&self.description).filter(|text| !text.is_empty());
         JsonObject::default()
-            .with("name", &call_ids::tool_name(&self.name, name_max))
-            .with_some("description", description)
-            .with(schema, &self.object_schema())
+            .with_field("name", &call_ids::valid_tool_name(&self.name, max_name_chars))
+            .with_optional_field("description", description)
+            .with_field(schema_field, &self.object_schema())
     }
 
-    /// The schema as it is; only one that does not say that it wants an object,
-    /// as providers demand, is made to say so.
+    /// Returns the input schema of the tool. If the schema has no `type`, `object` is added,
+    /// because providers require a type.
     fn object_schema(&self) -> RawJson {
         match JsonObject::parse(self.schema.as_str()) {
             Some(mut fields) if fields.get("type").is_none() => {
-                fields.set("type", RawJson::from_serialize(&"object"));
+                fields.set_field("type", RawJson::from_serialize(&"object"));
                 RawJson::from_serialize(&fields)
             }
             Some(_) | None => self.schema.clone(),
@@ -40,7 +41,7 @@ impl ToolRow {
     }
 }
 
-/// Reads a table.
-pub(crate) fn parse(table: &str) -> Result<Vec<ToolRow>, String> {
-    serde_json::from_str(table).map_err(|bad| format!("the table of tools can't be read: {bad}"))
+/// Parses the JSON of a tool table.
+pub(crate) fn parse_tool_table(table_json: &str) -> Result<Vec<ToolRow>, String> {
+    serde_json::from_str(table_json).map_err(|bad| format!("invalid tool table: {bad}"))
 }

@@ -1,8 +1,7 @@
-//! What follows from where a run stands, as long as nobody outside is needed.
+//! Records all events of a run that are due without an external result.
 //!
-//! Never: states a start that could not be made now. Everything due is written
-//! in one batch, so a turn costs two commits: reply with the starts of its
-//! calls, results with the start of the next turn.
+//! All due events go into one batch, so a turn costs two commits: the reply with the starts of its
+//! calls, and the results with the start of the next turn.
 
 pub(crate) mod call_events;
 mod call_order;
@@ -16,8 +15,8 @@ mod steer;
 mod tool_calls;
 mod turn_start;
 
-pub(crate) use finish::{fail, settle_crashed_work};
-pub(crate) use park::park_until;
+pub(crate) use finish::{fail_run, settle_work_of_dead_drivers};
+pub(crate) use park::park_run_with_timer;
 
 use std::ops::ControlFlow;
 
@@ -25,45 +24,45 @@ use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::stage::Stage;
 
-/// No decision takes more rounds than this; one that did would be a mistake of
-/// ours, and is refused instead of spinning.
+/// Maximum number of rounds in which one decision records events. Exceeding it indicates a bug, so
+/// the decision is rejected instead of looping forever.
 const ROUNDS_MAX: usize = 1_000;
 
-/// States everything that is due.
-pub(crate) fn advance(draft: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+/// Records all events that are due without an external result, until the run must wait for one.
+pub(crate) fn advance(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     for _ in 0..ROUNDS_MAX {
-        if advance_once(draft)? == ControlFlow::Break(()) {
+        if advance_one_round(decision)? == ControlFlow::Break(()) {
             return Ok(());
         }
     }
     Err(Rejection::InvalidState {
-        what: "an endless decision",
-        stage: draft.control.stage.description(),
+        what: "a decision that does not end",
+        stage: decision.control.stage.description(),
     })
 }
 
-fn advance_once(draft: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
-    let control = &draft.control;
+fn advance_one_round(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
+    let control = &decision.control;
     if matches!(control.stage, Stage::Ended(_)) || control.idle.is_some() {
         return Ok(ControlFlow::Break(()));
     }
     let busy = control.is_busy();
     if control.cancel.is_some() {
-        return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel(draft) };
+        return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
     }
-    if let Some(fault) = control.pending_failure.clone() {
-        return if busy { Ok(ControlFlow::Break(())) } else { fail(draft, fault) };
+    if let Some(error) = control.pending_failure.clone() {
+        return if busy { Ok(ControlFlow::Break(())) } else { fail_run(decision, error) };
     }
     if control.pause.is_some() {
-        return if busy { Ok(ControlFlow::Break(())) } else { park::pause(draft) };
+        return if busy { Ok(ControlFlow::Break(())) } else { park::pause_run(decision) };
     }
     if control.blocked_on.is_some() {
-        return park::park_on_missing(draft);
+        return park::keep_run_blocked(decision);
     }
-    match &draft.control.stage {
+    match &decision.control.stage {
         Stage::New | Stage::ModelRunning(_) | Stage::Ended(_) => Ok(ControlFlow::Break(())),
-        Stage::ModelPending(_) => model_call::advance_model(draft),
-        Stage::ToolsRunning(_) => tool_calls::advance_tools(draft),
-        Stage::Concluding(_) => conclude::conclude(draft),
+        Stage::ModelPending(_) => model_call::advance_model_call(decision),
+        Stage::ToolsRunning(_) => tool_calls::advance_tool_calls(decision),
+        Stage::Concluding(_) => conclude::conclude_run(decision),
     }
 }

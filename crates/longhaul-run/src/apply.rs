@@ -1,7 +1,7 @@
-//! A fact becomes state.
+//! Applies journal events to the control state of a run.
 //!
-//! Never: decides, and never skips. A fact that does not fit is an error, because
-//! nothing that we write is like that; facts from outside fit in every open state.
+//! An event that is invalid in the current state is an error, because Longhaul never writes such a
+//! journal. Events from outside the driver are valid in every state of a run that has not ended.
 
 mod environment;
 mod gate;
@@ -15,23 +15,20 @@ use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
 use longhaul_core::status::Wait;
 
-use crate::state::call::{Call, CallState};
-use crate::state::control::{Control, Idle};
-use crate::state::stage::{Concluding, ModelPending, Stage};
+use crate::state::call::{Call, ToolCallState};
+use crate::state::control::{Control, IdleReason};
+use crate::state::stage::{ConcludingState, PendingModelCall, Stage};
 
-/// What a fact adds to the conversation, or why it does not fit.
+/// Messages that an event adds to the conversation, or the reason why the event is invalid.
 pub(crate) type ApplyResult = Result<Vec<Message>, &'static str>;
 
-/// Nothing is said.
+/// Result of applying an event that adds no messages to the conversation.
 const NO_MESSAGES: ApplyResult = Ok(Vec::new());
 
-/// Whether a driver that dies after this fact died at another place than one before it:
-/// a turn or a call has ended, or the run rests.
+/// Returns whether the event counts as progress, which resets the number of crashes: a turn or a
+/// call has ended, or the run is parked.
 fn is_progress(event: &Event) -> bool {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "every fact that is not named leaves the run at its place"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all other events are not progress")]
     match event {
         Event::RunPrepared(_)
         | Event::TurnCompleted(_)
@@ -49,71 +46,77 @@ fn is_progress(event: &Event) -> bool {
 }
 
 impl Control {
-    /// Takes one fact in, and gives what it adds to the conversation.
+    /// Applies one event to the control state and returns the messages that it adds to the
+    /// conversation.
     pub(crate) fn apply(&mut self, event: &Event) -> ApplyResult {
         if matches!(self.stage, Stage::Ended(_)) {
-            return Err("nothing follows the end");
+            return Err("no events are allowed after the end");
         }
         match (event.from_outside(), &self.idle) {
-            (Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused), Some(Idle::Parked { .. }))
-            | (Some(WakeTarget::ParkedOrPaused), Some(Idle::Paused)) => self.idle = None,
+            (
+                Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused),
+                Some(IdleReason::Parked { .. }),
+            )
+            | (Some(WakeTarget::ParkedOrPaused), Some(IdleReason::Paused)) => self.idle = None,
             _ => {}
         }
-        let mut said = self.dispatch(event)?;
+        let mut messages = self.dispatch_event(event)?;
         if is_progress(event) {
             self.crashes = 0;
         }
-        said.extend(self.results());
-        self.transcript_bytes += said.iter().map(Message::estimated_bytes).sum::<u64>();
-        Ok(said)
+        messages.extend(self.take_turn_results());
+        self.transcript_bytes += messages.iter().map(Message::estimated_bytes).sum::<u64>();
+        Ok(messages)
     }
 
-    fn dispatch(&mut self, event: &Event) -> ApplyResult {
+    fn dispatch_event(&mut self, event: &Event) -> ApplyResult {
         match event {
-            Event::RunCreated(_) => Err("a run is created once"),
-            Event::RunClaimed(data) => self.claimed(data),
-            Event::RunPrepared(data) => self.perceived(data),
-            Event::RunWaiting(data) => self.waiting(data),
-            Event::RunRecovered(_) => self.recovered(),
-            Event::RunPauseRequested(data) => self.pause_requested(data),
-            Event::RunPaused(_) => self.paused(),
-            Event::RunResumed(data) => self.resumed(data),
-            Event::RunBlocked(data) => self.blocked(data),
-            Event::RunCancelRequested(data) => self.cancel_requested(data),
-            Event::RunCancelled(data) => self.cancelled(data),
-            Event::RunCompleted(data) => self.completed(data),
-            Event::RunFailed(data) => self.failed(data),
-            Event::RunRetryScheduled(data) => self.retry_scheduled(data),
-            Event::RunRetried(data) => self.retried(data),
-            Event::TurnStarted(data) => self.turn_started(data),
-            Event::TurnCompleted(data) => self.turn_completed(data),
-            Event::TurnFailed(data) => self.turn_failed(data),
-            Event::TurnInterrupted(data) => self.turn_interrupted(data),
-            Event::ToolStarted(data) => self.tool_started(data),
-            Event::ToolCompleted(data) => self.tool_ended(data, false),
-            Event::ToolFailed(data) | Event::ToolInterrupted(data) => self.tool_ended(data, true),
-            Event::ToolInDoubt(data) => self.tool_in_doubt(data),
-            Event::ToolVerified(data) => self.tool_verified(data),
-            Event::ToolSurfaced(data) => self.tool_surfaced(data),
-            Event::GateRaised(data) => self.gate_raised(data),
-            Event::GateAnswered(data) => self.gate_answered(data),
-            Event::GateExpired(data) => self.gate_expired(data),
-            Event::GateWithdrawn(data) => self.gate_withdrawn(data),
-            Event::SteerQueued(data) => self.steer_queued(data),
-            Event::SteerChanged(data) => self.steer_changed(data),
-            Event::SteerWithdrawn(data) => self.steer_removed(data.steer),
-            Event::SteerDropped(data) => self.steer_removed(data.steer),
-            Event::SteerDelivered(data) => self.steer_delivered(data),
-            Event::TimerFired(data) => self.timer_fired(data),
-            Event::ChildStarted(data) => self.child_started(data),
-            Event::ChildEnded(data) => self.child_ended(data),
-            Event::BudgetWarned(data) => self.budget_warned(data),
-            Event::BudgetReached(data) => self.budget_reached(data),
-            Event::BudgetRaised(data) => self.budget_raised(data),
-            Event::RuleAdded(data) => self.rule_added(data),
-            Event::RuleRevoked(data) => self.rule_revoked(data),
-            Event::MemoryCompacted(data) => self.memory_compacted(data),
-            // Facts that people read, and that bind nothing in the heart.
+            Event::RunCreated(_) => Err("a run is created only once"),
+            Event::RunClaimed(data) => self.apply_run_claimed(data),
+            Event::RunPrepared(data) => self.apply_run_prepared(data),
+            Event::RunWaiting(data) => self.apply_run_waiting(data),
+            Event::RunRecovered(_) => self.apply_run_recovered(),
+            Event::RunPauseRequested(data) => self.apply_pause_requested(data),
+            Event::RunPaused(_) => self.apply_run_paused(),
+            Event::RunResumed(data) => self.apply_run_resumed(data),
+            Event::RunBlocked(data) => self.apply_run_blocked(data),
+            Event::RunCancelRequested(data) => self.apply_cancel_requested(data),
+            Event::RunCancelled(data) => self.apply_run_cancelled(data),
+            Event::RunCompleted(data) => self.apply_run_completed(data),
+            Event::RunFailed(data) => self.apply_run_failed(data),
+            Event::RunRetryScheduled(data) => self.apply_retry_scheduled(data),
+            Event::RunRetried(data) => self.apply_run_retried(data),
+            Event::TurnStarted(data) => self.apply_turn_started(data),
+            Event::TurnCompleted(data) => self.apply_turn_completed(data),
+            Event::TurnFailed(data) => self.apply_turn_failed(data),
+            Event::TurnInterrupted(data) => self.apply_turn_interrupted(data),
+            Event::ToolStarted(data) => self.apply_tool_started(data),
+            Event::ToolCompleted(data) => self.apply_tool_ended(data, false),
+            Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
+                self.apply_tool_ended(data, true)
+            }
+            Event::ToolInDoubt(data) => self.apply_tool_in_doubt(data),
+            Event::ToolVerified(data) => self.apply_tool_verified(data),
+            Event::ToolSurfaced(data) => self.apply_tool_surfaced(data),
+            Event::GateRaised(data) => self.apply_gate_raised(data),
+            Event::GateAnswered(data) => self.apply_gate_answered(data),
+            Event::GateExpired(data) => self.apply_gate_expired(data),
+            Event::GateWithdrawn(data) => self.apply_gate_withdrawn(data),
+            Event::SteerQueued(data) => self.apply_steer_queued(data),
+            Event::SteerChanged(data) => self.apply_steer_changed(data),
+            Event::SteerWithdrawn(data) => self.remove_steer(data.steer),
+            Event::SteerDropped(data) => self.remove_steer(data.steer),
+            Event::SteerDelivered(data) => self.apply_steer_delivered(data),
+            Event::TimerFired(data) => self.apply_timer_fired(data),
+            Event::ChildStarted(data) => self.apply_child_started(data),
+            Event::ChildEnded(data) => self.apply_child_ended(data),
+            Event::BudgetWarned(data) => self.apply_budget_warned(data),
+            Event::BudgetReached(data) => self.apply_budget_reached(data),
+            Event::BudgetRaised(data) => self.apply_budget_raised(data),
+            Event::RuleAdded(data) => self.apply_rule_added(data),
+            Event::RuleRevoked(data) => self.apply_rule_revoked(data),
+            Event::MemoryCompacted(data) => self.apply_memory_compacted(data),
+            // Informational events, which don't change the state.
             Event::RunOverdue(_)
             | Event::RunForked(_)
             | Event::ToolProgress(_)
@@ -133,23 +136,23 @@ impl Control {
         }
     }
 
-    /// When the last result of a turn is there, the results are said together,
-    /// in the model's order: so no request ever holds a call without its result.
-    fn results(&mut self) -> Option<Message> {
-        let acting = self.running_tools()?;
-        if !acting.calls.iter().all(Call::is_done) {
+    /// Returns all tool results of a turn as one message, in the order of the calls, once the last
+    /// result is recorded. So no request to the model contains a call without its result.
+    fn take_turn_results(&mut self) -> Option<Message> {
+        let tools = self.running_tools()?;
+        if !tools.calls.iter().all(Call::is_done) {
             return None;
         }
-        let results = acting.calls.iter().filter_map(Call::result).collect();
-        let circles = self.loop_guard.record(&acting.calls);
-        // A call beside it failed or was refused: the agent should know before it ends.
-        let failed = |call: &Call| matches!(call.state, CallState::Done { is_error: true, .. });
-        let is_fine = !acting.calls.iter().any(failed);
-        self.stage = match acting.finish_output.as_ref().filter(|_| is_fine) {
-            None => Stage::ModelPending(ModelPending::default()),
-            Some(output) => Stage::Concluding(Concluding::new(output.clone(), true)),
+        let results = tools.calls.iter().filter_map(Call::result).collect();
+        let loop_guard = self.loop_guard.record_calls(&tools.calls);
+        // If another call failed or was denied, the agent should see that before the run ends.
+        let failed = |call: &Call| matches!(call.state, ToolCallState::Done { is_error: true, .. });
+        let is_fine = !tools.calls.iter().any(failed);
+        self.stage = match tools.finish_output.as_ref().filter(|_| is_fine) {
+            None => Stage::ModelPending(PendingModelCall::default()),
+            Some(output) => Stage::Concluding(ConcludingState::new(output.clone(), true)),
         };
-        self.loop_guard = circles;
+        self.loop_guard = loop_guard;
         Some(Message::Results(results))
     }
 }

@@ -1,7 +1,8 @@
-//! Words from outside: they name no place in the journal, and need no fold.
+//! Commands to a run from outside its driver, such as answers, messages and cancels.
 //!
-//! Never: looks at more than rows. A gate's row carries all that judging an
-//! answer needs, so answering costs the same at turn 1 and at turn 10,000.
+//! Commands are decided from rows of the store alone, without folding the journal: a gate's row has
+//! everything that is needed to check an answer. So a command costs the same at turn 1 and at turn
+//! 10,000.
 
 mod answer;
 mod steer;
@@ -17,7 +18,7 @@ use longhaul_core::id::{RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateRow, GateStatus};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::status::{Outcome, Status};
+use longhaul_core::status::{RunOutcome, Status};
 
 pub use crate::commands::answer::{allowed_decisions, current_digest, current_input};
 
@@ -25,162 +26,164 @@ use crate::context::DecideContext;
 use crate::rejection::Rejection;
 use crate::state::Run;
 
-/// What an outsider says.
+/// A command to a run from outside its driver, such as an answer or a cancel.
 #[derive(Debug, Clone)]
 pub enum RunCommand {
-    /// An answer at a gate.
+    /// Answers a gate of the run.
     Answer {
-        /// The gate as its row stands.
+        /// Current row of the gate in the store.
         gate: Box<GateRow>,
-        /// What is said.
+        /// Answer to the gate.
         answer: Answer,
     },
-    /// A message for the run.
+    /// Queues a message for the run.
     Steer(SteerMessage),
-    /// Other words for a message that waits.
+    /// Edits a queued message of the run.
     ChangeSteer(SteerMessage),
-    /// A message is taken back.
+    /// Withdraws a queued message of the run.
     WithdrawSteer {
-        /// Which.
+        /// Id of the message to withdraw.
         steer: SteerId,
-        /// Who takes it back.
+        /// Principal that withdraws the message.
         by: String,
     },
-    /// The run is to end.
+    /// Cancels the run.
     Cancel {
-        /// Who says so.
+        /// Principal that cancels the run.
         by: String,
-        /// Why.
+        /// Reason for the cancellation, as given by the principal.
         reason: String,
     },
-    /// The run is to stand still.
+    /// Pauses the run.
     Pause {
-        /// Who says so.
+        /// Principal that pauses the run.
         by: String,
     },
-    /// The run is to go on.
+    /// Resumes the run.
     Resume {
-        /// Who says so.
+        /// Principal that resumes the run.
         by: String,
-        /// New caps that come with it.
+        /// New budget caps of the run. `None` means that the caps don't change.
         raise: Option<BudgetRaise>,
     },
-    /// The account is filled.
+    /// Raises the budget caps of the run.
     RaiseBudget {
-        /// To what.
+        /// New budget caps of the run.
         raise: BudgetRaise,
-        /// Who says so.
+        /// Principal that raises the budget caps.
         by: String,
     },
-    /// A remembered approval is forgotten.
+    /// Revokes a remembered approval: a rule that allows calls for the rest of the run.
     RevokeRule {
-        /// Which.
+        /// Row of the rule to revoke.
         rule: longhaul_core::change::RuleRow,
-        /// Who says so.
+        /// Principal that revokes the rule.
         by: String,
     },
-    /// A timer is due.
+    /// Handles a timer of the run that is due.
     Timer(Box<DueTimer>),
-    /// A run that this one asked for has ended.
+    /// Reports to the parent run that a child run has ended.
     ChildEnded {
-        /// Which.
+        /// Id of the child run that has ended.
         child: RunId,
-        /// How.
-        outcome: Outcome,
-        /// The timer that brought the news.
+        /// Outcome of the child run.
+        outcome: RunOutcome,
+        /// Id of the timer that triggered this report.
         timer: TimerId,
     },
-    /// A result from a driver that had lost the run.
+    /// Records the late result of a tool call, from a driver that had lost its claim on the run.
     SurfaceResult(ToolSurfaced),
 }
 
-/// What an outsider can see of a run: rows, no journal.
+/// Id and status of a run, as known from its row in the store without reading its journal.
 #[derive(Debug, Clone, Copy)]
 pub struct RunSnapshot {
-    /// Which run.
+    /// Id of the run that the command is for.
     pub run: RunId,
-    /// How it stands.
+    /// Current status of the run.
     pub status: Status,
 }
 
 impl RunSnapshot {
-    /// What an outsider would see of this run.
+    /// Returns the id and status of a run whose journal was replayed.
     pub fn from_run(run: &Run) -> Self {
         Self { run: run.id, status: run.status() }
     }
 }
 
-/// Decides what follows from a word: facts of the closed list that every open
-/// run accepts, and the rows that go with them.
+/// Decides the effect of a command: the events to record and the row changes that belong to them.
+/// The events are valid in every run that has not ended.
 pub fn decide_command(
-    view: &RunSnapshot,
-    word: RunCommand,
-    moment: DecideContext,
+    snapshot: &RunSnapshot,
+    command: RunCommand,
+    ctx: DecideContext,
 ) -> Result<Batch, Rejection> {
-    if let RunCommand::Timer(due) = &word {
+    if let RunCommand::Timer(due) = &command {
         return Ok(match timer::cancel_reason(due) {
-            Some(reason) => timer::with_timer_consumed(due, cancel("longhaul".into(), reason)),
+            Some(reason) => {
+                timer::with_timer_consumed(due, decide_cancel("longhaul".into(), reason))
+            }
             None => timer::timer_batch(due),
         });
     }
-    if view.status.is_terminal() && !is_late_answer(&word) {
-        return Err(Rejection::Ended(view.status));
+    if snapshot.status.is_terminal() && !is_late_answer(&command) {
+        return Err(Rejection::Ended(snapshot.status));
     }
-    match word {
-        RunCommand::Answer { gate, answer } => answer::decide_answer(&gate, answer, moment),
-        RunCommand::Steer(message) => steer::queue(message),
-        RunCommand::ChangeSteer(message) => steer::change(message),
-        RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw(steer, by)),
-        RunCommand::Cancel { by, reason } => Ok(cancel(by, reason)),
-        RunCommand::Pause { by } => pause(view, by),
-        RunCommand::Resume { by, raise } => Ok(resume(by, raise)),
+    match command {
+        RunCommand::Answer { gate, answer } => answer::decide_answer(&gate, answer, ctx),
+        RunCommand::Steer(message) => steer::queue_steer(message),
+        RunCommand::ChangeSteer(message) => steer::edit_steer_message(message),
+        RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw_steer(steer, by)),
+        RunCommand::Cancel { by, reason } => Ok(decide_cancel(by, reason)),
+        RunCommand::Pause { by } => decide_pause(snapshot, by),
+        RunCommand::Resume { by, raise } => Ok(decide_resume(by, raise)),
         RunCommand::RaiseBudget { raise, by } => Ok(Batch {
             events: vec![Event::BudgetRaised(BudgetRaised { raise, by })],
             changes: vec![Change::SetCap(raise)],
         }),
-        RunCommand::RevokeRule { rule, by } => Ok(revoke(rule, by)),
+        RunCommand::RevokeRule { rule, by } => Ok(decide_rule_revocation(rule, by)),
         RunCommand::ChildEnded { child, outcome, timer } => Ok(Batch {
             events: vec![Event::ChildEnded(Box::new(ChildEnded { child, outcome }))],
             changes: vec![timer::consume_timer(timer)],
         }),
-        RunCommand::SurfaceResult(surfaced) => Ok(single_event(Event::ToolSurfaced(surfaced))),
+        RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
         RunCommand::Timer(due) => Ok(timer::timer_batch(&due)),
     }
 }
 
-/// Whether it is an answer to what was settled before the run ended: then who
-/// settled it, and when, says more than that the run has ended.
-fn is_late_answer(word: &RunCommand) -> bool {
-    let RunCommand::Answer { gate, .. } = word else {
+/// Returns whether the command answers a gate that was closed before the run ended. Then the error
+/// should say who closed the gate and when, instead of only that the run has ended.
+fn is_late_answer(command: &RunCommand) -> bool {
+    let RunCommand::Answer { gate, .. } = command else {
         return false;
     };
     matches!(gate.status, GateStatus::Answered | GateStatus::Expired)
 }
 
-fn single_event(event: Event) -> Batch {
+fn batch_with_event(event: Event) -> Batch {
     Batch { events: vec![event], changes: Vec::new() }
 }
 
-fn cancel(by: String, reason: String) -> Batch {
-    single_event(Event::RunCancelRequested(RunControlRequest { by, reason, raise: None }))
+fn decide_cancel(by: String, reason: String) -> Batch {
+    batch_with_event(Event::RunCancelRequested(RunControlRequest { by, reason, raise: None }))
 }
 
-fn pause(view: &RunSnapshot, by: String) -> Result<Batch, Rejection> {
-    if view.status == Status::Paused {
+fn decide_pause(snapshot: &RunSnapshot, by: String) -> Result<Batch, Rejection> {
+    if snapshot.status == Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
-    Ok(single_event(Event::RunPauseRequested(RunControlRequest::by(by))))
+    Ok(batch_with_event(Event::RunPauseRequested(RunControlRequest::from_principal(by))))
 }
 
-fn resume(by: String, raise: Option<BudgetRaise>) -> Batch {
-    let asked = RunControlRequest { raise, ..RunControlRequest::by(by) };
+fn decide_resume(by: String, raise: Option<BudgetRaise>) -> Batch {
+    let request = RunControlRequest { raise, ..RunControlRequest::from_principal(by) };
     Batch {
-        events: vec![Event::RunResumed(asked)],
+        events: vec![Event::RunResumed(request)],
         changes: raise.map(Change::SetCap).into_iter().collect(),
     }
 }
 
-fn revoke(mut row: longhaul_core::change::RuleRow, by: String) -> Batch {
+fn decide_rule_revocation(mut row: longhaul_core::change::RuleRow, by: String) -> Batch {
     let rule: RuleId = row.rule;
     row.active = false;
     Batch {

@@ -1,21 +1,20 @@
-//! When something is decided, and what is known of the account then.
-//!
-//! Never: reads a clock.
+//! The time and the budget that a decision depends on.
 
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::RemainingBudget;
 
-/// When an input is decided, and what a store said of the account.
+/// Context of a decision: the store's time and the remaining budget.
 #[derive(Debug, Clone, Copy)]
 pub struct DecideContext {
-    /// The store's time.
+    /// Current time according to the store.
     pub now: Timestamp,
-    /// What is left of the account, after an append was refused for it.
+    /// Remaining budget, known only after the store has refused an append for lack of budget.
+    /// `None` means that the budget is not known to be short.
     pub remaining_budget: Option<RemainingBudget>,
 }
 
 impl DecideContext {
-    /// This point in time, and nothing known of the account.
+    /// Creates a context with this time and an unknown remaining budget.
     pub const fn new(now: Timestamp) -> Self {
         Self { now, remaining_budget: None }
     }

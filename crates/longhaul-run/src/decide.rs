@@ -1,14 +1,14 @@
-//! An input becomes facts, and the changes of rows that go with them.
+//! Turns an input into events and the row changes that belong to them.
 //!
-//! Never: acts, and never refuses a result because the run has moved on: a
-//! tool's result is taken in any state but the end.
+//! Invariant: the result of a tool is accepted in every state of a run that has not ended, even if
+//! the run has changed since the call started.
 
 mod model_failed;
 mod model_replied;
 mod release;
 mod tool_results;
 
-use longhaul_core::change::{Batch, Blob, HeadUpdate};
+use longhaul_core::change::{Batch, Blob, SchedulingUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunControlRequest, RunPrepared, RunRecovered};
@@ -16,9 +16,9 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
-use crate::advance::{advance, gates, settle_crashed_work};
+use crate::advance::{advance, gates, settle_work_of_dead_drivers};
 use crate::commands;
-use crate::decide::release::{invalid_state, release};
+use crate::decide::release::{invalid_state_rejection, release_run};
 use crate::decision::DecisionBuilder;
 use crate::input::{DecideContext, Input, ModelReply};
 use crate::rejection::Rejection;
@@ -26,153 +26,172 @@ use crate::state::Run;
 use crate::state::control::Control;
 use crate::state::stage::Stage;
 
-/// A reply with more calls than this is broken, or means harm.
+/// Maximum number of tool calls per reply. A reply with more calls is broken or malicious.
 const CALLS_MAX: usize = 1_024;
-const TOO_MANY_CALLS: &str = "the reply holds more than 1024 tool calls";
+const TOO_MANY_CALLS: &str = "the reply has more than 1024 tool calls";
 
-/// Decides what follows from an input. Nothing is written by it; the same run,
-/// input and moment give the same batch.
-pub fn decide(run: &Run, input: Input, moment: DecideContext) -> Result<Batch, Rejection> {
-    // Rows are spent also when the run has ended; the words are judged there.
-    if let Input::Command(word) = input {
-        return commands::decide_command(&commands::RunSnapshot::from_run(run), word, moment);
+/// Returns the events and row changes that follow from an input. Writes nothing; the same run,
+/// input and context give the same batch.
+pub fn decide(run: &Run, input: Input, ctx: DecideContext) -> Result<Batch, Rejection> {
+    // Commands are decided even after the end, because their timers must still be consumed.
+    if let Input::Command(command) = input {
+        return commands::decide_command(&commands::RunSnapshot::from_run(run), command, ctx);
     }
     if let Stage::Ended(outcome) = &run.control.stage {
         return Err(Rejection::Ended(outcome.status()));
     }
-    let mut draft = DecisionBuilder::new(run, moment);
+    let mut decision = DecisionBuilder::new(run, ctx);
     match input {
-        Input::Advance => advance_driven(&mut draft)?,
-        Input::Prepared(seen, blobs) => record_preparation(&mut draft, seen, blobs)?,
-        Input::PerceptionRefreshed(looked) => {
-            draft.perception_refresh = Some(*looked);
-            advance(&mut draft)?;
+        Input::Advance => settle_and_advance(&mut decision)?,
+        Input::Prepared(preparation, blobs) => {
+            record_preparation(&mut decision, preparation, blobs)?
         }
-        Input::Progress(progress) => tool_results::record_progress(&mut draft, progress)?,
-        Input::ModelReplied(replied) => record_model_reply(&mut draft, *replied)?,
+        Input::PerceptionRefreshed(refresh) => {
+            decision.perception_refresh = Some(*refresh);
+            advance(&mut decision)?;
+        }
+        Input::Progress(progress) => tool_results::record_tool_progress(&mut decision, progress)?,
+        Input::ModelReplied(replied) => record_model_reply(&mut decision, *replied)?,
         Input::ModelFailed { failure, cost, active } => {
-            model_failed::model_failed(&mut draft, failure, cost, active)?
+            model_failed::handle_model_failure(&mut decision, failure, cost, active)?
         }
-        Input::ModelInterrupted(cut) => model_replied::record_interruption(&mut draft, cut)?,
-        Input::Compacted(compacted) => compact(&mut draft, *compacted)?,
-        Input::ToolsDone(done) => tool_results::record_results(&mut draft, done)?,
-        Input::Verified(seen, blobs) => tool_results::record_verification(&mut draft, seen, blobs)?,
-        Input::Recover => recover(&mut draft)?,
-        Input::CrashLoop => block_on_missing(&mut draft, &crash_loop_message(&run.control), &[])?,
-        Input::MissingDependency(sentence) => block_on_missing(&mut draft, &sentence, &[])?,
-        Input::Unrunnable(sentence) => block_on_missing(&mut draft, &sentence, &[SUBMIT_AGAIN])?,
-        Input::Release => release(&mut draft)?,
-        Input::CancelNow { by, reason } => cancel_now(&mut draft, by, reason)?,
-        Input::PauseNow { by } => pause_now(&mut draft, by)?,
+        Input::ModelInterrupted(interrupted) => {
+            model_replied::record_interrupted_reply(&mut decision, interrupted)?
+        }
+        Input::Compacted(compacted) => record_compaction(&mut decision, *compacted)?,
+        Input::ToolsDone(done) => tool_results::record_tool_results(&mut decision, done)?,
+        Input::Verified(preparation, blobs) => {
+            tool_results::record_tool_verification(&mut decision, preparation, blobs)?
+        }
+        Input::Recover => record_recovery(&mut decision)?,
+        Input::CrashLoop => {
+            block_run_without_dependency(&mut decision, &crash_loop_message(&run.control), &[])?
+        }
+        Input::MissingDependency(message) => {
+            block_run_without_dependency(&mut decision, &message, &[])?
+        }
+        Input::Unrunnable(message) => {
+            block_run_without_dependency(&mut decision, &message, &[SUBMIT_AGAIN])?
+        }
+        Input::Release => release_run(&mut decision)?,
+        Input::CancelNow { by, reason } => cancel_undriven_run(&mut decision, by, reason)?,
+        Input::PauseNow { by } => pause_undriven_run(&mut decision, by)?,
         Input::Command(_) => {}
     }
-    Ok(draft.batch)
+    Ok(decision.batch)
 }
 
-/// A reply of a size that can be kept, or a failure with what it cost.
+/// Records a model reply. A reply with too many tool calls is recorded as a failed model call with
+/// its cost.
 fn record_model_reply(
-    draft: &mut DecisionBuilder<'_>,
+    decision: &mut DecisionBuilder<'_>,
     replied: ModelReply,
 ) -> Result<(), Rejection> {
     if replied.calls.len() <= CALLS_MAX {
-        return model_replied::record_reply(draft, replied);
+        return model_replied::record_reply(decision, replied);
     }
     let mut failure = Failure::new(FailureClass::InvalidRequest, TOO_MANY_CALLS);
     failure.usage = Some(replied.response.usage);
-    model_failed::model_failed(draft, failure, replied.response.cost, replied.active)
+    model_failed::handle_model_failure(decision, failure, replied.response.cost, replied.active)
 }
 
-/// The driver is there: what dead ones left is settled, then whatever is due.
-fn advance_driven(draft: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    recover(draft)?;
-    let alive = draft.control.epoch;
-    settle_crashed_work(draft, Some(alive))?;
-    advance(draft)
+/// Settles the unfinished work of dead drivers, then records all events that are due.
+fn settle_and_advance(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+    record_recovery(decision)?;
+    let epoch = decision.control.epoch;
+    settle_work_of_dead_drivers(decision, Some(epoch))?;
+    advance(decision)
 }
 
-fn recover(draft: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    match draft.control.crashed_epoch {
-        Some(from) => draft.record(Event::RunRecovered(RunRecovered { crashed_epoch: from })),
+fn record_recovery(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+    match decision.control.crashed_epoch {
+        Some(from) => {
+            decision.record_event(Event::RunRecovered(RunRecovered { crashed_epoch: from }))
+        }
         None => Ok(()),
     }
 }
 
 fn record_preparation(
-    draft: &mut DecisionBuilder<'_>,
-    seen: Box<RunPrepared>,
+    decision: &mut DecisionBuilder<'_>,
+    preparation: Box<RunPrepared>,
     blobs: Vec<Blob>,
 ) -> Result<(), Rejection> {
-    recover(draft)?;
-    // A run that was cancelled while somebody looked needs no world any more.
-    if draft.control.cancel.is_none() {
-        draft.record(Event::RunPrepared(seen))?;
-        draft.put_blobs(blobs);
+    record_recovery(decision)?;
+    // A run that was cancelled in the meantime needs no preparation.
+    if decision.control.cancel.is_none() {
+        decision.record_event(Event::RunPrepared(preparation))?;
+        decision.put_blobs(blobs);
     }
-    advance(draft)
+    advance(decision)
 }
 
-fn compact(draft: &mut DecisionBuilder<'_>, compacted: MemoryCompacted) -> Result<(), Rejection> {
-    let paid = model_replied::CallCharge::new(draft, compacted.usage, compacted.cost)?;
+fn record_compaction(
+    decision: &mut DecisionBuilder<'_>,
+    compacted: MemoryCompacted,
+) -> Result<(), Rejection> {
+    let charge = model_replied::ModelCallCharge::new(decision, compacted.usage, compacted.cost)?;
     let active = compacted.active;
-    if draft.control.cancel.is_some() {
-        return model_replied::record_stopped(draft, paid, active);
+    if decision.control.cancel.is_some() {
+        return model_replied::record_discarded_reply(decision, charge, active);
     }
-    // By the name under which its start was written, and not as it calls itself.
-    let asked = model_replied::expect_model_call(draft)?.model_or(draft.run.transcript.model());
+    // The model name recorded at the start of the call, not the name in the model's response.
+    let model =
+        model_replied::expect_model_call(decision)?.called_model(decision.run.transcript.model());
     let called = compacted.model;
-    draft.record(Event::MemoryCompacted(Box::new(MemoryCompacted {
-        replaced: round_to_turn(draft.run, compacted.replaced),
-        cost: paid.cost,
-        model: asked.to_owned(),
+    decision.record_event(Event::MemoryCompacted(Box::new(MemoryCompacted {
+        replaced: round_down_to_turn_start(decision.run, compacted.replaced),
+        cost: charge.cost,
+        model: model.to_owned(),
         ..compacted
     })))?;
-    paid.settle(draft, called, active);
-    advance(draft)
+    charge.settle(decision, called, active);
+    advance(decision)
 }
 
-/// So many messages that no result is left without its call.
-fn round_to_turn(run: &Run, replaced: usize) -> usize {
+/// Returns the number of messages that a compaction may replace: at most `replaced_messages`, and
+/// one less if a tool result would be separated from its call.
+fn round_down_to_turn_start(run: &Run, replaced_messages: usize) -> usize {
     let messages = run.transcript.messages();
-    let wanted = replaced.min(messages.len());
-    let splits = messages.get(wanted).is_some_and(|first| matches!(**first, Message::Results(_)));
-    wanted - usize::from(splits)
+    let end = replaced_messages.min(messages.len());
+    let splits = messages.get(end).is_some_and(|first| matches!(**first, Message::Results(_)));
+    end - usize::from(splits)
 }
 
-fn block_on_missing(
-    draft: &mut DecisionBuilder<'_>,
-    sentence: &str,
+fn block_run_without_dependency(
+    decision: &mut DecisionBuilder<'_>,
+    message: &str,
     tags: &[&str],
 ) -> Result<(), Rejection> {
-    if draft.control.is_busy() {
-        return Err(invalid_state(draft, "a missing part"));
+    if decision.control.is_busy() {
+        return Err(invalid_state_rejection(decision, "a missing dependency"));
     }
-    // A run that only has to stop needs no part; what a dead driver left is
-    // settled all the same.
-    let control = &draft.control;
+    // A run that is about to stop needs no dependencies, but the work of a dead driver must still
+    // be settled.
+    let control = &decision.control;
     if control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some() {
-        return advance_driven(draft);
+        return settle_and_advance(decision);
     }
-    // Whoever was asked before is asked no more: this is what is missing now.
-    if let Some(gate) = draft.control.blocked_on {
-        draft.withdraw(gate, "another worker looked")?;
+    // The new gate replaces an earlier one, which may be about another missing dependency.
+    if let Some(gate) = decision.control.blocked_on {
+        decision.withdraw_gate(gate, "checked again by another worker")?;
     }
-    gates::raise_blocked_gate(draft, sentence, tags)
+    gates::raise_blocked_gate(decision, message, tags)
 }
 
-/// Why a run whose drivers died is not taken up again, and what helps.
+/// Returns the message that explains why a run is not retried after repeated crashes, and what a
+/// person can do.
 fn crash_loop_message(control: &Control) -> String {
     let calls = control.calls().iter();
     let under_way: Vec<&str> = calls
         .filter(|call| call.starts > 0 && !call.is_done())
         .map(|call| call.classification.tool.as_str())
         .collect();
-    let place = match &control.stage {
+    let position = match &control.stage {
         Stage::New => "before its first turn".to_owned(),
-        Stage::ModelRunning(asking) => {
-            format!("while the model was asked, in turn {}", asking.turn)
-        }
+        Stage::ModelRunning(running) => format!("during the model call of turn {}", running.turn),
         Stage::ToolsRunning(_) if !under_way.is_empty() => {
-            format!("in a call of `{}`", under_way.join("`, `"))
+            format!("during a call of `{}`", under_way.join("`, `"))
         }
         Stage::ModelPending(_)
         | Stage::ToolsRunning(_)
@@ -182,37 +201,41 @@ fn crash_loop_message(control: &Control) -> String {
         }
     };
     format!(
-        "the worker process that drove this run died {} times in a row at the same place, {place}, \
-         so it is not tried again by itself. See the worker's log; an answer here tries it again, \
-         and `longhaul cancel {}` ends it",
+        "the worker process that drove this run died {} times in a row at the same point, {position}, \
+         so it is not retried automatically. See the worker's log. Answer here to try again; \
+         `longhaul cancel {}` ends it",
         control.crashes, control.id
     )
 }
 
-/// Ends a run that nobody drives.
-fn cancel_now(
-    draft: &mut DecisionBuilder<'_>,
+/// Cancels a run that has no driver.
+fn cancel_undriven_run(
+    decision: &mut DecisionBuilder<'_>,
     by: String,
     reason: String,
 ) -> Result<(), Rejection> {
-    draft.record(Event::RunCancelRequested(RunControlRequest { by, reason, raise: None }))?;
-    settle_crashed_work(draft, None)?;
-    // It may rest, and still be ended.
-    draft.control.idle = None;
-    advance(draft)
+    decision.record_event(Event::RunCancelRequested(RunControlRequest {
+        by,
+        reason,
+        raise: None,
+    }))?;
+    settle_work_of_dead_drivers(decision, None)?;
+    // A parked or paused run is cancelled too.
+    decision.control.idle = None;
+    advance(decision)
 }
 
-/// Stills a run that nobody drives.
-fn pause_now(draft: &mut DecisionBuilder<'_>, by: String) -> Result<(), Rejection> {
-    if draft.run.status() == longhaul_core::status::Status::Paused {
+/// Pauses a run that has no driver.
+fn pause_undriven_run(decision: &mut DecisionBuilder<'_>, by: String) -> Result<(), Rejection> {
+    if decision.run.status() == longhaul_core::status::Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
-    if draft.control.is_busy() {
-        return Err(invalid_state(draft, "a pause of what a dead worker left"));
+    if decision.control.is_busy() {
+        return Err(invalid_state_rejection(decision, "a pause of a run whose worker died"));
     }
-    let asked = RunControlRequest::by(by);
-    draft.record(Event::RunPauseRequested(asked.clone()))?;
-    draft.record(Event::RunPaused(asked))?;
-    draft.set_head(HeadUpdate::Pause);
+    let request = RunControlRequest::from_principal(by);
+    decision.record_event(Event::RunPauseRequested(request.clone()))?;
+    decision.record_event(Event::RunPaused(request))?;
+    decision.set_head(SchedulingUpdate::Pause);
     Ok(())
 }

@@ -1,9 +1,11 @@
-//! A decision in the making: facts so far, and the state they lead to.
+//! Builds a decision: the events so far and the state that they lead to.
 //!
-//! Never: touches the run. A draft copies the small part and leaves the words.
+//! Invariant: the run itself is not modified. The builder copies the control state and only borrows
+//! the conversation.
 
 use longhaul_core::change::{
-    Batch, Blob, Change, Due, GateTransition, GateUpdate, HeadUpdate, TimerKind, TimerUpdate,
+    Batch, Blob, Change, DueTime, GateTransition, GateUpdate, SchedulingUpdate, TimerKind,
+    TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::{GateNotice, GateRaised};
@@ -17,30 +19,30 @@ use crate::state::Run;
 use crate::state::control::Control;
 use crate::state::stage::Stage;
 
-/// A decision in the making.
+/// A decision under construction: its events and row changes so far, and the state after them.
 #[derive(Debug)]
 pub(crate) struct DecisionBuilder<'a> {
     pub(crate) run: &'a Run,
     pub(crate) control: Control,
     pub(crate) batch: Batch,
     pub(crate) ctx: DecideContext,
-    /// What somebody saw just now who looked at the world again.
+    /// Result of fetching the perception (the context provider's data) again for the next turn.
     pub(crate) perception_refresh: Option<PerceptionRefresh>,
 }
 
 impl<'a> DecisionBuilder<'a> {
-    pub(crate) fn new(run: &'a Run, moment: DecideContext) -> Self {
+    pub(crate) fn new(run: &'a Run, ctx: DecideContext) -> Self {
         Self {
             run,
             control: run.control.clone(),
             batch: Batch::default(),
-            ctx: moment,
+            ctx,
             perception_refresh: None,
         }
     }
 
-    /// States a fact and takes it in.
-    pub(crate) fn record(&mut self, event: Event) -> Result<(), Rejection> {
+    /// Adds an event to the batch and applies it to the copied control state.
+    pub(crate) fn record_event(&mut self, event: Event) -> Result<(), Rejection> {
         if let Stage::Ended(outcome) = &self.control.stage {
             return Err(Rejection::Ended(outcome.status()));
         }
@@ -49,80 +51,84 @@ impl<'a> DecisionBuilder<'a> {
             .apply(&event)
             .map_err(|_| Rejection::InvalidState { what: event.kind(), stage })?;
         if let Event::MemoryCompacted(compacted) = &event {
-            let kept = self.run.transcript.messages().iter().skip(compacted.replaced);
-            let kept: u64 = kept.map(|message| message.estimated_bytes()).sum();
+            let kept_bytes = self.run.transcript.messages().iter().skip(compacted.replaced);
+            let kept_bytes: u64 = kept_bytes.map(|message| message.estimated_bytes()).sum();
             let summary = compacted.summary.iter();
             let summary: u64 = summary.map(longhaul_core::message::Message::estimated_bytes).sum();
-            self.control.set_compacted_bytes(kept + summary);
+            self.control.set_compacted_bytes(kept_bytes + summary);
         }
         self.batch.events.push(event);
         Ok(())
     }
 
-    pub(crate) fn change(&mut self, change: Change) {
+    pub(crate) fn add_change(&mut self, change: Change) {
         self.batch.changes.push(change);
     }
 
-    /// Keeps contents that a fact names by hash.
+    /// Adds row changes that store blobs, which an event refers to by hash.
     pub(crate) fn put_blobs(&mut self, blobs: Vec<Blob>) {
         let blobs = blobs.into_iter().map(Change::PutBlob);
         self.batch.changes.extend(blobs);
     }
 
-    pub(crate) fn set_head(&mut self, head: HeadUpdate) {
-        self.change(Change::SetHead(head));
+    pub(crate) fn set_head(&mut self, head: SchedulingUpdate) {
+        self.add_change(Change::UpdateScheduling(head));
     }
 
-    /// A word that no other thing of this run is derived from.
-    pub(crate) fn salt(&self, what: &str) -> String {
-        format!("{what}:{}", self.run.seq.0 + self.batch.events.len() as u64 + 1)
+    /// Returns a string that is unique within the run and starts with `purpose`. Ids are derived
+    /// from it.
+    pub(crate) fn unique_salt(&self, purpose: &str) -> String {
+        format!("{purpose}:{}", self.run.seq.0 + self.batch.events.len() as u64 + 1)
     }
 
-    pub(crate) fn new_gate_id(&self, what: &str) -> GateId {
-        GateId::derive(self.run.id.bits(), &self.salt(what), self.ctx.now)
+    pub(crate) fn new_gate_id(&self, purpose: &str) -> GateId {
+        GateId::derive(self.run.id.bits(), &self.unique_salt(purpose), self.ctx.now)
     }
 
-    /// Opens a gate, with its deadline and its reminder.
-    pub(crate) fn raise(&mut self, gate: GateSpec) -> Result<(), Rejection> {
+    /// Opens a gate and sets its deadline and reminder timers.
+    pub(crate) fn raise_gate(&mut self, gate: GateSpec) -> Result<(), Rejection> {
         let timers = [
-            gate.timeout.map(|span| (span, TimerKind::GateDeadline(gate.id), "deadline")),
-            gate.remind.map(|span| (span, TimerKind::GateRemind(gate.id), "remind")),
+            gate.timeout.map(|timeout| (timeout, TimerKind::GateDeadline(gate.id), "deadline")),
+            gate.remind.map(|timeout| (timeout, TimerKind::GateRemind(gate.id), "remind")),
         ];
-        self.record(Event::GateRaised(Box::new(GateRaised { gate: gate.clone() })))?;
-        for (span, what, name) in timers.into_iter().flatten() {
-            self.change(Change::SetTimer(TimerUpdate::Arm {
+        self.record_event(Event::GateRaised(Box::new(GateRaised { gate: gate.clone() })))?;
+        for (timeout, kind, name) in timers.into_iter().flatten() {
+            self.add_change(Change::SetTimer(TimerUpdate::Arm {
                 timer: TimerId::derive(gate.id.bits(), name, self.ctx.now),
                 run: self.run.id,
-                due: Due::After(span),
-                kind: what,
+                due: DueTime::After(timeout),
+                kind,
             }));
         }
-        self.change(Change::RaiseGate(Box::new(gate)));
+        self.add_change(Change::RaiseGate(Box::new(gate)));
         Ok(())
     }
 
-    /// Takes a question back.
-    pub(crate) fn withdraw(&mut self, gate: GateId, why: &str) -> Result<(), Rejection> {
-        self.record(Event::GateWithdrawn(GateNotice { gate, reason: why.into() }))?;
-        self.change(Change::UpdateGate(GateUpdate { gate, transition: GateTransition::Withdrawn }));
+    /// Closes a gate without an answer, for the given reason.
+    pub(crate) fn withdraw_gate(&mut self, gate: GateId, reason: &str) -> Result<(), Rejection> {
+        self.record_event(Event::GateWithdrawn(GateNotice { gate, reason: reason.into() }))?;
+        self.add_change(Change::UpdateGate(GateUpdate {
+            gate,
+            transition: GateTransition::Withdrawn,
+        }));
         Ok(())
     }
 
-    /// Sets a timer of this name that wakes this run after a while.
-    pub(crate) fn wake_after(&mut self, what: &str, span: Millis) -> TimerId {
+    /// Sets a timer that wakes this run after a delay. The timer's id is derived from `purpose`.
+    pub(crate) fn set_wake_timer(&mut self, purpose: &str, delay: Millis) -> TimerId {
         let now = self.ctx.now;
-        let timer = TimerId::derive(self.run.id.bits(), &self.salt(what), now);
-        self.wake_at(timer, now.plus(span));
+        let timer = TimerId::derive(self.run.id.bits(), &self.unique_salt(purpose), now);
+        self.set_wake_timer_at(timer, now.plus(delay));
         timer
     }
 
-    /// Sets a timer that wakes this run at a point that was told it before.
-    pub(crate) fn wake_at(&mut self, timer: TimerId, until: Timestamp) {
-        let span = until.since(self.ctx.now);
-        self.change(Change::SetTimer(TimerUpdate::Arm {
+    /// Sets a timer with a given id that wakes this run at a given time.
+    pub(crate) fn set_wake_timer_at(&mut self, timer: TimerId, until: Timestamp) {
+        let delay = until.duration_since(self.ctx.now);
+        self.add_change(Change::SetTimer(TimerUpdate::Arm {
             timer,
             run: self.run.id,
-            due: Due::After(span),
+            due: DueTime::After(delay),
             kind: TimerKind::Wake,
         }));
     }

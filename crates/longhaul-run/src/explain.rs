@@ -1,141 +1,147 @@
-//! One sentence for every state, and one command that helps: the same words in
-//! lists, pages, answers and `longhaul why`.
-//!
-//! Never: decides. What is said here follows from the fold.
+//! Explains the state of a run in one sentence and suggests a command. Lists, pages, API responses
+//! and `longhaul why` all show this text.
 
 use longhaul_core::id::GateId;
-use longhaul_core::policy::budget::Cap;
+use longhaul_core::policy::budget::BudgetCap;
 use longhaul_core::policy::gate::is_unanswerable;
-use longhaul_core::status::{Outcome, Status, Wait};
+use longhaul_core::status::{RunOutcome, Status, Wait};
 
 use crate::state::Run;
-use crate::state::control::Idle;
+use crate::state::control::IdleReason;
 use crate::state::stage::Stage;
 
-/// A sentence and a command.
+/// Explanation of a run's state, with a suggested command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explanation {
-    /// What is going on.
+pub struct StateExplanation {
+    /// Sentence that says what the run is doing or waiting for.
     pub message: String,
-    /// What helps; empty when nothing is needed.
+    /// Suggested `longhaul` command. Empty if no action is needed.
     pub command: String,
 }
 
-/// Says how a run stands.
-pub fn explain(run: &Run) -> Explanation {
-    let mut said = explain_state(run);
-    // What people and models ask brings its own full stop.
+/// Explains the state of a run in one sentence and suggests a command.
+pub fn explain_run_state(run: &Run) -> StateExplanation {
+    let mut explanation = explain_state(run);
+    // Questions from people and models may already end with a punctuation mark.
     for stop in [".", "?", "!"] {
-        if said.message.ends_with(&format!("{stop}.")) {
-            said.message.pop();
+        if explanation.message.ends_with(&format!("{stop}.")) {
+            explanation.message.pop();
         }
     }
-    said
+    explanation
 }
 
-fn explain_state(run: &Run) -> Explanation {
+fn explain_state(run: &Run) -> StateExplanation {
     let id = run.id();
-    let said = |sentence: String, command: String| Explanation { message: sentence, command };
+    let explanation = |message: String, command: String| StateExplanation { message, command };
     match (&run.control.stage, &run.control.idle) {
         (Stage::Ended(outcome), _) => match outcome {
-            Outcome::Completed(_) => said("It completed.".into(), format!("longhaul show {id}")),
-            Outcome::Failed(fault) => said(
-                format!("It failed: {}.", first_line(&fault.message)),
+            RunOutcome::Completed(_) => {
+                explanation("The run completed.".into(), format!("longhaul show {id}"))
+            }
+            RunOutcome::Failed(error) => explanation(
+                format!("The run failed: {}.", first_line(&error.message)),
                 format!("longhaul show {id}"),
             ),
-            Outcome::Cancelled(why) => said(format!("It was {why}."), String::new()),
+            RunOutcome::Cancelled(why) => explanation(format!("The run was {why}."), String::new()),
         },
-        _ if run.is_stopping() => said(
-            "It was told to end, and does as soon as its driver hears.".into(),
+        _ if run.is_cancelling() => explanation(
+            "The run is being cancelled; it ends as soon as its driver sees the request.".into(),
             format!("longhaul watch {id}"),
         ),
-        (_, Some(Idle::Paused)) => said("It is paused.".into(), format!("longhaul resume {id}")),
-        (_, Some(Idle::Parked { wait, .. })) => explain_wait(run, wait),
-        (_, None) => said(explain_progress(run), format!("longhaul watch {id}")),
+        (_, Some(IdleReason::Paused)) => {
+            explanation("The run is paused.".into(), format!("longhaul resume {id}"))
+        }
+        (_, Some(IdleReason::Parked { wait, .. })) => explain_wait(run, wait),
+        (_, None) => explanation(explain_progress(run), format!("longhaul watch {id}")),
     }
 }
 
-fn explain_wait(run: &Run, wait: &Wait) -> Explanation {
+fn explain_wait(run: &Run, wait: &Wait) -> StateExplanation {
     let id = run.id();
-    let ask = |gate| {
-        run.control.open_gate(gate).map_or_else(String::new, |open| format!(": {}", open.ask))
+    let gate_text = |gate| {
+        run.control.find_open_gate(gate).map_or_else(String::new, |open| format!(": {}", open.ask))
     };
-    let (sentence, command) = match wait {
+    let (message, command) = match wait {
         Wait::Approval(gates) => {
-            let first = gates.first().map_or_else(String::new, |gate| ask(*gate));
+            let first = gates.first().map_or_else(String::new, |gate| gate_text(*gate));
             let count = gates.len();
             let what = if count > 1 { format!("{count} approvals") } else { "an approval".into() };
-            (format!("It waits for {what}{first}."), format!("longhaul approve {id}"))
+            (format!("The run waits for {what}{first}."), format!("longhaul approve {id}"))
         }
         Wait::Question(gate) => (
-            format!("It waits for an answer{}.", ask(*gate)),
+            format!("The run waits for an answer{}.", gate_text(*gate)),
             format!("longhaul answer {gate} TEXT"),
         ),
-        Wait::Signal(gate) => {
-            (format!("It waits for a signal{}.", ask(*gate)), format!("longhaul gates show {gate}"))
-        }
+        Wait::Signal(gate) => (
+            format!("The run waits for a signal{}.", gate_text(*gate)),
+            format!("longhaul gates show {gate}"),
+        ),
         Wait::Blocked(gate) => {
-            (format!("It can't go on{}.", ask(*gate)), unblock_command(run, *gate))
+            (format!("The run is blocked{}.", gate_text(*gate)), unblock_command(run, *gate))
         }
         Wait::Timer(until) => {
-            (format!("It waits until {until}."), format!("longhaul steer {id} TEXT"))
+            (format!("The run waits until {until}."), format!("longhaul steer {id} TEXT"))
         }
         Wait::Child(child) => {
-            (format!("It waits for {child} to end."), format!("longhaul why {child}"))
+            (format!("The run waits for {child} to end."), format!("longhaul why {child}"))
         }
         Wait::RateLimit(until) => (
-            format!("The provider wants fewer requests; it asks again at {until}."),
+            format!("The provider limits the request rate; the next attempt is at {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
         Wait::Retry(until) => (
-            format!("The last call failed in a way that may pass; it tries again at {until}."),
+            format!("The last call failed with a transient error; the next attempt is at {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
-        Wait::SandboxSlot => ("It waits for a free sandbox.".into(), "longhaul sandboxes".into()),
+        Wait::SandboxSlot => {
+            ("The run waits for a free sandbox.".into(), "longhaul sandboxes".into())
+        }
         Wait::Budget(cap) => {
-            let (what, more) = raise_argument(run, *cap);
+            let (what, more) = budget_raise_argument(run, *cap);
             (
-                format!("Its budget of {what} is used up."),
+                format!("The run's budget of {what} is used up."),
                 format!("longhaul resume {id} --budget {more}"),
             )
         }
         Wait::Message(until) => (
-            format!("It is done and stays open for a message until {until}."),
+            format!("The run is done and stays open for a message until {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
-        Wait::Worker => ("It waits for a worker.".into(), "longhaul worker".into()),
+        Wait::Worker => ("The run waits for a worker.".into(), "longhaul worker".into()),
     };
-    Explanation { message: sentence, command }
+    StateExplanation { message, command }
 }
 
-/// What helps a run that can't go on; at some gates no answer does.
+/// Returns the command that unblocks a run. Some gates can't be answered usefully, so their run can
+/// only be cancelled.
 fn unblock_command(run: &Run, gate: GateId) -> String {
-    let open = run.control.open_gate(gate);
+    let open = run.control.find_open_gate(gate);
     match open.is_some_and(|open| is_unanswerable(&open.tags)) {
         true => format!("longhaul cancel {}", run.id()),
         false => format!("longhaul answer {gate} TEXT"),
     }
 }
 
-/// What is used up, and twice as much of it as it is written on the command line.
-fn raise_argument(run: &Run, cap: Cap) -> (&'static str, String) {
+/// Returns the name of the exhausted budget cap and the command-line argument that doubles it.
+fn budget_raise_argument(run: &Run, cap: BudgetCap) -> (&'static str, String) {
     let caps = &run.control.caps;
     match cap {
-        Cap::Money => {
+        BudgetCap::Money => {
             let micros = caps.micro_usd.map_or(0, |micros| micros.0);
             let dollars = micros.saturating_mul(2).div_ceil(1_000_000);
             ("money", format!("usd={}", dollars.max(1)))
         }
-        Cap::Tokens => {
+        BudgetCap::Tokens => {
             let tokens = caps.tokens.unwrap_or_default().saturating_mul(2);
             ("tokens", format!("tokens={}", tokens.max(100_000)))
         }
-        Cap::Turns => {
+        BudgetCap::Turns => {
             let turns = caps.turns.unwrap_or_default().saturating_mul(2);
             ("turns", format!("turns={}", turns.max(10)))
         }
-        Cap::ActiveTime => {
-            let millis = caps.active.map_or(0, |span| span.0);
+        BudgetCap::ActiveTime => {
+            let millis = caps.active.map_or(0, |active| active.0);
             let minutes = millis.saturating_mul(2).div_ceil(60_000);
             ("active time", format!("active_time={}m", minutes.max(10)))
         }
@@ -144,23 +150,25 @@ fn raise_argument(run: &Run, cap: Cap) -> (&'static str, String) {
 
 fn explain_progress(run: &Run) -> String {
     if run.status() == Status::Pending {
-        return "It waits for a worker.".into();
+        return "The run waits for a worker.".into();
     }
     match &run.control.stage {
-        Stage::New => "It gets ready: its tools are opened, and its world is looked at.".into(),
-        Stage::ModelPending(_) => "It is about to ask the model.".into(),
-        Stage::ModelRunning(asking) => format!("It asks the model, turn {}.", asking.turn),
-        Stage::ToolsRunning(acting) => {
-            let open = acting.calls.iter().filter(|call| !call.is_done());
-            let names: Vec<_> = open.map(|call| call.classification.tool.as_str()).collect();
-            format!("It uses {}.", names.join(", "))
+        Stage::New => "The run is preparing: opening tools and fetching the perception.".into(),
+        Stage::ModelPending(_) => "The run is about to call the model.".into(),
+        Stage::ModelRunning(running) => {
+            format!("The run is calling the model, turn {}.", running.turn)
         }
-        Stage::Concluding(_) => "It is about to end.".into(),
-        Stage::Ended(_) => "It has ended.".into(),
+        Stage::ToolsRunning(tools) => {
+            let open = tools.calls.iter().filter(|call| !call.is_done());
+            let names: Vec<_> = open.map(|call| call.classification.tool.as_str()).collect();
+            format!("The run is running {}.", names.join(", "))
+        }
+        Stage::Concluding(_) => "The run is about to end.".into(),
+        Stage::Ended(_) => "The run has ended.".into(),
     }
 }
 
-/// A sentence has no more than one line.
+/// Returns the first line of a text, because an explanation must fit on one line.
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim_end_matches('.')
 }

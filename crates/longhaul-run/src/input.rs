@@ -1,7 +1,7 @@
-//! Everything that can be told to a run, in one closed list.
+//! All inputs of a run: results of its work and commands from outside.
 //!
-//! Never: a result that is produced again. Inputs are decided again when the
-//! journal has moved on; the model and the tools are not asked again.
+//! If an append fails because another writer has appended to the journal, the same input is decided
+//! again. The model and the tools are not called again for it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longhaul_core::change::Blob;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::RunPrepared;
 use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
-use longhaul_core::event::turn::{CallClassification, OutputCheck, PerceptionUpdate};
+use longhaul_core::event::turn::{OutputCheck, PerceptionUpdate, ToolCallClassification};
 use longhaul_core::failure::Failure;
 use longhaul_core::id::CallId;
 use longhaul_core::port::model::ModelResponse;
@@ -20,125 +20,129 @@ use crate::commands::RunCommand;
 
 pub use crate::context::DecideContext;
 
-/// What a run is told.
+/// An input of a run: something that happened and that the run must react to.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// Its driver is there: whatever is due without help from outside.
+    /// The driver is ready to record all events that are due without an external result.
     Advance,
-    /// The world was looked at and the prompt made, with the contents that prompt, table
-    /// and world name by hash.
+    /// The run was prepared: the perception (the context provider's data) was fetched and the
+    /// prompt built. The blobs are the contents that the event refers to by hash: prompt, tool list
+    /// and world (the perception's text).
     Prepared(Box<RunPrepared>, Vec<Blob>),
-    /// Somebody looked at the world again before a turn.
+    /// The perception (the context provider's data) was fetched again before a turn.
     PerceptionRefreshed(Box<PerceptionRefresh>),
-    /// A call says how far it is.
+    /// A running tool call has reported its progress.
     Progress(ToolProgress),
-    /// The model replied.
+    /// The model has replied to a call.
     ModelReplied(Box<ModelReply>),
-    /// The model did not reply.
+    /// A model call has failed.
     ModelFailed {
-        /// What happened.
+        /// Failure of the model call.
         failure: Failure,
-        /// What it cost all the same; none: what the list says.
+        /// Cost of the failed model call. `None` means that the cost is computed from the price
+        /// list.
         cost: Option<MicroUsd>,
-        /// How long it took.
+        /// Duration of the failed model call.
         active: Millis,
     },
-    /// A person's message cut the model off.
+    /// A message from a person has interrupted the model's reply.
     ModelInterrupted(InterruptedReply),
-    /// The older part of the conversation was summed up.
+    /// The model has summarized the older part of the conversation.
     Compacted(Box<MemoryCompacted>),
-    /// Calls have ended.
+    /// Tool calls have ended.
     ToolsDone(Vec<ToolCallResult>),
-    /// A tool looked whether a call in doubt has happened, with what the finding names
-    /// by hash: the whole output, and its pictures.
+    /// A tool has checked whether a call in doubt has taken effect. The blobs are the contents that
+    /// the outcome refers to by hash: the full output and its images.
     Verified(ToolVerified, Vec<Blob>),
-    /// Its driver takes it up: from here on a death of that driver counts again.
+    /// A driver starts to work on the run. If the driver dies after this input is recorded, that
+    /// counts as a new crash.
     Recover,
-    /// The drivers of the run died at the same place too often.
+    /// The drivers of the run have died too often without progress in between.
     CrashLoop,
-    /// A part that the run needs is missing; this sentence says what to configure.
+    /// A dependency of the run is missing. The message says what to configure.
     MissingDependency(String),
-    /// What the run is pinned to can't be used, and nothing that anybody configures
-    /// changes that; this sentence says what to do instead.
+    /// The run can never continue, because the agent version that it started with can't be used. The
+    /// message says what to do instead.
     Unrunnable(String),
-    /// Its driver is told to stop and lets go of it.
+    /// The driver is shutting down and releases the run.
     Release,
-    /// Nobody drives it, and it is to end now.
+    /// Cancels a run without a driver immediately.
     CancelNow {
-        /// Who says so.
+        /// Principal that cancels the run.
         by: String,
-        /// Why.
+        /// Reason for the cancellation, as given by the principal.
         reason: String,
     },
-    /// Nobody drives it, and it is to stand still now.
+    /// Pauses a run without a driver immediately.
     PauseNow {
-        /// Who says so.
+        /// Principal that pauses the run.
         by: String,
     },
-    /// A word from outside.
+    /// A command from outside the driver, such as an answer or a message.
     Command(RunCommand),
 }
 
-/// What the model said until a person's message cut it off.
+/// A model reply that was interrupted by a message from a person.
 #[derive(Debug, Clone)]
 pub struct InterruptedReply {
-    /// The words so far.
+    /// Text of the reply that was received before the interruption.
     pub text: Arc<str>,
-    /// What was used.
+    /// Tokens used by the interrupted model call.
     pub usage: Usage,
-    /// What it cost.
+    /// Cost of the interrupted model call. `None` means that the provider did not report it.
     pub cost: Option<MicroUsd>,
-    /// How long it took.
+    /// Duration of the interrupted model call.
     pub active: Millis,
 }
 
-/// What a later look at the world gave. Nothing in it: all is as it was.
+/// Result of fetching the perception (the context provider's data) again. All fields are `None` if
+/// nothing has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PerceptionRefresh {
-    /// What the model is told of it.
+    /// Message that tells the model what has changed in the perception.
     pub message: Option<Arc<str>>,
-    /// What is new.
+    /// New hash of the world and new context values for tools.
     pub update: Option<PerceptionUpdate>,
 }
 
-/// A reply, and what the engine found out about its calls.
+/// A model reply with the engine's classification of its tool calls.
 #[derive(Debug, Clone)]
 pub struct ModelReply {
-    /// The reply.
+    /// Response of the model provider.
     pub response: ModelResponse,
-    /// One for each call, in the model's order.
-    pub calls: Vec<CallClassification>,
-    /// Whether the words, or what a `finish` without a problem is given, fit the schema
-    /// of the run's result.
+    /// Classification of each tool call of the reply, in the model's order.
+    pub calls: Vec<ToolCallClassification>,
+    /// Result of checking the final output against the run's output schema. The output is the
+    /// reply's text or the input of a valid `finish` call. `None` means that nothing was checked.
     pub output_check: Option<OutputCheck>,
-    /// How long it took.
+    /// Duration of the model call.
     pub active: Millis,
 }
 
-/// The end of one call.
+/// Result of one tool call, as reported by the engine.
 #[derive(Debug, Clone)]
 pub struct ToolCallResult {
-    /// Which call.
+    /// Id of the tool call.
     pub call: CallId,
-    /// How it ended.
+    /// Way in which the tool call ended.
     pub status: ToolCallStatus,
-    /// What came of it.
+    /// Output of the tool call.
     pub output: ToolOutput,
-    /// How much of the driver's time it took; calls side by side share it.
+    /// Driver time used by the tool call. Calls that ran in parallel share their time.
     pub active: Millis,
-    /// What the result names by hash: the whole output, and its pictures.
+    /// Contents that the result refers to by hash: the full output and its images.
     pub blobs: Vec<Blob>,
 }
 
-/// How a call ended.
+/// Way in which a tool call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolCallStatus {
-    /// With a result.
+    /// The tool call succeeded.
     Completed,
-    /// With a failure that the model reads.
+    /// The tool call failed. The model reads the error.
     Failed,
-    /// We stopped it, and know that it stopped.
+    /// The tool call was cancelled and is known to have stopped.
     Interrupted,
-    /// We let go of it, and nobody knows whether it has happened.
+    /// The tool call was abandoned, and it is unknown whether it has taken effect.
     Unknown,
 }

@@ -1,8 +1,8 @@
-//! The heart of Longhaul: three pure verbs over a run's journal.
+//! The state machine of a run: three pure functions over its journal.
 //!
-//! `apply` makes a fact into state, `decide` makes an input into facts, `next`
-//! says what must be done. Never: waits, reads a clock, draws a random number
-//! or touches the world. Time and ids are handed in.
+//! `apply` folds an event into the state, `decide` turns an input into events, and `next` tells the
+//! engine what to do. Invariant: nothing here does I/O, waits, reads a clock or generates random
+//! numbers. Time and ids are parameters.
 
 mod advance;
 mod apply;

@@ -1,6 +1,5 @@
-//! The state says what must be done. It never does it.
-//!
-//! Never: a fact. Doing is the engine's, and what comes of it is an input.
+//! Derives the next step of a run from its state. The engine carries the step out and reports the
+//! result as an input.
 
 use std::sync::Arc;
 
@@ -11,78 +10,79 @@ use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{Outcome, Wait};
+use longhaul_core::status::{RunOutcome, Wait};
 use longhaul_core::time::Timestamp;
 
 use crate::advance::runtime_message::needs_perception_refresh;
 use crate::decide::decide;
 use crate::input::{DecideContext, Input};
 use crate::state::Run;
-use crate::state::call::{Call, CallState};
-use crate::state::stage::{ModelRunning, Stage};
+use crate::state::call::{Call, ToolCallState};
+use crate::state::stage::{RunningModelCall, Stage};
 
-/// What must be done.
+/// The next step that the engine must carry out for a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Look at the world and make the prompt.
+    /// Fetch the perception (the context provider's data) and build the prompt.
     Prepare,
-    /// Look at the world again, before the next turn.
+    /// Fetch the perception (the context provider's data) again before the next turn.
     RefreshPerception,
-    /// Ask the model. Its start is durable.
+    /// Call the model. The event that starts the turn is already recorded.
     AskModel(ModelRequest),
-    /// Make these calls, or look after them. Their starts are durable.
-    UseTools(Vec<CallTask>),
-    /// Sum up the older part of this conversation. Its start is durable.
+    /// Run or verify these tool calls. The events that start them are already recorded.
+    UseTools(Vec<ToolCallTask>),
+    /// Let the model summarize the older part of this conversation. The event that starts the model
+    /// call is already recorded.
     Compact(ModelRequest),
-    /// Let go, and wait for this: tell it to go on, and it does.
+    /// Park the run until this wait ends. The engine records the park with `Input::Advance`.
     Park(Wait),
-    /// End with this: tell it to go on, and it does.
-    Finish(Outcome),
-    /// State what is due: tell it to go on.
+    /// End the run with this outcome. The engine records the end with `Input::Advance`.
+    Finish(RunOutcome),
+    /// Record the events that are due, with `Input::Advance`.
     Advance,
-    /// Nothing: the run rests or has ended.
+    /// Do nothing: the run is parked, paused or ended.
     Idle,
 }
 
-/// A call to be made or looked after.
+/// A tool call that the engine must run or verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallTask {
-    /// Which.
+pub struct ToolCallTask {
+    /// Id of the tool call.
     pub call: CallId,
-    /// Of which tool.
+    /// Name of the tool to call.
     pub tool: ToolName,
-    /// With which arguments.
+    /// Arguments of the tool call.
     pub input: RawJson,
-    /// What it does to the world.
+    /// Effect class of the tool call, which says whether it may be repeated.
     pub class: EffectClass,
-    /// Which start of it this is.
+    /// Number of times that the tool call has been started, including this start.
     pub attempt: u32,
-    /// What to do.
-    pub action: CallAction,
+    /// Whether the tool call is to be run or verified.
+    pub action: ToolCallAction,
 }
 
-/// What is to be done about a call.
+/// What the engine does with a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallAction {
-    /// Make it.
+pub enum ToolCallAction {
+    /// Run the tool call.
     Run,
-    /// Find out whether it has happened.
+    /// Check whether a call in doubt has taken effect.
     Verify,
 }
 
-/// What must be done now.
+/// Returns the next step that the engine must carry out for a run.
 pub fn next(run: &Run, now: Timestamp) -> Step {
     let control = &run.control;
     if matches!(control.stage, Stage::Ended(_)) || control.idle.is_some() {
         return Step::Idle;
     }
     match &control.stage {
-        Stage::ModelRunning(asking) if asking.epoch == control.epoch => match asking.purpose {
-            ModelCallPurpose::Turn => Step::AskModel(model_request(run, asking)),
-            ModelCallPurpose::Compact => Step::Compact(model_request(run, asking)),
+        Stage::ModelRunning(running) if running.epoch == control.epoch => match running.purpose {
+            ModelCallPurpose::Turn => Step::AskModel(model_request(run, running)),
+            ModelCallPurpose::Compact => Step::Compact(model_request(run, running)),
         },
-        Stage::ToolsRunning(acting) if control.is_busy() => {
-            Step::UseTools(call_tasks(run, &acting.calls))
+        Stage::ToolsRunning(tools) if control.is_busy() => {
+            Step::UseTools(tool_call_tasks(run, &tools.calls))
         }
         Stage::New if control.cancel.is_none() && control.pause.is_none() => {
             match control.blocked_on {
@@ -90,15 +90,19 @@ pub fn next(run: &Run, now: Timestamp) -> Step {
                 Some(_) => due_step(run, now),
             }
         }
-        Stage::ToolsRunning(acting) => {
+        Stage::ToolsRunning(tools) => {
             let step = due_step(run, now);
-            // Nothing to state and nothing under way: a tool must look.
-            if step == Step::Idle { Step::UseTools(call_tasks(run, &acting.calls)) } else { step }
+            // No events are due and no call is running: a call in doubt must be verified.
+            if step == Step::Idle {
+                Step::UseTools(tool_call_tasks(run, &tools.calls))
+            } else {
+                step
+            }
         }
-        Stage::ModelPending(thinking) => {
+        Stage::ModelPending(pending) => {
             let step = due_step(run, now);
-            // Nothing to state: somebody must look before the model is asked.
-            if step == Step::Idle && needs_perception_refresh(control, thinking) {
+            // No events are due: the perception must be fetched before the model is called.
+            if step == Step::Idle && needs_perception_refresh(control, pending) {
                 Step::RefreshPerception
             } else {
                 step
@@ -109,21 +113,21 @@ pub fn next(run: &Run, now: Timestamp) -> Step {
     }
 }
 
-fn model_request(run: &Run, asking: &ModelRunning) -> ModelRequest {
+fn model_request(run: &Run, running: &RunningModelCall) -> ModelRequest {
     ModelRequest {
         run: run.id,
-        turn: asking.turn,
-        attempt: asking.attempt,
-        model: asking.model_or(run.transcript.model()).to_owned(),
+        turn: running.turn,
+        attempt: running.attempt,
+        model: running.called_model(run.transcript.model()).to_owned(),
         system: run.transcript.system().clone(),
         tools: run.transcript.tools().clone(),
         messages: Arc::clone(run.transcript.messages()),
-        max_tokens: asking.max_tokens,
+        max_tokens: running.max_tokens,
     }
 }
 
-fn call_tasks(run: &Run, calls: &[Call]) -> Vec<CallTask> {
-    let todo = |call: &Call, work| CallTask {
+fn tool_call_tasks(run: &Run, calls: &[Call]) -> Vec<ToolCallTask> {
+    let todo = |call: &Call, work| ToolCallTask {
         call: call.id,
         tool: call.classification.tool.clone(),
         input: call.arguments().clone(),
@@ -132,10 +136,10 @@ fn call_tasks(run: &Run, calls: &[Call]) -> Vec<CallTask> {
         action: work,
     };
     let due = calls.iter().filter_map(|call| {
-        let is_verified = matches!(call.state, CallState::InDoubt { can_verify: true, .. });
-        let work = match call.is_running_in(run.control.epoch) {
-            true => CallAction::Run,
-            false if is_verified => CallAction::Verify,
+        let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
+        let work = match call.is_running_in_epoch(run.control.epoch) {
+            true => ToolCallAction::Run,
+            false if is_verified => ToolCallAction::Verify,
             false => return None,
         };
         Some(todo(call, work))
@@ -143,7 +147,7 @@ fn call_tasks(run: &Run, calls: &[Call]) -> Vec<CallTask> {
     due.collect()
 }
 
-/// What the facts that are due amount to.
+/// Returns the step that records the events that are due, or `Step::Idle` if none are due.
 fn due_step(run: &Run, now: Timestamp) -> Step {
     let Ok(batch) = decide(run, Input::Advance, DecideContext::new(now)) else {
         return Step::Idle;
@@ -153,35 +157,36 @@ fn due_step(run: &Run, now: Timestamp) -> Step {
     };
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "only ends and rests have steps of their own"
+        reason = "only ends and waits have steps of their own"
     )]
     match last {
         Event::RunWaiting(data) => Step::Park(data.wait.clone()),
         Event::RunBlocked(data) => Step::Park(Wait::Blocked(data.gate)),
-        Event::RunCompleted(data) => Step::Finish(Outcome::Completed(data.output.clone())),
-        Event::RunFailed(data) => Step::Finish(Outcome::Failed(data.error.clone())),
-        Event::RunCancelled(data) => Step::Finish(Outcome::Cancelled(data.reason.clone())),
+        Event::RunCompleted(data) => Step::Finish(RunOutcome::Completed(data.output.clone())),
+        Event::RunFailed(data) => Step::Finish(RunOutcome::Failed(data.error.clone())),
+        Event::RunCancelled(data) => Step::Finish(RunOutcome::Cancelled(data.reason.clone())),
         _ => Step::Advance,
     }
 }
 
-/// Why a conversation may not be sent to a provider.
+/// Error for a conversation that a model provider would reject.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("message {index}: {why}")]
+#[error("message {index} of the conversation is invalid: {why}")]
 pub struct ConversationError {
-    /// Which message, from 0.
+    /// Index of the invalid message in the conversation, from 0.
     pub index: usize,
-    /// What is wrong.
+    /// Reason why the message is invalid.
     pub why: &'static str,
 }
 
-/// Checks what every provider demands: it begins with the user, and each call
-/// has exactly one result, in order, right after the reply.
+/// Checks the rules that every model provider has for a conversation: the first message is from the
+/// user, and each reply is followed by exactly one result for each of its calls, in the order of
+/// the calls.
 pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), ConversationError> {
     let mut open: Vec<&str> = Vec::new();
     let mut before: Option<&Message> = None;
-    for (place, message) in messages.iter().enumerate() {
-        let bad = |why| Err(ConversationError { index: place, why });
+    for (index, message) in messages.iter().enumerate() {
+        let bad = |why| Err(ConversationError { index, why });
         match &**message {
             Message::Results(results) => {
                 let ids: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
@@ -190,16 +195,18 @@ pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), ConversationE
                     return bad("results without calls");
                 }
                 if ids != open || !calls.iter().copied().eq(1..=calls.len() as u16) {
-                    return bad("the results are not those of the calls, in their order");
+                    return bad("the results don't match the calls and their order");
                 }
                 open.clear();
             }
             Message::User(_) | Message::Assistant(_) if !open.is_empty() => {
-                return bad("a call without its result");
+                return bad("a call without a result");
             }
-            Message::Assistant(_) if before.is_none() => return bad("the model speaks first"),
+            Message::Assistant(_) if before.is_none() => {
+                return bad("the first message is from the model");
+            }
             Message::Assistant(reply) => {
-                open = reply.calls().map(|call| call.id.as_str()).collect();
+                open = reply.tool_calls().map(|call| call.id.as_str()).collect();
             }
             Message::User(parts) if parts.is_empty() => return bad("an empty message"),
             Message::User(_) => {}
@@ -208,6 +215,6 @@ pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), ConversationE
     }
     match open.is_empty() {
         true => Ok(()),
-        false => Err(ConversationError { index: messages.len(), why: "a call without its result" }),
+        false => Err(ConversationError { index: messages.len(), why: "a call without a result" }),
     }
 }

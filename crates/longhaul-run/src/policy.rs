@@ -1,7 +1,5 @@
-//! What a call is: allowed, asked about, denied, or one that the heart itself
-//! understands.
-//!
-//! Never: makes the call.
+//! Policy decisions about tool calls and outputs: approval rules, digests, control tools, calls in
+//! doubt and final outputs.
 
 pub(crate) mod control_tool;
 pub(crate) mod control_tool_names;

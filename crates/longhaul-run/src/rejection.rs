@@ -1,96 +1,98 @@
-//! Why an input is not taken: a reason for people and a word for programs.
-//!
-//! Never: a fault. A refusal changes nothing and is nobody's error.
+//! Reasons for which a run rejects an input, each with a message for people and a code for
+//! programs. A rejected input changes nothing.
 
 use longhaul_core::id::{CallId, GateId, SteerId};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 
-/// Why an input is not taken.
+/// Reason for which a run rejects an input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// Nothing follows the end.
-    #[error("the run has ended: it is {}", .0.as_str())]
+    /// The run has already ended.
+    #[error("the run has already ended: its status is {}", .0.as_str())]
     Ended(Status),
-    /// What was told does not fit where the run stands.
-    #[error("{what} does not fit a run that is {stage}")]
+    /// The input is not valid in the run's current stage.
+    #[error("{what} is not valid while the run is {stage}")]
     InvalidState {
-        /// What was told.
+        /// Description of the rejected input.
         what: &'static str,
-        /// Where the run stands.
+        /// Description of the run's current stage.
         stage: &'static str,
     },
-    /// Nobody has started this call, or its result is recorded already.
-    #[error("call {0} is not under way: its result is recorded, or it was never started")]
+    /// The tool call was never started, or its result is already recorded.
+    #[error("call {0} is not running: its result is already recorded, or it was never started")]
     CallNotRunning(CallId),
-    /// The gate is closed.
-    #[error("{gate} is {}{}", .status.as_str(), closed_by(.by.as_ref()))]
+    /// The gate was already closed by an answer, or withdrawn.
+    #[error("the gate {gate} was already {}{}", .status.as_str(), closed_by_text(.by.as_ref()))]
     GateClosed {
-        /// Which gate.
+        /// Id of the closed gate.
         gate: GateId,
-        /// How it stands.
+        /// Status with which the gate was closed.
         status: GateStatus,
-        /// Who closed it and when.
+        /// Principal whose answer closed the gate, and the time of the answer. `None` means that no
+        /// answer closed the gate.
         by: Option<(String, Timestamp)>,
     },
-    /// The gate's time is over.
-    #[error("{0} has expired")]
+    /// The gate's deadline has passed.
+    #[error("the gate {0} has expired")]
     GateExpired(GateId),
-    /// Such an answer does not fit such a gate.
-    #[error("`{decision}` is no answer to a gate of this kind; it takes {allowed}")]
+    /// The decision in the answer is not valid for this kind of gate.
+    #[error(
+        "the decision `{decision}` is not valid for this kind of gate; valid decisions: {allowed}"
+    )]
     InvalidDecision {
-        /// What was said.
+        /// Decision in the rejected answer.
         decision: &'static str,
-        /// What can be said.
+        /// Decisions that are valid for this kind of gate.
         allowed: &'static str,
     },
-    /// An approval must name what was shown.
-    #[error("an approval names the digest of what was shown, and this one does not")]
+    /// The approval does not include the digest of the content that was shown.
+    #[error("an approval must include the digest of the content that was shown")]
     DigestMissing,
-    /// Something else was shown than what is asked now.
-    #[error("the call has changed since it was shown: look again")]
+    /// The gate's content has changed since it was shown to the person who answers.
+    #[error("the content of the gate has changed since it was shown: review it again")]
     DigestChanged,
-    /// The rule does not let an approval reach further.
-    #[error("this approval can only be given once")]
+    /// The gate's rule does not allow approvals for the whole run.
+    #[error("this approval can't be extended to the whole run")]
     ScopeNotOffered,
-    /// Whoever submitted the run may not approve it.
-    #[error("whoever submitted the run may not approve it")]
+    /// The submitter of the run may not approve this gate.
+    #[error("the submitter of a run may not approve its gates")]
     SelfApproval,
-    /// One person has one voice.
-    #[error("{0} has answered this gate already")]
+    /// The person has already voted on this gate.
+    #[error("{0} has already answered this gate")]
     AlreadyVoted(String),
-    /// The message is read, dropped or taken back.
-    #[error("{0} is settled and can't be changed")]
+    /// The message to the run has already been delivered, dropped or withdrawn.
+    #[error("the message {0} was already delivered, dropped or withdrawn and can't be changed")]
     SteerSettled(SteerId),
-    /// Too many messages wait.
-    #[error("{0} messages wait for this run already")]
+    /// Too many messages are queued for the run.
+    #[error("too many messages: {0} are already queued for this run")]
     SteersFull(usize),
-    /// Something is longer than its bound.
+    /// A text in the input exceeds its maximum length.
     #[error("{what} is longer than {max} bytes")]
     TooLong {
-        /// What.
+        /// Name of the text that is too long.
         what: &'static str,
-        /// The bound.
+        /// Maximum length of the text in bytes.
         max: usize,
     },
-    /// Something says nothing.
-    #[error("{0} needs words")]
+    /// A required text in the input is empty.
+    #[error("{0} must not be empty")]
     Empty(&'static str),
-    /// A task that can't be.
+    /// The task is invalid, for this reason.
     #[error("{0}")]
     InvalidTask(String),
-    /// It is so already.
-    #[error("the run is {0} already")]
+    /// The run is already in the requested state, such as paused.
+    #[error("the run is already {0}")]
     AlreadyInState(&'static str),
 }
 
-fn closed_by(by: Option<&(String, Timestamp)>) -> String {
-    by.map_or_else(String::new, |(who, when)| format!(", by {who} at {when}"))
+fn closed_by_text(by: Option<&(String, Timestamp)>) -> String {
+    by.map_or_else(String::new, |(who, when)| format!(" by {who} at {when}"))
 }
 
 impl Rejection {
-    /// A word for programs.
+    /// Returns the code that identifies this rejection for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Ended(_) => "run_ended",

@@ -1,7 +1,7 @@
-//! A run as it follows from its journal.
+//! The state of a run, built by replaying its journal.
 //!
-//! Never: the truth. The journal is; this is its fold, and a checkpoint of it
-//! is a cache that any build may throw away.
+//! The journal is the source of truth. The state can always be rebuilt from it, so a checkpoint of
+//! the state is only a cache that any build may discard.
 
 pub mod call;
 pub mod control;
@@ -16,20 +16,21 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::message::Message;
-use longhaul_core::status::{Outcome, Status, Wait};
+use longhaul_core::status::{RunOutcome, Status, Wait};
 use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::state::control::{Control, Idle};
+use crate::state::control::{Control, IdleReason};
 use crate::state::perception::PerceptionState;
 use crate::state::stage::Stage;
 use crate::state::transcript::Transcript;
 
-/// The hash of the code that folds: a checkpoint of another build is dropped.
+/// Hash of the source code that replays journals. A checkpoint that was written with another hash
+/// is discarded.
 pub const FOLD_HASH: &str = env!("LONGHAUL_FOLD_HASH");
 
-/// A run, folded from its journal.
+/// State of a run, built by replaying its journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub(crate) id: RunId,
@@ -42,22 +43,23 @@ pub struct Run {
     pub(crate) perception: PerceptionState,
 }
 
-/// A journal that does not fold: a fault, because nothing we write is like that.
+/// Error for a journal that can't be replayed. It indicates a bug, because Longhaul never writes
+/// such a journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("event {seq} of {run}, `{kind}`, does not fit: {why}")]
+#[error("event {seq} of {run}, `{kind}`, is invalid: {why}")]
 pub struct ReplayError {
-    /// Whose journal.
+    /// Id of the run whose journal is invalid.
     pub run: RunId,
-    /// Which place.
+    /// Sequence number of the invalid event.
     pub seq: Seq,
-    /// Which fact.
+    /// Kind of the invalid event.
     pub kind: &'static str,
-    /// Why.
+    /// Reason why the event is invalid.
     pub why: &'static str,
 }
 
 impl Run {
-    /// Folds a journal from its beginning.
+    /// Builds the state of a run by replaying its journal from the first event.
     pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Self, ReplayError> {
         let mut entries = entries.into_iter();
         let first = entries.next().ok_or(ReplayError {
@@ -73,13 +75,13 @@ impl Run {
         Ok(run)
     }
 
-    /// The run that its first fact makes.
+    /// Creates the state of a run from the first event of its journal, `run.created`.
     pub fn from_first_entry(first: &Entry) -> Result<Self, ReplayError> {
         let Event::RunCreated(created) = &first.event else {
             return Err(replay_error(first, "a journal begins with `run.created`"));
         };
         if first.seq != Seq::START.next() {
-            return Err(replay_error(first, "the first place is 1"));
+            return Err(replay_error(first, "the first sequence number must be 1"));
         }
         let task = Arc::new(created.task.clone());
         Ok(Self {
@@ -93,39 +95,40 @@ impl Run {
         })
     }
 
-    /// Takes one fact in. The same facts in the same order give the same run.
+    /// Applies one event of the journal to the state. The same events in the same order give the
+    /// same state.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), ReplayError> {
-        let said = self.fold_entry(entry)?;
-        said.into_iter().for_each(|message| self.transcript.push(message));
+        let messages = self.fold_entry(entry)?;
+        messages.into_iter().for_each(|message| self.transcript.push_message(message));
         Ok(())
     }
 
-    /// Takes one fact in without keeping the conversation, which makes up nearly all
-    /// of a long run. The result is for views: nothing can be decided on it, because
-    /// the size of the conversation is not known after it was shortened.
+    /// Applies one event of the journal without storing the conversation, which is nearly all of a
+    /// long run's memory. The resulting state is only for views: no decision can be based on it,
+    /// because the size of the conversation is unknown after a compaction.
     pub fn apply_without_transcript(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         self.fold_entry(entry)?;
         self.transcript.clear();
         Ok(())
     }
 
-    /// Takes one fact in, and gives what it adds to the conversation.
+    /// Applies one event of the journal and returns the messages that it adds to the conversation.
     fn fold_entry(&mut self, entry: &Entry) -> Result<Vec<Message>, ReplayError> {
         if entry.run != self.id {
-            return Err(replay_error(entry, "it is another run's"));
+            return Err(replay_error(entry, "it belongs to another run"));
         }
         if entry.seq != self.seq.next() {
             return Err(replay_error(entry, "there is a gap before it"));
         }
-        let said = self.control.apply(&entry.event).map_err(|why| replay_error(entry, why))?;
-        if let Event::RunPrepared(seen) = &entry.event {
-            self.transcript.prepare(seen);
-            self.perception = PerceptionState::from_event(seen);
+        let messages = self.control.apply(&entry.event).map_err(|why| replay_error(entry, why))?;
+        if let Event::RunPrepared(preparation) = &entry.event {
+            self.transcript.prepare(preparation);
+            self.perception = PerceptionState::from_event(preparation);
         }
         if let Event::TurnStarted(started) = &entry.event
-            && let Some(seen) = &started.perception
+            && let Some(preparation) = &started.perception
         {
-            self.perception.update(seen);
+            self.perception.apply_update(preparation);
         }
         if let Event::TurnFailed(failed) = &entry.event
             && let Some(other) = &failed.fallback_model
@@ -137,88 +140,89 @@ impl Run {
         }
         if let Event::MemoryCompacted(compacted) = &entry.event {
             self.transcript.compact(compacted);
-            self.control.set_compacted_bytes(self.transcript.bytes());
-            self.perception.clear_world();
+            self.control.set_compacted_bytes(self.transcript.estimated_bytes());
+            self.perception.clear_world_hash();
         }
         if let Event::TurnCompleted(done) = &entry.event {
             self.tools_called.extend(done.calls.iter().map(|call| call.tool.to_string()));
         }
         self.seq = entry.seq;
-        Ok(said)
+        Ok(messages)
     }
 
-    /// Which run.
+    /// Returns the id of the run.
     pub const fn id(&self) -> RunId {
         self.id
     }
 
-    /// What it was made of.
+    /// Returns the task that the run was created from.
     pub fn task(&self) -> &TaskSpec {
         &self.task
     }
 
-    /// The last place that was folded.
+    /// Returns the sequence number of the last event that was applied.
     pub const fn seq(&self) -> Seq {
         self.seq
     }
 
-    /// How it stands.
+    /// Returns the current status of the run.
     pub fn status(&self) -> Status {
         match (&self.control.stage, &self.control.idle) {
             (Stage::Ended(outcome), _) => outcome.status(),
-            (_, Some(Idle::Paused)) => Status::Paused,
-            (_, Some(Idle::Parked { wait: Wait::Blocked(_), .. })) => Status::Blocked,
-            (_, Some(Idle::Parked { wait: Wait::Worker, .. })) => Status::Running,
-            (_, Some(Idle::Parked { .. })) => Status::Waiting,
+            (_, Some(IdleReason::Paused)) => Status::Paused,
+            (_, Some(IdleReason::Parked { wait: Wait::Blocked(_), .. })) => Status::Blocked,
+            (_, Some(IdleReason::Parked { wait: Wait::Worker, .. })) => Status::Running,
+            (_, Some(IdleReason::Parked { .. })) => Status::Waiting,
             (_, None) if self.control.epoch.0 == 0 => Status::Pending,
             (_, None) => Status::Running,
         }
     }
 
-    /// How it ended, if it has.
-    pub const fn outcome(&self) -> Option<&Outcome> {
+    /// Returns the outcome of the run. `None` means that the run has not ended.
+    pub const fn outcome(&self) -> Option<&RunOutcome> {
         if let Stage::Ended(outcome) = &self.control.stage {
             return Some(outcome);
         }
         None
     }
 
-    /// What is being done, without the words.
+    /// Returns the control state: everything about the run except the conversation.
     pub const fn control(&self) -> &Control {
         &self.control
     }
 
-    /// The words.
+    /// Returns the conversation of the run with the model.
     pub const fn transcript(&self) -> &Transcript {
         &self.transcript
     }
 
-    /// What was seen of the world.
+    /// Returns the state of the latest perception: what the context provider returned last.
     pub const fn perception(&self) -> &PerceptionState {
         &self.perception
     }
 
-    /// Whether its world was looked at and its prompt made.
+    /// Returns whether the run is prepared: the prompt is built and the perception (the context
+    /// provider's data) fetched.
     pub const fn is_prepared(&self) -> bool {
         !matches!(self.control.stage, Stage::New)
     }
 
-    /// The tools that were called, in order and with repeats.
+    /// Returns the names of all tools that the run has called, in order and with duplicates.
     pub fn tools_called(&self) -> &[String] {
         &self.tools_called
     }
 
-    /// Whether everything under way is to be aborted: the run was cancelled.
-    pub const fn is_stopping(&self) -> bool {
+    /// Returns whether the run was cancelled, so that work in progress must be aborted.
+    pub const fn is_cancelling(&self) -> bool {
         self.control.cancel.is_some()
     }
 
-    /// Whether a message wants what is under way cut off.
-    pub fn is_interrupted(&self) -> bool {
+    /// Returns whether a queued message asks to interrupt the work in progress.
+    pub fn has_interrupting_steer(&self) -> bool {
         self.control.has_interrupting_steer()
     }
 }
 
-const fn replay_error(entry: &Entry, why: &'static str) -> ReplayError {
-    ReplayError { run: entry.run, seq: entry.seq, kind: entry.event.kind(), why }
+const fn replay_error(entry: &Entry, reason: &'static str) -> ReplayError {
+    ReplayError { run: entry.run, seq: entry.seq, kind: entry.event.kind(), why: reason }
 }

@@ -1,9 +1,9 @@
-//! The one integration binary of this crate: each module is a file in `suite/`.
+//! Integration tests of this crate, built as one binary. Each module is a file in `suite/`.
 
 #[cfg(test)]
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a test names the facts it looks at, and lets the others pass"
+    reason = "a test matches the events it checks and ignores the others"
 )]
 mod suite {
     mod agent_options;

@@ -1,6 +1,5 @@
-//! The API: one file for each thing that can be asked.
-//!
-//! Never: a rule of the business. Handlers read, ask the engine, and write.
+//! API handlers, one module per resource. They parse the request, call the engine and write the
+//! response.
 
 pub(crate) mod agents;
 pub(crate) mod create_run;

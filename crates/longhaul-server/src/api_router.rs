@@ -1,6 +1,5 @@
-//! The routes of the API, each with its description.
-//!
-//! Never: a route without one. They are added here and in no other way.
+//! The API routes with their OpenAPI descriptions. All API routes are added here, so none is
+//! undocumented.
 
 use longhaul_api::problem::Problem;
 use utoipa::OpenApi;
@@ -10,50 +9,50 @@ use utoipa_axum::routes;
 use crate::api::{agents, events, gates, health, inboxes, keys, lanes, runs, steer};
 use crate::app::App;
 
-/// What the router's own collection starts from.
+/// Base OpenAPI document, to which the router adds its routes.
 #[derive(Debug, OpenApi)]
 #[openapi(
     components(schemas(Problem)),
     tags(
-        (name = "runs", description = "What agents do"),
-        (name = "steering", description = "Messages to runs that are under way"),
-        (name = "events", description = "Journals as pages and streams"),
-        (name = "gates", description = "What waits for an answer"),
+        (name = "runs", description = "Runs of agents"),
+        (name = "steering", description = "Messages to running agents"),
+        (name = "events", description = "Events of journals, as pages and streams"),
+        (name = "gates", description = "Approvals and questions that wait for an answer"),
         (name = "inboxes", description = "Tasks for agents"),
-        (name = "agents", description = "Who can be asked"),
-        (name = "lanes", description = "Runs that go one after another"),
-        (name = "keys", description = "Who may come in"),
-        (name = "health", description = "Whether it lives and works"),
+        (name = "agents", description = "Agents of the project"),
+        (name = "lanes", description = "Lanes: runs of one lane execute serially"),
+        (name = "keys", description = "API keys"),
+        (name = "health", description = "Liveness, readiness and version"),
     ),
 )]
 struct ApiDoc;
 
-/// The routes that are described.
+/// Returns the router with all API routes and their OpenAPI descriptions.
 pub(crate) fn api_router() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(ApiDoc::openapi())
-        .routes(routes!(runs::create, runs::list))
-        .routes(routes!(runs::show))
-        .routes(routes!(runs::transcript))
-        .routes(routes!(runs::why))
-        .routes(routes!(events::read))
-        .routes(routes!(steer::send, steer::list))
-        .routes(routes!(steer::update, steer::withdraw))
-        .routes(routes!(runs::cancel))
-        .routes(routes!(runs::pause))
-        .routes(routes!(runs::resume))
+        .routes(routes!(runs::submit_run, runs::list_runs))
+        .routes(routes!(runs::show_run))
+        .routes(routes!(runs::show_transcript))
+        .routes(routes!(runs::explain_run))
+        .routes(routes!(events::read_events))
+        .routes(routes!(steer::send_steer, steer::list_steers))
+        .routes(routes!(steer::update_steer, steer::withdraw_steer))
+        .routes(routes!(runs::cancel_run))
+        .routes(routes!(runs::pause_run))
+        .routes(routes!(runs::resume_run))
         .routes(routes!(events::stream_all_events))
-        .routes(routes!(gates::list))
-        .routes(routes!(gates::show))
-        .routes(routes!(gates::answer))
+        .routes(routes!(gates::list_gates))
+        .routes(routes!(gates::show_gate))
+        .routes(routes!(gates::answer_gate))
         .routes(routes!(gates::create_link))
-        .routes(routes!(inboxes::post))
-        .routes(routes!(agents::list))
-        .routes(routes!(agents::show))
-        .routes(routes!(lanes::list))
-        .routes(routes!(keys::list, keys::create))
-        .routes(routes!(keys::revoke))
+        .routes(routes!(inboxes::post_task))
+        .routes(routes!(agents::list_agents))
+        .routes(routes!(agents::show_agent))
+        .routes(routes!(lanes::list_lanes))
+        .routes(routes!(keys::list_keys, keys::create_key))
+        .routes(routes!(keys::revoke_key))
         .routes(routes!(keys::create_ticket))
-        .routes(routes!(health::live))
-        .routes(routes!(health::ready))
-        .routes(routes!(health::version))
+        .routes(routes!(health::show_liveness))
+        .routes(routes!(health::show_readiness))
+        .routes(routes!(health::show_version))
 }

@@ -1,6 +1,5 @@
-//! What every request can reach: the handle, the options, and what is counted.
-//!
-//! Never: a second way to a store.
+//! Shared state of the server: the engine handle, the options, and the counters and semaphores that
+//! limit requests.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,20 +14,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::limits::{
-    CATCHING_UP_MAX, FOLD_PERMIT_TIMEOUT, FOLDS_MAX, STREAMS_MAX, TRANSCRIPTS_MAX,
+    CATCHING_UP_STREAMS_MAX, JOURNAL_READS_MAX, READ_PERMIT_TIMEOUT, STREAMS_MAX, TRANSCRIPTS_MAX,
 };
-use crate::options::Options;
+use crate::options::ServerOptions;
 use crate::problem::Problem;
 use crate::rate_limit::RateLimits;
 
-/// A server's state. Clones are the same.
+/// Shared state of one server. Cheap to clone; all clones refer to the same state.
 #[derive(Debug, Clone)]
-pub struct App(Arc<Inner>);
+pub struct App(Arc<AppState>);
 
 #[derive(Debug)]
-struct Inner {
+struct AppState {
     longhaul: Longhaul,
-    options: Options,
+    options: ServerOptions,
     local_key: Hash,
     address: SocketAddr,
     rates: RateLimits,
@@ -42,9 +41,9 @@ struct Inner {
 }
 
 impl App {
-    /// A server at this address over this handle.
-    pub fn new(longhaul: Longhaul, options: Options, address: SocketAddr) -> Self {
-        Self(Arc::new(Inner {
+    /// Creates the shared state of a server that listens on `address`.
+    pub fn new(longhaul: Longhaul, options: ServerOptions, address: SocketAddr) -> Self {
+        Self(Arc::new(AppState {
             rates: RateLimits::new(options.rate),
             local_key: options.local_key.hash(),
             longhaul,
@@ -54,43 +53,43 @@ impl App {
             stopping: CancellationToken::new(),
             closed: CancellationToken::new(),
             background_tasks: TaskTracker::new(),
-            catching_up: Semaphore::new(CATCHING_UP_MAX),
-            folds: Arc::new(Semaphore::new(FOLDS_MAX)),
+            catching_up: Semaphore::new(CATCHING_UP_STREAMS_MAX),
+            folds: Arc::new(Semaphore::new(JOURNAL_READS_MAX)),
             transcripts: Arc::new(Semaphore::new(TRANSCRIPTS_MAX)),
         }))
     }
 
-    /// What people and programs ask.
+    /// Returns the handle of the engine that this server uses.
     pub fn longhaul(&self) -> &Longhaul {
         &self.0.longhaul
     }
 
-    /// From now on the server says that it is not ready, and ends its streams.
+    /// Begins the server's shutdown: `/readyz` reports `stopping` and all streams end.
     pub fn stop(&self) {
         self.0.stopping.cancel();
     }
 
-    /// Whether it was told to stop.
+    /// Returns whether the server's shutdown has begun.
     pub(crate) fn is_stopping(&self) -> bool {
         self.0.stopping.is_cancelled()
     }
 
-    /// Returns when it was told to stop.
-    pub(crate) async fn stop_requested(&self) {
+    /// Waits until the server's shutdown begins.
+    pub(crate) async fn wait_for_stop(&self) {
         self.0.stopping.cancelled().await;
     }
 
-    /// From now on connections end after the answer they are at.
-    pub(crate) fn close(&self) {
+    /// Makes every connection of the server close after its current response.
+    pub(crate) fn close_connections(&self) {
         self.0.closed.cancel();
     }
 
-    /// Returns when connections are to end.
-    pub(crate) async fn close_requested(&self) {
+    /// Waits until the connections of the server have to close.
+    pub(crate) async fn wait_for_close(&self) {
         self.0.closed.cancelled().await;
     }
 
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &ServerOptions {
         &self.0.options
     }
 
@@ -98,62 +97,70 @@ impl App {
         self.0.address
     }
 
-    pub(crate) fn rates(&self) -> &RateLimits {
+    pub(crate) fn rate_limits(&self) -> &RateLimits {
         &self.0.rates
     }
 
-    /// The tasks that must not end with the connection that began them.
+    /// Returns the tracker of tasks that must finish even if the connection that started them is
+    /// closed.
     pub(crate) fn background_tasks(&self) -> &TaskTracker {
         &self.0.background_tasks
     }
 
-    /// Waits for a turn to read what was written before: those who are behind
-    /// must not hold up everybody else.
-    pub(crate) async fn catch_up_permit(&self) -> Option<SemaphorePermit<'_>> {
+    /// Waits for a permit to read a page of old events. Streams that are catching up must not
+    /// slow down all other requests.
+    pub(crate) async fn acquire_catch_up_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.0.catching_up.acquire().await.ok()
     }
 
-    /// A permit to read the journal of a run for a view.
-    pub(crate) async fn fold_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.permit(&self.0.folds).await
+    /// Waits for a permit to read a run's journal for a view, because only a few journals may be
+    /// read at a time.
+    pub(crate) async fn acquire_journal_read_permit(
+        &self,
+    ) -> Result<OwnedSemaphorePermit, Problem> {
+        self.acquire_permit_with_timeout(&self.0.folds).await
     }
 
-    /// A permit to hold a transcript in memory.
-    pub(crate) async fn transcript_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.permit(&self.0.transcripts).await
+    /// Waits for a permit to hold a run's transcript in memory, because transcripts can be large.
+    pub(crate) async fn acquire_transcript_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.acquire_permit_with_timeout(&self.0.transcripts).await
     }
 
-    async fn permit(&self, of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+    async fn acquire_permit_with_timeout(
+        &self,
+        semaphore: &Arc<Semaphore>,
+    ) -> Result<OwnedSemaphorePermit, Problem> {
         let clock = &self.0.longhaul.services().clock;
         let permit = tokio::select! {
             biased;
-            permit = Arc::clone(of).acquire_owned() => permit.ok(),
-            () = clock.sleep(Millis::from(FOLD_PERMIT_TIMEOUT)) => None,
+            permit = Arc::clone(semaphore).acquire_owned() => permit.ok(),
+            () = clock.sleep(Millis::from(READ_PERMIT_TIMEOUT)) => None,
         };
         permit.ok_or_else(|| {
-            let words = "too many views of runs are being read at this moment";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_views", words)
+            let message = "too many views of runs are being read right now";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_views", message)
                 .hint("try again, with fewer requests at a time")
                 .retry_after(1)
         })
     }
 
-    /// The hash of the machine's own key.
+    /// Returns the hash of the local machine key, which has all rights.
     pub(crate) fn local_key_hash(&self) -> Hash {
         self.0.local_key
     }
 
-    pub(crate) fn is_local_key(&self, shown: Hash) -> bool {
-        shown == self.0.local_key
+    pub(crate) fn is_local_key(&self, hash: Hash) -> bool {
+        hash == self.0.local_key
     }
 
-    fn with_streams<T>(&self, use_it: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
-        use_it(&mut self.0.streams.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_stream_counts<T>(&self, f: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
+        f(&mut self.0.streams.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A seat for one more stream of this caller; none: all are taken.
-    pub(crate) fn acquire_stream(&self, caller: &str) -> Option<StreamPermit> {
-        self.with_streams(|streams| {
+    /// Acquires a permit for one more event stream of this caller. `None` means that the caller has
+    /// the maximum number of streams open.
+    pub(crate) fn acquire_stream_permit(&self, caller: &str) -> Option<StreamPermit> {
+        self.with_stream_counts(|streams| {
             let count = streams.entry(caller.to_owned()).or_default();
             if *count >= STREAMS_MAX {
                 return None;
@@ -164,7 +171,7 @@ impl App {
     }
 }
 
-/// The right of one stream to be there; it is given back when it is dropped.
+/// Permit for one open event stream, released on drop.
 #[derive(Debug)]
 pub(crate) struct StreamPermit {
     app: App,
@@ -173,7 +180,7 @@ pub(crate) struct StreamPermit {
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        self.app.with_streams(|streams| {
+        self.app.with_stream_counts(|streams| {
             if let Some(count) = streams.get_mut(&self.caller) {
                 *count -= 1;
                 if *count == 0 {

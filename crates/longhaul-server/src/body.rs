@@ -1,21 +1,19 @@
-//! A request's body as JSON: bounded in size, time and depth, and read whole.
-//!
-//! Never: a field that is ignored. A name that nobody knows is an error with a
-//! suggestion.
+//! JSON request bodies with limits on size, time and nesting depth. Unknown fields are errors
+//! with a suggestion.
 
 use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use longhaul_core::raw::{JsonError, check_readable};
+use longhaul_core::raw::{JsonError, check_json_readable};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, DEPTH_MAX};
+use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, JSON_DEPTH_MAX};
 use crate::problem::Problem;
-use longhaul_core::suggest::closest;
+use longhaul_core::suggest::closest_match;
 
-/// A body that must be there.
+/// Extractor for a required JSON request body.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -25,11 +23,11 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         check_content_type(request.headers())?;
         let bytes = read_body(request, app).await?;
-        parse(&bytes).map(Self)
+        parse_body(&bytes).map(Self)
     }
 }
 
-/// A body that may be left out.
+/// Extractor for an optional JSON request body. A missing body gives the default value.
 #[derive(Debug)]
 pub(crate) struct OptionalJson<T>(pub(crate) T);
 
@@ -44,15 +42,15 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
         let bytes = read_body(request, app).await?;
         match (bytes.is_empty(), typed) {
             (true, _) => Ok(Self(T::default())),
-            (false, true) => parse(&bytes).map(Self),
+            (false, true) => parse_body(&bytes).map(Self),
             (false, false) => Err(unsupported_media_type()),
         }
     }
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
-    let said = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let kind = said.unwrap_or_default().split(';').next();
+    let content_type = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = content_type.unwrap_or_default().split(';').next();
     let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
     match kind == "application/json" {
         true => Ok(()),
@@ -61,17 +59,18 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 fn unsupported_media_type() -> Problem {
-    let words = "a body is sent as JSON, and this one is not said to be";
-    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", words)
+    let message = "the body must be JSON, and the Content-Type header does not say so";
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
         .hint("send `Content-Type: application/json`")
 }
 
-/// All bytes of a body, within bounds.
+/// Reads the whole request body, up to a maximum size and time.
 pub(crate) async fn read_body(request: Request, app: &App) -> Result<Vec<u8>, Problem> {
-    let said = request.headers().get(CONTENT_LENGTH);
-    let said = said.and_then(|said| said.to_str().ok()?.parse::<usize>().ok());
-    if said.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
-        return Err(too_large());
+    let content_length = request.headers().get(CONTENT_LENGTH);
+    let content_length = content_length
+        .and_then(|content_length| content_length.to_str().ok()?.parse::<usize>().ok());
+    if content_length.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
+        return Err(body_too_large());
     }
     let clock = &app.longhaul().services().clock;
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
@@ -79,33 +78,34 @@ pub(crate) async fn read_body(request: Request, app: &App) -> Result<Vec<u8>, Pr
         biased;
         come = body.collect() => come,
         () = clock.sleep(BODY_TIMEOUT.into()) => {
-            let words = "the body did not come in time";
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", words));
+            let message = "the body did not arrive in time";
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", message));
         }
     };
     match come {
         Ok(body) => Ok(body.to_bytes().into()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => {
-            Err(Problem::bad_request("bad_body", "the body broke off, or its framing is wrong"))
-        }
+        Err(error) if error.is::<LengthLimitError>() => Err(body_too_large()),
+        Err(_) => Err(Problem::bad_request(
+            "bad_body",
+            "the body is incomplete, or its framing is invalid",
+        )),
     }
 }
 
-fn too_large() -> Problem {
-    let words = format!("a body has at most {BODY_BYTES_MAX} bytes");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", words)
-        .hint("send less, or a link to where the rest can be read")
+fn body_too_large() -> Problem {
+    let message = format!("the request body is larger than {BODY_BYTES_MAX} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+        .hint("send less, or a link to the rest")
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|_| Problem::bad_request("bad_json", "the body is no valid UTF-8"))?;
-    if nesting_depth(text) > DEPTH_MAX {
-        let words = format!("the body is nested deeper than {DEPTH_MAX}");
-        return Err(Problem::bad_request("too_deep", words));
+        .map_err(|_| Problem::bad_request("bad_json", "the body is not valid UTF-8"))?;
+    if nesting_depth(text) > JSON_DEPTH_MAX {
+        let message = format!("the body is nested deeper than {JSON_DEPTH_MAX} levels");
+        return Err(Problem::bad_request("too_deep", message));
     }
-    check_readable(text).map_err(|bad| syntax_problem(text, &bad))?;
+    check_json_readable(text).map_err(|bad| syntax_problem(text, &bad))?;
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
@@ -113,43 +113,46 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// What is wrong with a text that can't be read as a value. It may be JSON all the same:
-/// the reader calls a number that it can't hold a fault of syntax.
+/// Returns the error response for a body that can't be parsed. The text may still be valid JSON:
+/// the parser reports a number that it can't represent as a syntax error.
 fn syntax_problem(text: &str, error: &JsonError) -> Problem {
     let well_formed = serde_json::from_str::<serde::de::IgnoredAny>(text);
     match (well_formed, error) {
-        (Err(bad), _) => Problem::bad_request("bad_json", format!("the body is no JSON: {bad}")),
+        (Err(bad), _) => {
+            Problem::bad_request("bad_json", format!("the body is not valid JSON: {bad}"))
+        }
         (Ok(_), JsonError::Number) => Problem::bad_request("bad_number", error.to_string()),
         (Ok(_), JsonError::Syntax(bad)) => type_problem(".", bad),
     }
 }
 
-/// What is wrong with JSON that is not what is asked for.
-fn type_problem(path: &str, error: &serde_json::Error) -> Problem {
-    let said = error.to_string();
-    let problem = match path {
-        "." => Problem::invalid(said.clone()),
-        path => Problem::invalid(format!("`{path}`: {said}")),
+/// Returns the error response for a body that is valid JSON but does not match the expected type.
+fn type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
+    let error_text = error.to_string();
+    let problem = match json_path {
+        "." => Problem::invalid(error_text.clone()),
+        json_path => Problem::invalid(format!("the field `{json_path}` is invalid: {error_text}")),
     };
-    match suggestion(&said) {
+    match suggest_name(&error_text) {
         Some(hint) => problem.hint(hint),
-        None => problem.hint("GET /openapi.json says what it takes"),
+        None => problem.hint("GET /openapi.json describes the expected body"),
     }
 }
 
-/// For a field that nobody knows, the one that may have been meant.
-fn suggestion(said: &str) -> Option<String> {
-    let rest =
-        said.strip_prefix("unknown field `").or_else(|| said.strip_prefix("unknown variant `"))?;
+/// Suggests the closest known name for an unknown field or variant in a parse error.
+fn suggest_name(error_text: &str) -> Option<String> {
+    let rest = error_text
+        .strip_prefix("unknown field `")
+        .or_else(|| error_text.strip_prefix("unknown variant `"))?;
     let (odd, rest) = rest.split_once('`')?;
-    let known = rest.split('`').skip(1).step_by(2);
-    let near = closest(odd, known)?;
-    Some(format!("did you mean `{near}`?"))
+    let known_names = rest.split('`').skip(1).step_by(2);
+    let closest_name = closest_match(odd, known_names)?;
+    Some(format!("did you mean `{closest_name}`?"))
 }
 
-/// How deep the brackets of a text go, those in strings left out.
+/// Returns the maximum nesting depth of a JSON text, ignoring brackets inside strings.
 fn nesting_depth(text: &str) -> usize {
-    let (mut now, mut most) = (0_usize, 0_usize);
+    let (mut now, mut deepest) = (0_usize, 0_usize);
     let (mut quoted, mut escaped) = (false, false);
     for byte in text.bytes() {
         match (quoted, escaped, byte) {
@@ -160,13 +163,13 @@ fn nesting_depth(text: &str) -> usize {
             (false, _, b'"') => quoted = true,
             (false, _, b'{' | b'[') => {
                 now += 1;
-                most = most.max(now);
+                deepest = deepest.max(now);
             }
             (false, _, b'}' | b']') => now = now.saturating_sub(1),
             (false, _, _) => {}
         }
     }
-    most
+    deepest
 }
 
 #[cfg(test)]
@@ -185,15 +188,17 @@ mod tests {
 
     #[test]
     fn an_invalid_body_is_rejected_with_a_message() {
-        let read =
-            |text: &[u8]| parse::<SampleBody>(text).map_err(|no| (no.code, no.detail, no.hint));
-        assert_eq!(read(br#"{"agent": "a", "turns": 3}"#).map(|sheet| sheet.agent), Ok("a".into()));
-        for (text, code, words, hint) in [
-            (&b"{"[..], "bad_json", "is no JSON", ""),
+        let read = |text: &[u8]| {
+            parse_body::<SampleBody>(text)
+                .map_err(|problem| (problem.code, problem.detail, problem.hint))
+        };
+        assert_eq!(read(br#"{"agent": "a", "turns": 3}"#).map(|body| body.agent), Ok("a".into()));
+        for (text, code, detail, hint) in [
+            (&b"{"[..], "bad_json", "is not valid JSON", ""),
             (b"\xff\xfe", "bad_json", "UTF-8", ""),
             (br#"{"agent": "a"} x"#, "bad_json", "trailing", ""),
             (br#"{"agnt": "a"}"#, "invalid", "unknown field `agnt`", "did you mean `agent`?"),
-            (br#"{"agent": 3}"#, "invalid", "`agent`: invalid type", "openapi"),
+            (br#"{"agent": 3}"#, "invalid", "`agent` is invalid: invalid type", "openapi"),
             (br#"{"agent": "a", "turns": -1}"#, "invalid", "`turns`", "openapi"),
             (b"[]", "invalid", "invalid", "openapi"),
             (br#"{"agent": 1e999}"#, "invalid", "number out of range", ""),
@@ -201,15 +206,15 @@ mod tests {
             (br#"{"agent": "a", "history": [3]}"#, "invalid", "`history[0]`", "openapi"),
             (br#"{"agent": "a", "history": [{}]}"#, "invalid", "`history[0]`", "openapi"),
         ] {
-            let no = read(text).unwrap_err();
-            assert_eq!(no.0, code, "{text:?}");
-            assert!(no.1.contains(words), "{no:?}");
-            assert!(no.2.contains(hint), "{no:?}");
+            let problem = read(text).unwrap_err();
+            assert_eq!(problem.0, code, "{text:?}");
+            assert!(problem.1.contains(detail), "{problem:?}");
+            assert!(problem.2.contains(hint), "{problem:?}");
         }
         let long = format!(r#"{{"agent": "a", "turns": {}}}"#, "9".repeat(5_000));
-        let no = read(long.as_bytes()).unwrap_err();
-        assert_eq!(no.0, "bad_number");
-        assert!(no.1.contains("more than 1000 characters"), "{no:?}");
+        let problem = read(long.as_bytes()).unwrap_err();
+        assert_eq!(problem.0, "bad_number");
+        assert!(problem.1.contains("more than 1000 characters"), "{problem:?}");
         let broken = long.replace('}', "");
         assert_eq!(read(broken.as_bytes()).unwrap_err().0, "bad_json");
         let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));

@@ -1,12 +1,10 @@
-//! Who asks, as a handler wants them: each handler names the least role it is
-//! for, so that it can't be written without one.
-//!
-//! Never: a role that is checked later.
+//! Extractors for the authenticated caller. Each handler takes the extractor of the minimum
+//! role it requires, so no handler can skip the check.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use longhaul_core::access::Role;
-use longhaul_engine::handle::Identity;
+use longhaul_engine::handle::CallerIdentity;
 
 use crate::app::App;
 use crate::middleware::auth::Credential;
@@ -16,7 +14,7 @@ macro_rules! caller {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
-        pub(crate) struct $name(pub(crate) Identity);
+        pub(crate) struct $name(pub(crate) CallerIdentity);
 
         impl FromRequestParts<App> for $name {
             type Rejection = Problem;
@@ -27,8 +25,8 @@ macro_rules! caller {
         }
 
         impl $name {
-            /// As journals show them.
-            #[allow(dead_code, reason = "not every role is written down")]
+            /// Returns the caller's name as it appears in journals.
+            #[allow(dead_code, reason = "not every role needs the name")]
             pub(crate) fn name(&self) -> &str {
                 &self.0.principal.name
             }
@@ -37,19 +35,19 @@ macro_rules! caller {
 }
 
 caller!(
-    /// Somebody who may look.
+    /// A caller who may read runs, gates and agents.
     Viewer
 );
 caller!(
-    /// Somebody who may submit, steer and stop.
+    /// A caller who may submit, steer and cancel runs.
     Operator
 );
 caller!(
-    /// Somebody who may decide.
+    /// A caller who may answer gates.
     Approver
 );
 caller!(
-    /// Somebody who may make keys.
+    /// A caller who may create and revoke API keys.
     Admin
 );
 
@@ -57,27 +55,27 @@ impl FromRequestParts<App> for Credential {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        let shown = parts.extensions.get::<Self>().cloned();
-        shown.ok_or_else(|| Problem::forbidden("nobody is known here"))
+        let credential = parts.extensions.get::<Self>().cloned();
+        credential.ok_or_else(|| Problem::forbidden("authentication required"))
     }
 }
 
-fn require_identity(parts: &Parts, least: Role) -> Result<Identity, Problem> {
-    // The guard lets nobody in unknown; without it nobody is.
-    let Some(known) = parts.extensions.get::<Identity>() else {
-        return Err(Problem::forbidden("nobody is known here"));
+fn require_identity(parts: &Parts, required: Role) -> Result<CallerIdentity, Problem> {
+    // The auth middleware lets no unauthenticated request pass; this check is a second barrier.
+    let Some(identity) = parts.extensions.get::<CallerIdentity>() else {
+        return Err(Problem::forbidden("authentication required"));
     };
-    require_role(known, least)?;
-    Ok(known.clone())
+    require_role(identity, required)?;
+    Ok(identity.clone())
 }
 
-/// Holds a caller to a role.
-pub(crate) fn require_role(known: &Identity, least: Role) -> Result<(), Problem> {
-    if known.principal.role >= least {
+/// Returns an error unless the caller has at least this role.
+pub(crate) fn require_role(identity: &CallerIdentity, required: Role) -> Result<(), Problem> {
+    if identity.principal.role >= required {
         return Ok(());
     }
-    let (has, needs) = (known.principal.role.as_str(), least.as_str());
-    let words = format!("your key's role is {has}, and this needs {needs}");
-    Err(Problem::forbidden(words)
+    let (has, needs) = (identity.principal.role.as_str(), required.as_str());
+    let message = format!("this request needs the role {needs}, but your key has the role {has}");
+    Err(Problem::forbidden(message)
         .hint(format!("ask an admin for a key: longhaul keys new NAME --role {needs}")))
 }

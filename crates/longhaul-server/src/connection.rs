@@ -1,6 +1,5 @@
-//! One connection: bounded heads, a patience with silence, and an end.
-//!
-//! Never: held by a client that neither writes nor reads.
+//! Serves one HTTP connection, with limits on the request head and timeouts for reading and
+//! writing. A client that neither sends nor reads is disconnected.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -23,9 +22,9 @@ use tower_service::Service as _;
 use crate::app::App;
 use crate::connections::Connection;
 use crate::limits::{FIRST_HEAD_TIMEOUT, HEAD_BYTES_MAX, HEADERS_MAX};
-use crate::peer::Peer;
+use crate::peer::PeerAddress;
 
-/// A connection as it was accepted.
+/// An accepted TCP connection with its peer address.
 #[derive(Debug)]
 pub(crate) struct AcceptedConnection {
     pub(crate) stream: TcpStream,
@@ -33,21 +32,22 @@ pub(crate) struct AcceptedConnection {
     pub(crate) connection: Arc<Connection>,
 }
 
-/// Serves one connection until either side has enough, or its place is needed.
-pub(crate) async fn serve(accepted: AcceptedConnection, app: App, router: Router) {
+/// Serves one connection until the client or the server closes it, or until it is evicted to make
+/// room for a new connection.
+pub(crate) async fn serve_connection(accepted: AcceptedConnection, app: App, router: Router) {
     let AcceptedConnection { stream, peer, connection: counted } = accepted;
-    // Small answers should leave at once.
+    // Send small responses immediately.
     _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(app.options().write_timeout));
-    let asked = AtomicBool::new(false);
+    let has_request = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
-        asked.store(true, Ordering::Relaxed);
+        has_request.store(true, Ordering::Relaxed);
         let mut router = router.clone();
         let counted = Arc::clone(&counted);
         async move {
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(PeerAddress(peer));
             request.extensions_mut().insert(counted);
             let answer: Result<Response, Infallible> = router.call(request).await;
             answer
@@ -63,28 +63,29 @@ pub(crate) async fn serve(accepted: AcceptedConnection, app: App, router: Router
     let clock = &app.longhaul().services().clock;
     let silent = async {
         clock.sleep(Millis::from(FIRST_HEAD_TIMEOUT)).await;
-        if asked.load(Ordering::Relaxed) {
+        if has_request.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
     };
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
-        () = counted.evicted() => return,
+        () = counted.wait_for_eviction() => return,
         () = silent => return,
-        () = app.close_requested() => {
+        () = app.wait_for_close() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
     if let Err(error) = ended {
-        // A client that goes away, or keeps a connection and asks no more, is no
-        // fault; one that writes nonsense, or never ends its first head, is worth a line.
-        let dawdled = error.is_timeout() && !asked.load(Ordering::Relaxed);
+        // A client that disconnects, or that leaves an idle connection open, is not an error.
+        // Only invalid requests and clients that never finish their first request head are
+        // logged.
+        let dawdled = error.is_timeout() && !has_request.load(Ordering::Relaxed);
         if error.is_parse() || dawdled {
-            tracing::info!(%peer, %error, "a connection was closed");
+            tracing::info!(%peer, %error, "closed a connection because of an invalid or incomplete request");
         } else {
-            tracing::debug!(%peer, %error, "a connection broke");
+            tracing::debug!(%peer, %error, "connection error");
         }
     }
 }

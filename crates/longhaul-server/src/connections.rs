@@ -1,7 +1,7 @@
-//! The open connections of a server: limited in number, and those that have not shown
-//! a valid key limited further, in total and for each address.
+//! Open connections of a server. Their number is limited, and connections without a valid key have
+//! lower limits, in total and per address.
 //!
-//! Invariant: only a connection without a valid key is closed to make room.
+//! Invariant: only a connection without a valid key is closed to make room for a new connection.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::ANONYMOUS_PER_ADDRESS_MAX;
 
-/// How many connections may be open.
+/// Maximum numbers of open connections: in total, without a valid key, and without a valid key per
+/// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
     total: usize,
@@ -22,15 +23,15 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// The limits of this process: at most `most` connections, and at most half of the
-    /// files that it may open. The other half is for the store, tools and models.
-    pub(crate) fn for_process(most: usize) -> Self {
-        Self::for_files(most, getrlimit(Resource::Nofile).current)
+    /// Returns the connection limits of this process: at most `max` connections, and at most half
+    /// of the files that the process may open. The other half is for the store, tools and models.
+    pub(crate) fn for_process(max: usize) -> Self {
+        Self::for_file_limit(max, getrlimit(Resource::Nofile).current)
     }
 
-    fn for_files(most: usize, files: Option<u64>) -> Self {
-        let files = files.and_then(|files| usize::try_from(files / 2).ok());
-        let total = most.min(files.unwrap_or(most)).max(4);
+    fn for_file_limit(max: usize, file_limit: Option<u64>) -> Self {
+        let file_limit = file_limit.and_then(|file_limit| usize::try_from(file_limit / 2).ok());
+        let total = max.min(file_limit.unwrap_or(max)).max(4);
         Self {
             total,
             anonymous: total / 2,
@@ -39,39 +40,40 @@ impl ConnectionLimits {
     }
 }
 
-/// The open connections. Every connection begins as an anonymous one.
+/// The open connections of a server. Every new connection is anonymous until a request on it has a
+/// valid key.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: ConnectionLimits,
-    state: Mutex<State>,
+    state: Mutex<ConnectionTable>,
     closed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ConnectionTable {
     open: usize,
-    /// How many of them were evicted and are not closed yet.
+    /// Number of open connections that were told to close but are not closed yet.
     closing: usize,
     next_id: u64,
-    /// Connections without a valid key so far, the oldest first.
-    anonymous: BTreeMap<u64, Anonymous>,
+    /// Connections that have not shown a valid key yet, oldest first.
+    anonymous: BTreeMap<u64, AnonymousConnection>,
 }
 
 #[derive(Debug)]
-struct Anonymous {
+struct AnonymousConnection {
     network: IpAddr,
     evicted: CancellationToken,
 }
 
-impl State {
-    fn evict(&mut self, id: Option<u64>) {
+impl ConnectionTable {
+    fn evict_anonymous(&mut self, id: Option<u64>) {
         if let Some(connection) = id.and_then(|id| self.anonymous.remove(&id)) {
             connection.evicted.cancel();
             self.closing += 1;
         }
     }
 
-    fn oldest(&self) -> Option<u64> {
+    fn oldest_anonymous(&self) -> Option<u64> {
         self.anonymous.keys().next().copied()
     }
 }
@@ -81,54 +83,54 @@ impl Connections {
         Arc::new(Self { limits, state: Mutex::default(), closed: Notify::new() })
     }
 
-    /// Waits until one more connection may be open. When all are taken, the oldest
-    /// anonymous one is closed, unless one is being closed already.
-    pub(crate) async fn available(&self) {
+    /// Waits until one more connection may be opened. At the limit, the oldest anonymous connection
+    /// is evicted, unless another connection is being closed already.
+    pub(crate) async fn wait_for_free_slot(&self) {
         loop {
             {
-                let mut state = self.state();
+                let mut state = self.lock_table();
                 if state.open < self.limits.total {
                     return;
                 }
                 if state.closing == 0 {
-                    let oldest = state.oldest();
-                    state.evict(oldest);
+                    let oldest = state.oldest_anonymous();
+                    state.evict_anonymous(oldest);
                 }
             }
             self.closed.notified().await;
         }
     }
 
-    /// Counts a new connection, and closes the oldest anonymous one of its network, or
-    /// of all, where there are too many.
-    pub(crate) fn open(self: &Arc<Self>, peer: IpAddr) -> Connection {
-        let network = network(peer);
+    /// Registers a new connection. If there are too many anonymous connections of the same network,
+    /// or of all networks, the oldest of them is evicted.
+    pub(crate) fn register_connection(self: &Arc<Self>, peer: IpAddr) -> Connection {
+        let network = subscriber_network(peer);
         let evicted = CancellationToken::new();
-        let mut state = self.state();
-        let own = |connection: &Anonymous| connection.network == network;
+        let mut state = self.lock_table();
+        let own = |connection: &AnonymousConnection| connection.network == network;
         let mut same = state.anonymous.iter().filter(|(_, other)| own(other));
         let oldest_of_network = same.next().map(|(id, _)| *id);
         if 1 + same.count() >= self.limits.per_address && oldest_of_network.is_some() {
-            state.evict(oldest_of_network);
+            state.evict_anonymous(oldest_of_network);
         } else if state.anonymous.len() >= self.limits.anonymous {
-            let oldest = state.oldest();
-            state.evict(oldest);
+            let oldest = state.oldest_anonymous();
+            state.evict_anonymous(oldest);
         }
         let id = state.next_id;
         state.next_id += 1;
         state.open += 1;
-        let connection = Anonymous { network, evicted: evicted.clone() };
+        let connection = AnonymousConnection { network, evicted: evicted.clone() };
         state.anonymous.insert(id, connection);
         drop(state);
         Connection { connections: Arc::clone(self), id, evicted }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One open connection. It is no longer counted when it is dropped.
+/// One open connection. Dropping it removes it from the server's open connections.
 #[derive(Debug)]
 pub(crate) struct Connection {
     connections: Arc<Connections>,
@@ -137,20 +139,20 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A request on it has shown a valid key, session or link.
-    pub(crate) fn authenticate(&self) {
-        self.connections.state().anonymous.remove(&self.id);
+    /// Marks the connection as authenticated: a request on it had a valid key, session or link.
+    pub(crate) fn mark_authenticated(&self) {
+        self.connections.lock_table().anonymous.remove(&self.id);
     }
 
-    /// Returns when it must be closed to make room.
-    pub(crate) async fn evicted(&self) {
+    /// Waits until the connection must be closed to make room for a new connection.
+    pub(crate) async fn wait_for_eviction(&self) {
         self.evicted.cancelled().await;
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut state = self.connections.state();
+        let mut state = self.connections.lock_table();
         state.anonymous.remove(&self.id);
         state.open -= 1;
         state.closing -= usize::from(self.evicted.is_cancelled());
@@ -159,8 +161,9 @@ impl Drop for Connection {
     }
 }
 
-/// The part of an address that one subscriber has: all of IPv4, 64 bits of IPv6.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+/// Returns the part of an address that identifies one network subscriber: the whole IPv4 address,
+/// or the first 64 bits of an IPv6 address.
+pub(crate) fn subscriber_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,
         IpAddr::V6(v6) => {
@@ -176,12 +179,12 @@ mod tests {
 
     const LOCALHOST: &str = "127.0.0.1";
 
-    fn connections(total: usize) -> Arc<Connections> {
-        Connections::new(ConnectionLimits::for_files(total, None))
+    fn new_connections(total: usize) -> Arc<Connections> {
+        Connections::new(ConnectionLimits::for_file_limit(total, None))
     }
 
-    fn open(connections: &Arc<Connections>, from: &str) -> Connection {
-        connections.open(from.parse().unwrap())
+    fn open(connections: &Arc<Connections>, address: &str) -> Connection {
+        connections.register_connection(address.parse().unwrap())
     }
 
     fn is_evicted(connection: &Connection) -> bool {
@@ -190,80 +193,80 @@ mod tests {
 
     #[test]
     fn connections_use_at_most_half_of_the_file_limit() {
-        for (most, files, total) in [
+        for (max, files, total) in [
             (8_192, Some(1_024), 512),
             (8_192, Some(1_000_000), 8_192),
             (8_192, None, 8_192),
             (8_192, Some(0), 4),
             (100, Some(1_024), 100),
         ] {
-            let limits = ConnectionLimits::for_files(most, files);
-            assert_eq!(limits.total, total, "{most} {files:?}");
+            let limits = ConnectionLimits::for_file_limit(max, files);
+            assert_eq!(limits.total, total, "{max} {files:?}");
             assert!(limits.per_address >= 1 && limits.anonymous < limits.total);
         }
     }
 
     #[test]
     fn the_oldest_anonymous_connection_of_a_network_is_closed() {
-        let all = connections(16);
-        let known = open(&all, LOCALHOST);
-        known.authenticate();
+        let all = new_connections(16);
+        let authenticated = open(&all, LOCALHOST);
+        authenticated.mark_authenticated();
         let other = open(&all, "192.0.2.1");
         let four: Vec<_> = (0..4).map(|_| open(&all, LOCALHOST)).collect();
         assert!(!four.iter().any(is_evicted));
         let fifth = open(&all, LOCALHOST);
         let evicted: Vec<_> = four.iter().map(is_evicted).collect();
         assert_eq!(evicted, [true, false, false, false]);
-        assert!(![&known, &other, &fifth].into_iter().any(is_evicted));
+        assert!(![&authenticated, &other, &fifth].into_iter().any(is_evicted));
     }
 
     #[test]
     fn the_oldest_anonymous_connection_of_all_is_closed() {
-        let all = connections(16);
+        let all = new_connections(16);
         let eight: Vec<_> = (0..8).map(|n| open(&all, &format!("192.0.2.{n}"))).collect();
         assert!(!eight.iter().any(is_evicted));
-        eight[0].authenticate();
+        eight[0].mark_authenticated();
         let ninth = open(&all, "192.0.2.9");
-        assert!(!eight.iter().any(is_evicted), "one of them is known");
+        assert!(!eight.iter().any(is_evicted), "one of them is authenticated");
         let _tenth = open(&all, "192.0.2.10");
         assert!(is_evicted(&eight[1]) && !is_evicted(&eight[2]) && !is_evicted(&ninth));
     }
 
     #[tokio::test]
     async fn a_full_server_waits_for_the_end_of_an_anonymous_connection() {
-        let all = connections(4);
-        let mut known = Vec::new();
+        let all = new_connections(4);
+        let mut authenticated = Vec::new();
         for _ in 0..3 {
             let connection = open(&all, LOCALHOST);
-            connection.authenticate();
-            known.push(connection);
+            connection.mark_authenticated();
+            authenticated.push(connection);
         }
         let idle = open(&all, LOCALHOST);
-        tokio::join!(all.available(), async {
-            idle.evicted().await;
+        tokio::join!(all.wait_for_free_slot(), async {
+            idle.wait_for_eviction().await;
             drop(idle);
         });
-        assert!(!known.iter().any(is_evicted));
-        known.clear();
-        let state = all.state();
+        assert!(!authenticated.iter().any(is_evicted));
+        authenticated.clear();
+        let state = all.lock_table();
         assert_eq!((state.open, state.closing), (0, 0));
     }
 
     #[tokio::test]
     async fn a_full_server_closes_one_connection_for_a_new_one() {
-        let all = connections(8);
-        // The end of a connection that nobody has waited for.
+        let all = new_connections(8);
+        // Leaves a stored notification, because no task waited for this close.
         drop(open(&all, LOCALHOST));
-        let mut known = Vec::new();
+        let mut authenticated = Vec::new();
         for _ in 0..6 {
             let connection = open(&all, LOCALHOST);
-            connection.authenticate();
-            known.push(connection);
+            connection.mark_authenticated();
+            authenticated.push(connection);
         }
         let oldest = open(&all, LOCALHOST);
         let idle = open(&all, LOCALHOST);
-        tokio::join!(all.available(), async {
-            oldest.evicted().await;
+        tokio::join!(all.wait_for_free_slot(), async {
+            oldest.wait_for_eviction().await;
             drop(oldest);
         });
         assert!(!is_evicted(&idle));
@@ -277,7 +280,7 @@ mod tests {
             ("::ffff:192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),
         ] {
-            let [left, right] = [one, other].map(|text| network(text.parse().unwrap()));
+            let [left, right] = [one, other].map(|text| subscriber_network(text.parse().unwrap()));
             assert_eq!(left == right, same, "{one} {other}");
         }
     }

@@ -1,7 +1,6 @@
-//! What the engine's no means over HTTP: a status, the engine's own words and
-//! code, and what helps.
+//! Maps engine errors to HTTP error responses: a status, the engine's message and code, and a hint.
 //!
-//! Never: what a fault was. That stands in the log, beside the request's id.
+//! Internal errors are logged with the request id; the response does not show their details.
 
 use axum::http::StatusCode;
 use longhaul_core::port::store::StoreError;
@@ -13,21 +12,21 @@ use crate::problem::Problem;
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let (status, hint) = match &error {
-            Error::Store(fault) => return store_problem(fault, error.code()),
+            Error::Store(store_error) => return store_problem(store_error, error.code()),
             Error::InvalidJournal(_) | Error::Internal { .. } | Error::EntropyUnavailable => {
-                tracing::error!(%error, "a request met a fault");
+                tracing::error!(%error, "internal error while handling a request");
                 return Self::internal();
             }
             Error::Rejected(refusal) => rejection_status(refusal),
-            Error::RunNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/runs lists what there is"),
-            Error::GateNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/gates lists what is open"),
+            Error::RunNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/runs lists all runs"),
+            Error::GateNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/gates lists all gates"),
             Error::SteerNotFound(_) => {
-                (StatusCode::NOT_FOUND, "GET /v1/runs/{id}/steer lists them")
+                (StatusCode::NOT_FOUND, "GET /v1/runs/{id}/steer lists the run's messages")
             }
             Error::AgentNotFound { .. } => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/agents lists what there is")
+                (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/agents lists all agents")
             }
-            Error::KeyNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/keys lists what there is"),
+            Error::KeyNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/keys lists all keys"),
             Error::KeyNameTaken(_) => {
                 (StatusCode::CONFLICT, "choose another name, or revoke that key first")
             }
@@ -39,50 +38,50 @@ impl From<Error> for Problem {
                 "wait until runs of this lane have ended, or use another lane",
             ),
             Error::Contention(_) => (StatusCode::CONFLICT, "try again"),
-            Error::Template { .. } => (
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "look at the agent's file: longhaul agents check",
-            ),
+            Error::Template { .. } => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "check the agent's file: longhaul agents check")
+            }
         };
         let mut problem = Self::new(status, error.code(), error.to_string()).hint(hint);
         if status == StatusCode::TOO_MANY_REQUESTS {
             problem = problem.retry_after(1);
         }
-        if let Error::AgentNotFound { suggestion: like, .. } = error {
-            problem.suggestion = like;
+        if let Error::AgentNotFound { suggestion, .. } = error {
+            problem.suggestion = suggestion;
         }
         problem
     }
 }
 
-/// The problem of a request whose change is committed and whose result can't be read.
-/// What is not there will not be there later either.
-pub(crate) fn after_commit(error: Error) -> Problem {
+/// Returns the error response for a request whose change is committed but whose result can't be
+/// read. A missing run or gate stays "not found", because a retry would not find it either.
+pub(crate) fn problem_after_commit(error: Error) -> Problem {
     if matches!(error, Error::RunNotFound(_) | Error::GateNotFound(_)) {
         return error.into();
     }
     tracing::warn!(%error, "a change was committed, but its result could not be read");
-    committed_unread()
+    committed_but_unreadable_problem()
 }
 
-/// The problem of a request whose change is committed and whose result can't be read now.
-pub(crate) fn committed_unread() -> Problem {
-    let words = "the change was committed, but its result could not be read now";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "committed_unread", words)
-        .hint("GET it, or send the request again with the same Idempotency-Key")
+/// Returns the error response for a request whose change is committed but whose result can't be
+/// read now. A later retry may succeed.
+pub(crate) fn committed_but_unreadable_problem() -> Problem {
+    let message = "the change was committed, but its result could not be read now";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "committed_unread", message)
+        .hint("GET the result, or send the request again with the same Idempotency-Key")
         .retry_after(1)
 }
 
-fn store_problem(fault: &StoreError, code: &'static str) -> Problem {
-    match fault {
+fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
+    match store_error {
         StoreError::DiskFull { .. } => {
-            let words = "the disk that holds the runs is full: nothing new starts";
-            Problem::new(StatusCode::INSUFFICIENT_STORAGE, code, words)
-                .hint("make room on the server's disk")
+            let message = "the disk of the store is full: no new runs can start";
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, code, message)
+                .hint("free space on the server's disk")
         }
         StoreError::Busy { .. } | StoreError::Closed { .. } => {
-            let words = "the store could not be reached in time";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, words)
+            let message = "the store is busy or closed";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
                 .hint("try again")
                 .retry_after(1)
         }
@@ -94,7 +93,7 @@ fn store_problem(fault: &StoreError, code: &'static str) -> Problem {
         | StoreError::InvalidUrl { .. }
         | StoreError::InvalidEvent { .. }
         | StoreError::Database { .. } => {
-            tracing::error!(error = %fault, "a request met a fault of the store");
+            tracing::error!(error = %store_error, "store error while handling a request");
             Problem::internal()
         }
     }
@@ -103,31 +102,33 @@ fn store_problem(fault: &StoreError, code: &'static str) -> Problem {
 const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
     match refusal {
         Rejection::Ended(_) => (StatusCode::CONFLICT, "GET the run to see how it ended"),
-        Rejection::GateClosed { .. } => (StatusCode::CONFLICT, "GET the run to see it go on"),
+        Rejection::GateClosed { .. } => {
+            (StatusCode::CONFLICT, "GET the run to see its current status")
+        }
         Rejection::GateExpired(_) => (StatusCode::GONE, "GET the run to see what followed"),
-        Rejection::DigestChanged => (StatusCode::CONFLICT, "GET the gate and look again"),
+        Rejection::DigestChanged => (StatusCode::CONFLICT, "GET the gate and review it again"),
         Rejection::DigestMissing => {
             (StatusCode::UNPROCESSABLE_ENTITY, "send the `digest` of the gate that was shown")
         }
         Rejection::InvalidDecision { .. } => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "the gate's `decisions` lists what it takes")
+            (StatusCode::UNPROCESSABLE_ENTITY, "the gate's `decisions` lists the allowed decisions")
         }
         Rejection::ScopeNotOffered => (
             StatusCode::UNPROCESSABLE_ENTITY,
-            "send `scope: once`; a gate without `pattern` offers no more",
+            "send `scope: once`; a gate without `pattern` offers no other scope",
         ),
-        Rejection::SelfApproval => (StatusCode::FORBIDDEN, "somebody else must decide"),
-        Rejection::AlreadyVoted(_) => (StatusCode::CONFLICT, "others must agree now"),
+        Rejection::SelfApproval => (StatusCode::FORBIDDEN, "another person must decide"),
+        Rejection::AlreadyVoted(_) => (StatusCode::CONFLICT, "other approvers must answer now"),
         Rejection::SteerSettled(_) => (StatusCode::CONFLICT, "send a new message"),
         Rejection::SteersFull(_) => {
             (StatusCode::TOO_MANY_REQUESTS, "wait until the run has read some, or withdraw one")
         }
-        Rejection::AlreadyInState(_) => (StatusCode::CONFLICT, "it stands as you want it"),
+        Rejection::AlreadyInState(_) => (StatusCode::CONFLICT, "nothing to do"),
         Rejection::InvalidState { .. } | Rejection::CallNotRunning(_) => {
-            (StatusCode::CONFLICT, "GET the run to see how it stands")
+            (StatusCode::CONFLICT, "GET the run to see its status")
         }
         Rejection::TooLong { .. } | Rejection::Empty(_) | Rejection::InvalidTask(_) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "mend it and send it again")
+            (StatusCode::UNPROCESSABLE_ENTITY, "fix it and send it again")
         }
     }
 }
@@ -146,8 +147,8 @@ mod tests {
             (Error::RunNotFound(RunId::from_bits(1)), StatusCode::NOT_FOUND),
             (Error::GateNotFound(GateId::from_bits(1)), StatusCode::NOT_FOUND),
         ] {
-            let said = error.to_string();
-            assert_eq!(after_commit(error).status, status, "{said}");
+            let text = error.to_string();
+            assert_eq!(problem_after_commit(error).status, status, "{text}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! Requests with an `Idempotency-Key`: each counts once, however often it is
-//! sent, and every repetition gets the first answer.
+//! Idempotent requests: a request with an `Idempotency-Key` takes effect once, and every retry gets
+//! the first response.
 //!
-//! Never: left half done because the caller went away. Such a request runs to
-//! its end in a task of its own.
+//! Invariant: such a request runs to completion in its own task, even if the client disconnects.
 
 use std::panic::AssertUnwindSafe;
 
@@ -19,7 +18,7 @@ use longhaul_core::port::auth::{IdempotencyKey, IdempotencyState, KeyRef, Stored
 use longhaul_core::raw::Hash;
 use longhaul_core::request::RequestEffect;
 use longhaul_engine::Longhaul;
-use longhaul_engine::handle::Identity;
+use longhaul_engine::handle::CallerIdentity;
 
 use crate::app::App;
 use crate::body;
@@ -30,13 +29,13 @@ use crate::response::OneTimeSecret;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// The handle of one request. What is changed through it is committed together with
-/// the request's idempotency key, if it has one.
+/// Engine handle of one request. Changes made through it are committed together with the request's
+/// idempotency key, if the request has one.
 #[derive(Debug)]
 pub(crate) struct RequestHandle {
     pub(crate) app: App,
     pub(crate) longhaul: Longhaul,
-    /// What an earlier attempt, whose answer was not kept, has changed.
+    /// Change that an earlier attempt of this request committed without storing its response.
     pub(crate) effect: Option<RequestEffect>,
 }
 
@@ -44,33 +43,40 @@ impl FromRequestParts<App> for RequestHandle {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let attempt = parts.extensions.get::<Attempt>().cloned();
+        let attempt = parts.extensions.get::<RequestAttempt>().cloned();
         Ok(match attempt {
-            Some(Attempt { key: of, effect }) => {
-                Self { app: app.clone(), longhaul: app.longhaul().for_request(of), effect }
-            }
+            Some(RequestAttempt { key: request_key, effect }) => Self {
+                app: app.clone(),
+                longhaul: app.longhaul().for_idempotent_request(request_key),
+                effect,
+            },
             None => Self { app: app.clone(), longhaul: app.longhaul().clone(), effect: None },
         })
     }
 }
 
-/// One attempt at a request with an idempotency key.
+/// One attempt to handle a request with an idempotency key, with the change that an earlier attempt
+/// committed.
 #[derive(Debug, Clone)]
-struct Attempt {
+struct RequestAttempt {
     key: IdempotencyKey,
     effect: Option<RequestEffect>,
 }
 
-/// Lets a request pass, once if it asks for that.
-pub(crate) async fn idempotent(State(app): State<App>, request: Request, next: Next) -> Response {
+/// Middleware that runs a request at most once if it has an `Idempotency-Key`.
+pub(crate) async fn handle_idempotency_key(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;
     }
-    let known = request.extensions().get::<Identity>().cloned();
-    match (header_key(request.headers()), known) {
-        (Ok(Some(key)), Some(known)) => {
-            let of = IdempotencyKey { principal: key_owner(&known), key };
-            run_once(app, of, request, next)
+    let identity = request.extensions().get::<CallerIdentity>().cloned();
+    match (idempotency_key_header(request.headers()), identity) {
+        (Ok(Some(key)), Some(identity)) => {
+            let request_key = IdempotencyKey { principal: idempotency_key_owner(&identity), key };
+            run_request_once(app, request_key, request, next)
                 .await
                 .unwrap_or_else(axum::response::IntoResponse::into_response)
         }
@@ -79,98 +85,109 @@ pub(crate) async fn idempotent(State(app): State<App>, request: Request, next: N
     }
 }
 
-/// Whose a key is: another key of the same name is another caller.
-fn key_owner(known: &Identity) -> String {
-    let name = &known.principal.name;
-    match &known.key {
+/// Returns the owner of the caller's idempotency keys. Callers with different API keys of the same
+/// name are different owners.
+fn idempotency_key_owner(identity: &CallerIdentity) -> String {
+    let name = &identity.principal.name;
+    match &identity.key {
         KeyRef::Local => name.clone(),
         KeyRef::Key(hash) => format!("{name} {hash}"),
     }
 }
 
-/// The key under which a task counts once for this caller, and for no other.
-/// The machine's own stays as it is said: the command line uses it without a
-/// server as well.
-pub(crate) fn scoped_key(known: &Identity, said: Option<String>) -> Option<String> {
-    said.map(|key| match &known.key {
+/// Returns the idempotency key of a task, prefixed so that different callers can't share it. For
+/// callers with the local machine key, the idempotency key has no prefix, because the command line
+/// uses the same idempotency key without a server.
+pub(crate) fn scope_key_to_caller(
+    identity: &CallerIdentity,
+    header: Option<String>,
+) -> Option<String> {
+    header.map(|key| match &identity.key {
         KeyRef::Local => key,
         KeyRef::Key(hash) => format!("{hash} {key}"),
     })
 }
 
-/// The key that a request names.
-pub(crate) fn header_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let mut said = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(key) = said.next() else {
+/// Returns the value of the request's `Idempotency-Key` header, or an error if it is invalid.
+pub(crate) fn idempotency_key_header(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(key) = values.next() else {
         return Ok(None);
     };
     let plain =
         key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= IDEMPOTENCY_KEY_BYTES_MAX);
-    match (plain, said.next()) {
+    match (plain, values.next()) {
         (Some(key), None) => Ok(Some(key.to_owned())),
         _ => {
-            let words = format!(
-                "an Idempotency-Key stands there once, with 1 to {IDEMPOTENCY_KEY_BYTES_MAX} plain letters"
+            let message = format!(
+                "the Idempotency-Key header must appear once, with 1 to {IDEMPOTENCY_KEY_BYTES_MAX} printable ASCII characters"
             );
-            Err(Problem::bad_request("bad_idempotency_key", words))
+            Err(Problem::bad_request("bad_idempotency_key", message))
         }
     }
 }
 
-async fn run_once(
+async fn run_request_once(
     app: App,
-    of: IdempotencyKey,
+    request_key: IdempotencyKey,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let (parts, came) = request.into_parts();
-    let asked = format!("{} {}\n", parts.method, parts.uri.path()).into_bytes();
-    let head = Request::from_parts(parts.clone(), came);
+    let (parts, body_stream) = request.into_parts();
+    let request_line = format!("{} {}\n", parts.method, parts.uri.path()).into_bytes();
+    let head = Request::from_parts(parts.clone(), body_stream);
     let sent = body::read_body(head, &app).await?;
-    let whole = Hash::digest(&[asked, sent.clone()].concat());
+    let whole = Hash::digest(&[request_line, sent.clone()].concat());
     let request = Request::from_parts(parts, Body::from(sent));
-    // Whoever waits here may be dropped; the task goes on. It begins the request
-    // as well: one that was begun must not be left to nobody.
+    // The future that waits here may be dropped; the task continues. The task also begins the
+    // request, so that a begun request always has an owner.
     let done = app.background_tasks().spawn({
         let app = app.clone();
         async move {
-            let effect = match app.longhaul().begin_request(of.clone(), whole).await? {
-                IdempotencyState::Acquired => None,
-                IdempotencyState::Applied(effect) => Some(effect),
-                IdempotencyState::Completed(reply) => return replay(reply),
-                IdempotencyState::InProgress => return Err(in_progress()),
-                IdempotencyState::Conflict => {
-                    return Err(longhaul_engine::Error::IdempotencyKeyReused.into());
-                }
-            };
-            let attempt = Attempt { key: of, effect };
-            Ok(run_and_store(app, attempt, request, next).await)
+            let effect =
+                match app.longhaul().begin_idempotent_request(request_key.clone(), whole).await? {
+                    IdempotencyState::Acquired => None,
+                    IdempotencyState::Applied(effect) => Some(effect),
+                    IdempotencyState::Completed(reply) => return replay_response(reply),
+                    IdempotencyState::InProgress => return Err(in_progress_problem()),
+                    IdempotencyState::Conflict => {
+                        return Err(longhaul_engine::Error::IdempotencyKeyReused.into());
+                    }
+                };
+            let attempt = RequestAttempt { key: request_key, effect };
+            Ok(run_and_store_response(app, attempt, request, next).await)
         }
     });
     done.await.map_err(|_| Problem::internal())?
 }
 
-fn in_progress() -> Problem {
-    let words = "a request with this Idempotency-Key is being answered at this moment";
-    Problem::new(StatusCode::CONFLICT, "idempotency_running", words)
-        .hint("wait a moment and send it again")
+fn in_progress_problem() -> Problem {
+    let message = "a request with this Idempotency-Key is still in progress";
+    Problem::new(StatusCode::CONFLICT, "idempotency_running", message)
+        .hint("wait a second and send it again")
         .retry_after(1)
 }
 
-/// Does what was asked, and keeps the answer if it changed anything.
-async fn run_and_store(app: App, attempt: Attempt, mut request: Request, next: Next) -> Response {
-    let of = attempt.key.clone();
+/// Runs the request's handler, and stores the response under the idempotency key if it is a
+/// success.
+async fn run_and_store_response(
+    app: App,
+    attempt: RequestAttempt,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let request_key = attempt.key.clone();
     request.extensions_mut().insert(attempt);
-    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    let response = answered.unwrap_or_else(|_| {
-        tracing::error!("a request broke its handler");
+    let result = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let response = result.unwrap_or_else(|_| {
+        tracing::error!("a request handler panicked");
         Problem::internal().into_response()
     });
     if !response.status().is_success() {
-        // It may be sent again, and as soon as the caller hears of it. What it has
-        // changed all the same is known to the store.
-        if let Err(error) = app.longhaul().abort_request(of).await {
-            tracing::warn!(%error, "a key stays taken until its time is over");
+        // The client may retry as soon as it has this response. The store has recorded any
+        // change that was committed anyway.
+        if let Err(error) = app.longhaul().abort_idempotent_request(request_key).await {
+            tracing::warn!(%error, "could not release an idempotency key; it stays reserved until it expires");
         }
         return response;
     }
@@ -184,32 +201,32 @@ async fn run_and_store(app: App, attempt: Attempt, mut request: Request, next: N
     let reply = StoredResponse {
         status: parts.status.as_u16(),
         location: location.and_then(|at| at.to_str().ok()).map(str::to_owned),
-        // That it was done is kept, the secret is not.
+        // Only the completion is stored, not the secret.
         body: match secret {
             true => Vec::new(),
             false => bytes.to_vec(),
         },
     };
-    if let Err(error) = app.longhaul().complete_request(of, reply).await {
-        // It is done and said; a repetition would find what it made.
-        tracing::warn!(%error, "an answer could not be kept");
+    if let Err(error) = app.longhaul().complete_idempotent_request(request_key, reply).await {
+        // The request has taken effect and is answered; a retry finds the committed change.
+        tracing::warn!(%error, "could not store the response of an idempotent request");
     }
     Response::from_parts(parts, Body::from(bytes))
 }
 
-/// The first answer once more.
-fn replay(reply: StoredResponse) -> Result<Response, Problem> {
-    if reply.body.is_empty() {
-        let words = "this was done, and its secret was shown once and kept nowhere";
-        return Err(Problem::new(StatusCode::CONFLICT, "shown_once", words)
-            .hint("make another one, under a new Idempotency-Key"));
+/// Rebuilds the stored response of a request that was completed earlier.
+fn replay_response(stored: StoredResponse) -> Result<Response, Problem> {
+    if stored.body.is_empty() {
+        let message = "this request has completed; its secret was shown once and is not stored";
+        return Err(Problem::new(StatusCode::CONFLICT, "shown_once", message)
+            .hint("create another one with a new Idempotency-Key"));
     }
-    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
-    let mut response = (status, reply.body).into_response();
+    let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
+    let mut response = (status, stored.body).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
-    if let Some(at) = reply.location.and_then(|at| HeaderValue::from_str(&at).ok()) {
+    if let Some(at) = stored.location.and_then(|at| HeaderValue::from_str(&at).ok()) {
         headers.insert(LOCATION, at);
     }
     Ok(response)

@@ -1,7 +1,8 @@
-//! The HTTP face: API, event streams and pages over the engine's handle.
+//! HTTP server: the API, event streams and web pages on top of the engine's handle.
 //!
-//! Never: reaches a store or a model past the engine, and never a door without
-//! a key, not even on loopback.
+//! Invariant: a route needs a key unless it is explicitly listed as public. Loopback callers are no
+//! exception, unless the option `open_loopback` is set. The server reaches the store and the models
+//! only through the engine.
 
 mod api;
 mod api_router;
@@ -28,6 +29,6 @@ mod serve;
 mod stream;
 
 pub use app::App;
-pub use openapi::document;
-pub use options::Options;
+pub use openapi::openapi_document;
+pub use options::ServerOptions;
 pub use serve::serve;

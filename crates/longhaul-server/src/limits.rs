@@ -1,68 +1,68 @@
-//! What bounds a caller, in one list.
-//!
-//! Never: a bound that is hit in silence. Each has its words in a problem.
+//! Limits on requests, connections and streams that apply to every caller.
 
 use std::time::Duration;
 
-/// The longest body of a request.
+/// Maximum size of a request body in bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// So deep may JSON be nested.
-pub(crate) const DEPTH_MAX: usize = 64;
+/// Maximum nesting depth of the JSON in a request.
+pub(crate) const JSON_DEPTH_MAX: usize = 64;
 
-/// The longest query, and so many parts of it.
+/// Maximum size of a query string in bytes, and maximum number of its parameters.
 pub(crate) const QUERY_BYTES_MAX: usize = 8 * 1024;
 pub(crate) const QUERY_PAIRS_MAX: usize = 64;
 
-/// So many headers, and so many bytes of them with the request's first line.
+/// Maximum number of headers, and maximum size in bytes of the request head including the request
+/// line.
 pub(crate) const HEADERS_MAX: usize = 64;
 pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// A head must have come after this time, on a new connection or a kept one.
+/// Timeout for reading a request head, on a new or a kept-alive connection.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A body must have come after this time.
+/// Timeout for reading a request body.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A request that is no stream must be answered after this time.
+/// Timeout for a handler to begin its response. It does not limit the length of a stream.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A client that reads nothing for so long is let go of.
+/// Timeout for writing to a client that does not read the response.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The first head of a connection must have come after this time.
+/// Timeout for the first request head of a connection.
 pub(crate) const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum of open connections; half of the process's file limit if that is less.
+/// Maximum number of open connections. Half of the process's file limit applies if that is
+/// lower.
 pub(crate) const CONNECTIONS_MAX: usize = 8_192;
 
-/// Maximum of connections of one address that have shown no valid key.
+/// Maximum number of connections from one address that have not shown a valid key.
 pub(crate) const ANONYMOUS_PER_ADDRESS_MAX: usize = 256;
 
-/// Maximum of views that read the journal of a run at the same time.
-pub(crate) const FOLDS_MAX: usize = 4;
+/// Maximum number of requests that read a run's journal for a view at the same time.
+pub(crate) const JOURNAL_READS_MAX: usize = 4;
 
-/// Maximum of transcripts in memory at the same time.
+/// Maximum number of run transcripts in memory at the same time.
 pub(crate) const TRANSCRIPTS_MAX: usize = 2;
 
-/// A view that can't be begun after this time is refused.
-pub(crate) const FOLD_PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time that a request waits for a permit to read a run's journal or transcript.
+pub(crate) const READ_PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many streams at once for one caller.
+/// Maximum number of open event streams per caller.
 pub(crate) const STREAMS_MAX: u32 = 2_000;
 
-/// When a server stops, connections have so long to end by themselves.
+/// Time that open connections have to finish during shutdown before they are closed.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// The longest idempotency key.
+/// Maximum length of an idempotency key in bytes.
 pub(crate) const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 
-/// Callers without a key that counts: so many requests a second from one address.
+/// Maximum number of requests per second from one address without a valid key.
 pub(crate) const ANONYMOUS_RATE: u32 = 50;
 
-/// Maximum of looks into the store each second for one address beyond that rate, which
-/// may show a valid link or session all the same.
+/// Maximum number of credential lookups in the store per second for an address that has exceeded
+/// `ANONYMOUS_RATE`. A request from such an address may still have a valid link or session.
 pub(crate) const LOOKUP_RATE: u32 = 200;
 
-/// So many streams of all runs read at once what was written before.
-pub(crate) const CATCHING_UP_MAX: usize = 2;
+/// Maximum number of event streams of all runs that read old events at the same time.
+pub(crate) const CATCHING_UP_STREAMS_MAX: usize = 2;

@@ -1,6 +1,4 @@
-//! The guards that a request passes before anybody acts on it, outermost first.
-//!
-//! Never: an exception that is not written down here.
+//! Middleware that every request passes before its handler.
 
 pub(crate) mod auth;
 pub(crate) mod host;

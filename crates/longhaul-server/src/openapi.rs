@@ -1,6 +1,4 @@
-//! The description of the API, made from the handlers themselves.
-//!
-//! Never: written by hand beside them.
+//! The OpenAPI document of the API, generated from the handlers.
 
 use utoipa::openapi::path::{Operation, Parameter};
 use utoipa::openapi::schema::{SchemaType, Type};
@@ -11,15 +9,15 @@ use utoipa::openapi::{
 
 use crate::api_router::api_router;
 
-/// The description of the API, OpenAPI 3.1.
-pub fn document() -> Document {
+/// Builds the OpenAPI 3.1 document of the API.
+pub fn openapi_document() -> Document {
     let mut document = api_router().into_openapi();
     document.info = InfoBuilder::new()
         .title("Longhaul")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "A durable runtime for AI agents. A run is a journal of facts and outlives its \
-             process. Every answer that is no success is a problem with a code and a hint.",
+            "A durable runtime for AI agents. A run is a journal of events and outlives its \
+             process. Every error response is a problem with a code and a hint.",
         ))
         .build();
     let mut components = document.components.take().unwrap_or_default();
@@ -27,22 +25,23 @@ pub fn document() -> Document {
     document.components = Some(components);
     document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
     for item in document.paths.paths.values_mut() {
-        for operation in operations(item) {
-            add_problem(operation);
-            operation.parameters.iter_mut().flatten().for_each(remove_null);
+        for operation in path_operations(item) {
+            add_problem_response(operation);
+            operation.parameters.iter_mut().flatten().for_each(remove_null_type);
         }
     }
     document
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+fn path_operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete]
         .into_iter()
         .filter_map(Option::as_mut)
 }
 
-/// A part of a request's head is there or not; none says `null`.
-fn remove_null(parameter: &mut RefOr<Parameter>) {
+/// Removes `null` from the types of a query parameter: an optional parameter is left out, it is
+/// never `null`.
+fn remove_null_type(parameter: &mut RefOr<Parameter>) {
     if let RefOr::T(parameter) = parameter
         && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
         && let SchemaType::Array(types) = &mut object.schema_type
@@ -54,8 +53,8 @@ fn remove_null(parameter: &mut RefOr<Parameter>) {
     }
 }
 
-/// Whatever goes wrong is a problem, everywhere.
-fn add_problem(operation: &mut Operation) {
+/// Adds the default response of an API operation: an error response in the problem format.
+fn add_problem_response(operation: &mut Operation) {
     let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     let response = ResponseBuilder::new()
         .description("A problem")

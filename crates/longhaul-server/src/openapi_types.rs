@@ -1,7 +1,5 @@
-//! How parts of paths, queries and headers are spelled, for the description.
-//!
-//! Never: read by anybody but programs that make clients. What is taken is
-//! decided where it is parsed.
+//! OpenAPI schemas of path, query and header parameters. They only describe the parameters; the
+//! parsers validate them.
 
 use longhaul_api::schema;
 use utoipa::openapi::RefOr;
@@ -25,27 +23,27 @@ macro_rules! schema_type {
 }
 
 schema_type!(
-    /// The id of a run.
+    /// OpenAPI schema of a run's id.
     RunIdSchema,
-    schema::run_id()
+    schema::run_id_schema()
 );
 schema_type!(
-    /// The id of a gate.
+    /// OpenAPI schema of a gate's id.
     GateIdSchema,
-    schema::gate_id()
+    schema::gate_id_schema()
 );
 schema_type!(
-    /// The id of a message.
+    /// OpenAPI schema of the id of a message to a run.
     SteerIdSchema,
-    schema::steer_id()
+    schema::steer_id_schema()
 );
 schema_type!(
-    /// How a gate stands.
+    /// OpenAPI schema of a gate's status.
     GateStatusSchema,
-    schema::gate_status()
+    schema::gate_status_schema()
 );
 schema_type!(
-    /// How runs stand, any number of them.
+    /// OpenAPI schema of a list of run statuses.
     StatusListSchema,
-    ArrayBuilder::new().items(schema::status())
+    ArrayBuilder::new().items(schema::status_schema())
 );

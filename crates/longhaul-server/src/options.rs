@@ -1,6 +1,5 @@
-//! What whoever starts a server decides about it.
-//!
-//! Never: read from a file or the environment here. They are handed in.
+//! Options of a server. The program that starts the server passes them in; nothing is read from
+//! files or the environment here.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -10,34 +9,37 @@ use longhaul_engine::secret::Secret;
 
 use crate::limits::{CONNECTIONS_MAX, HEAD_TIMEOUT, WRITE_TIMEOUT};
 
-/// So many requests a second a key may make, unless it is said otherwise.
+/// Default value of `ServerOptions::rate`: the maximum number of requests per second with one API
+/// key.
 pub const DEFAULT_RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
-/// How a server behaves.
+/// Options of a server.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Names in the `Host` header beside those of loopback.
+pub struct ServerOptions {
+    /// Names that the `Host` header may contain, in addition to the loopback names.
     pub hosts: Vec<String>,
-    /// Callers on loopback need no key, except to decide and to make keys.
+    /// Whether callers on this machine need no key, except to answer gates and to create keys.
     pub open_loopback: bool,
-    /// So many requests a second for each key; the machine's own has no rate.
+    /// Maximum number of requests per second with one API key. The local machine key is not
+    /// limited.
     pub rate: NonZeroU32,
-    /// Who serves tasks that name no agent, by inbox.
+    /// Default agent of each inbox, for tasks that name no agent.
     pub inboxes: BTreeMap<String, String>,
-    /// The machine's own key.
+    /// API key of the local machine, with all rights.
     pub local_key: Secret,
-    /// A head must have come after this time, on a new connection or a kept one.
+    /// Timeout for reading a request head, on a new or a kept-alive connection.
     pub head_timeout: Duration,
-    /// A client that reads nothing for so long is let go of.
+    /// Timeout for writing to a client that does not read the response.
     pub write_timeout: Duration,
-    /// Maximum of open connections. Half of the process's file limit counts if it is less.
+    /// Maximum number of open connections. Half of the process's file limit applies if that is
+    /// lower.
     pub connections_max: usize,
-    /// Which build this is.
+    /// Version of this build, shown by `/version` and on pages.
     pub version: String,
 }
 
-impl Options {
-    /// A server that nobody but the holder of this key may use.
+impl ServerOptions {
+    /// Creates the default options: only the holder of `local_key` has access.
     pub fn new(local_key: Secret) -> Self {
         Self {
             hosts: Vec::new(),

@@ -1,6 +1,4 @@
-//! Pages for people, made on the server: they work without a script.
-//!
-//! Never: a word of a model or a person that is not escaped.
+//! Web pages, rendered on the server without scripts. Text of models and people is always escaped.
 
 pub(crate) mod index;
 pub(crate) mod link;
@@ -16,17 +14,18 @@ use crate::problem::Problem;
 
 const ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
-/// What a page may load and where its forms may lead: here, and nowhere else.
+/// Content security policy: pages load only their own style sheet, and forms submit only to
+/// this server.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
 
-/// A page as an answer.
+/// Renders a page template as an HTTP response.
 pub(crate) fn render_page(
     status: StatusCode,
     template: &impl Template,
 ) -> Result<Response, Problem> {
     let text = template.render().map_err(|error| {
-        tracing::error!(%error, "a page can't be made");
+        tracing::error!(%error, "could not render a page");
         Problem::internal()
     })?;
     let mut response = (status, text).into_response();
@@ -41,7 +40,7 @@ pub(crate) fn render_page(
     Ok(response)
 }
 
-/// A page with a few words and maybe commands.
+/// A page with a title, lines of text and optional commands to run.
 #[derive(Debug, Template)]
 #[template(path = "message.html")]
 pub(crate) struct MessagePage<'a> {
@@ -51,7 +50,7 @@ pub(crate) struct MessagePage<'a> {
     pub(crate) commands: &'a [(&'a str, String)],
 }
 
-/// A few words as a page.
+/// Renders a page with a title and lines of text, without commands.
 pub(crate) fn message_page(
     app: &App,
     status: StatusCode,

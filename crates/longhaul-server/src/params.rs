@@ -1,7 +1,4 @@
-//! What stands in a path or behind its question mark.
-//!
-//! Never: a part that is ignored. A name that nobody knows is an error with a
-//! suggestion.
+//! Path and query parameters. Unknown parameters are errors with a suggestion.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -13,9 +10,9 @@ use longhaul_core::id::{GateId, IdError, RunId, SteerId};
 use crate::app::App;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
 use crate::problem::Problem;
-use longhaul_core::suggest::closest;
+use longhaul_core::suggest::closest_match;
 
-/// The pairs behind the question mark.
+/// Extractor for the query parameters of a request, as name-value pairs.
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -31,98 +28,99 @@ impl Query {
     fn parse(text: &str) -> Result<Self, Problem> {
         let count = text.split('&').filter(|pair| !pair.is_empty()).count();
         if text.len() > QUERY_BYTES_MAX || count > QUERY_PAIRS_MAX {
-            let words =
-                format!("a query has at most {QUERY_PAIRS_MAX} parts and {QUERY_BYTES_MAX} bytes");
-            return Err(Problem::bad_request("query_too_long", words));
+            let message = format!(
+                "a query has at most {QUERY_PAIRS_MAX} parameters and {QUERY_BYTES_MAX} bytes"
+            );
+            return Err(Problem::bad_request("query_too_long", message));
         }
         let pairs = form_urlencoded::parse(text.as_bytes()).into_owned();
         Ok(Self(pairs.collect()))
     }
 
-    /// Only these names may be there.
-    pub(crate) fn allow_only(self, known: &[&str]) -> Result<Self, Problem> {
-        let odd = |name: &&String| !known.contains(&name.as_str());
+    /// Returns an error if the query has parameters other than the `allowed` ones.
+    pub(crate) fn allow_only_params(self, allowed: &[&str]) -> Result<Self, Problem> {
+        let odd = |name: &&String| !allowed.contains(&name.as_str());
         match self.0.iter().map(|(name, _)| name).find(odd) {
             None => Ok(self),
             Some(odd) => {
-                let hint = match closest(odd, known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("there are: {}", known.join(", ")),
+                let hint = match closest_match(odd, allowed.iter().copied()) {
+                    Some(closest_name) => format!("did you mean `{closest_name}`?"),
+                    None => format!("the known parameters are: {}", allowed.join(", ")),
                 };
-                let shown: String = odd.chars().take(60).collect();
-                Err(Problem::invalid(format!("there is no parameter `{shown}` here")).hint(hint))
+                let display_name: String = odd.chars().take(60).collect();
+                Err(Problem::invalid(format!("the parameter `{display_name}` is unknown"))
+                    .hint(hint))
             }
         }
     }
 
-    /// All values of a name.
-    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let fits = self.0.iter().filter(move |(known, _)| known == name);
+    /// Returns all values of a query parameter.
+    pub(crate) fn param_values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let fits = self.0.iter().filter(move |(param_name, _)| param_name == name);
         fits.map(|(_, value)| value.as_str())
     }
 
-    /// The value of a name that stands there once at most. A filter that is empty
-    /// was meant to hold something, so it does not mean everything.
-    pub(crate) fn value<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
-        let mut values = self.values(name);
+    /// Returns the value of a query parameter that may be given at most once. An empty value is an
+    /// error, because an empty filter does not mean "all".
+    pub(crate) fn param_value<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
+        let mut values = self.param_values(name);
         match (values.next(), values.next()) {
-            (_, Some(_)) => Err(Problem::invalid(format!("`{name}` stands there twice"))),
+            (_, Some(_)) => Err(Problem::invalid(format!("the parameter `{name}` is given twice"))),
             (Some(""), None) => {
-                let words = format!("`{name}` is empty");
-                Err(Problem::invalid(words).hint("leave it out, or say what is meant"))
+                let message = format!("the parameter `{name}` is empty");
+                Err(Problem::invalid(message).hint("leave it out, or give a value"))
             }
             (found, None) => Ok(found),
         }
     }
 
-    /// A value that is read by its type.
-    pub(crate) fn parse_value<T: FromStr<Err: std::fmt::Display>>(
+    /// Parses the value of a query parameter. `None` means that the parameter is not given.
+    pub(crate) fn parse_param<T: FromStr<Err: std::fmt::Display>>(
         &self,
         name: &str,
     ) -> Result<Option<T>, Problem> {
-        let Some(said) = self.value(name)? else {
+        let Some(text) = self.param_value(name)? else {
             return Ok(None);
         };
-        let read = said.parse().map(Some);
-        read.map_err(|bad| Problem::invalid(format!("`{name}`: {bad}")))
+        let read = text.parse().map(Some);
+        read.map_err(|bad| Problem::invalid(format!("the parameter `{name}` is invalid: {bad}")))
     }
 
-    /// How many, within bounds.
-    pub(crate) fn limit(
+    /// Returns the page size from the `limit` parameter, checked against its bounds.
+    pub(crate) fn page_limit(
         &self,
-        unless_said: usize,
+        default_limit: usize,
         bounds: RangeInclusive<usize>,
     ) -> Result<usize, Problem> {
-        let limit = self.parse_value("limit")?.unwrap_or(unless_said);
+        let limit = self.parse_param("limit")?.unwrap_or(default_limit);
         if bounds.contains(&limit) {
             return Ok(limit);
         }
-        let (least, most) = (bounds.start(), bounds.end());
-        Err(Problem::invalid(format!("`limit` is {least} to {most}")))
+        let (min, max) = (bounds.start(), bounds.end());
+        Err(Problem::invalid(format!("`limit` must be between {min} and {max}")))
     }
 
-    /// A yes or no.
-    pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
-        match self.value(name)? {
+    /// Returns the value of a boolean query parameter, `false` by default.
+    pub(crate) fn bool_param(&self, name: &str) -> Result<bool, Problem> {
+        match self.param_value(name)? {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(Problem::invalid(format!("`{name}` is true or false"))),
+            Some(_) => Err(Problem::invalid(format!("`{name}` must be true or false"))),
         }
     }
 }
 
-/// The parts of a path, by name.
+/// Returns the value of a path parameter by its name.
 async fn path_param(parts: &mut Parts, app: &App, name: &str) -> Result<String, Problem> {
     let found = RawPathParams::from_request_parts(parts, app).await;
-    let found = found.map_err(|_| {
-        Problem::bad_request("bad_path", "the path is no valid text once it is decoded")
-    })?;
-    let value = found.iter().find(|(known, _)| *known == name);
+    let found = found
+        .map_err(|_| Problem::bad_request("bad_path", "the decoded path is not valid UTF-8"))?;
+    let value = found.iter().find(|(identity, _)| *identity == name);
     let value = value.map(|(_, value)| value.to_owned());
     value.ok_or_else(|| Problem::not_found("not_found", "there is nothing at this path"))
 }
 
-/// A name in a path, such as an agent's.
+/// Extractor for a name in the path of a request, such as the name of an agent.
 #[derive(Debug)]
 pub(crate) struct NamePath(pub(crate) String);
 
@@ -134,7 +132,7 @@ impl FromRequestParts<App> for NamePath {
     }
 }
 
-/// The secret in a link's path.
+/// Extractor for the secret in the path of a link.
 pub(crate) struct TokenPath(pub(crate) String);
 
 impl FromRequestParts<App> for TokenPath {
@@ -147,7 +145,7 @@ impl FromRequestParts<App> for TokenPath {
 
 macro_rules! id_path {
     ($name:ident, $id:ty, $param:literal, $code:literal) => {
-        /// An id in a path.
+        /// Extractor for an id in the path of a request.
         #[derive(Debug, Clone, Copy)]
         pub(crate) struct $name(pub(crate) $id);
 
@@ -155,11 +153,11 @@ macro_rules! id_path {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-                let said = path_param(parts, app, $param).await?;
-                let read: Result<$id, IdError> = said.parse();
+                let text = path_param(parts, app, $param).await?;
+                let read: Result<$id, IdError> = text.parse();
                 read.map(Self).map_err(|bad| {
                     Problem::not_found($code, bad.to_string())
-                        .hint("give the whole id; short forms are for the command line")
+                        .hint("give the full id; short ids work only on the command line")
                 })
             }
         }
@@ -176,19 +174,21 @@ mod tests {
 
     #[test]
     fn an_invalid_query_is_rejected() {
-        let query =
-            |text: &str| Query::parse(text).and_then(|query| query.allow_only(&["limit", "lane"]));
-        let said = |text: &str| query(text).map_err(|no| (no.detail, no.hint)).map(|_| ());
-        assert_eq!(said("limit=3&lane=a%20b"), Ok(()));
-        assert_eq!(query("lane=a%20b").unwrap().value("lane"), Ok(Some("a b")));
+        let query = |text: &str| {
+            Query::parse(text).and_then(|query| query.allow_only_params(&["limit", "lane"]))
+        };
+        let rejection =
+            |text: &str| query(text).map_err(|problem| (problem.detail, problem.hint)).map(|_| ());
+        assert_eq!(rejection("limit=3&lane=a%20b"), Ok(()));
+        assert_eq!(query("lane=a%20b").unwrap().param_value("lane"), Ok(Some("a b")));
         assert_eq!(
-            said("limt=3"),
-            Err(("there is no parameter `limt` here".into(), "did you mean `limit`?".into()))
+            rejection("limt=3"),
+            Err(("the parameter `limt` is unknown".into(), "did you mean `limit`?".into()))
         );
-        assert_eq!(query("limit=3").unwrap().value("lane"), Ok(None));
-        assert!(query("lane=").unwrap().value("lane").is_err());
+        assert_eq!(query("limit=3").unwrap().param_value("lane"), Ok(None));
+        assert!(query("lane=").unwrap().param_value("lane").is_err());
         let twice = query("limit=1&limit=2").unwrap();
-        assert!(twice.limit(20, 1..=100).is_err());
+        assert!(twice.page_limit(20, 1..=100).is_err());
         for (text, limit) in [
             ("", Some(20)),
             ("limit=0", None),
@@ -196,7 +196,7 @@ mod tests {
             ("limit=-1", None),
             ("limit=x", None),
         ] {
-            assert_eq!(query(text).unwrap().limit(20, 1..=100).ok(), limit, "{text}");
+            assert_eq!(query(text).unwrap().page_limit(20, 1..=100).ok(), limit, "{text}");
         }
         let many = "a=1&".repeat(QUERY_PAIRS_MAX + 1);
         assert_eq!(Query::parse(&many).unwrap_err().code, "query_too_long");

@@ -1,29 +1,28 @@
-//! What is known of a request before anybody reads it: whence it came, and how it
-//! calls us.
-//!
-//! Never: believed further than a socket can be.
+//! Peer address and base URL of a request. Both are only as reliable as the socket and the headers
+//! that they are read from.
 
 use std::net::SocketAddr;
 
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, HeaderName};
 
-/// Where a connection comes from.
+/// Remote address of a request's connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
+pub(crate) struct PeerAddress(pub(crate) SocketAddr);
 
-/// Headers that a proxy sets: whoever came this way is not on this machine.
+/// Headers that proxies set. A request with one of these headers does not come directly from this
+/// machine.
 const FORWARDED_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("forwarded"),
     HeaderName::from_static("x-real-ip"),
     HeaderName::from_static("via"),
 ];
 
-/// And all that begin so: proxies differ in which they set.
+/// Prefix of further headers that proxies set; proxies differ in which ones they use.
 const FORWARDED_PREFIX: &str = "x-forwarded-";
 
-impl Peer {
-    /// Whether a process of this machine asks for itself.
+impl PeerAddress {
+    /// Returns whether the request comes directly from a process on this machine.
     pub(crate) fn is_local(self, headers: &HeaderMap) -> bool {
         let by_proxy = |name: &HeaderName| {
             FORWARDED_HEADERS.contains(name) || name.as_str().starts_with(FORWARDED_PREFIX)
@@ -33,7 +32,7 @@ impl Peer {
     }
 }
 
-/// The address that a caller used, which the guard has checked.
+/// Returns the base URL that the caller used. The host in it was checked by the host middleware.
 pub(crate) fn base_url(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let proxied = headers.get("x-forwarded-proto");

@@ -1,22 +1,21 @@
-//! A no, or a fault, as programs and people read it: what, why, what helps.
-//!
-//! Never: an answer without a code, and never a stack, a path or a secret in one.
+//! Error responses in the problem format (RFC 9457): a code, a message, and a hint. They never
+//! contain a stack trace, a path or a secret.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use longhaul_api::problem;
 
-/// A problem, before it is known which request it answers.
+/// An error response, before the id of its request is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) code: &'static str,
     pub(crate) detail: String,
     pub(crate) hint: String,
-    /// A name that may have been meant.
+    /// Known name that is closest to an unknown name in the request.
     pub(crate) suggestion: Option<String>,
-    /// It may be tried again after so many seconds.
+    /// Number of seconds after which the client may retry.
     pub(crate) retry_after: Option<u32>,
 }
 
@@ -32,26 +31,26 @@ impl Problem {
         }
     }
 
-    /// The same, with what helps.
+    /// Sets the hint that says what the client can do.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// The same, with when it may be tried again.
+    /// Sets the number of seconds after which the client may retry.
     #[must_use]
     pub(crate) const fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// What was sent can't be read at all.
+    /// Creates a 400 error for a request that can't be parsed.
     pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, detail)
     }
 
-    /// What was sent can be read and makes no sense.
+    /// Creates a 422 error for a request that can be parsed but is not valid.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
     }
@@ -64,14 +63,14 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
-    /// A fault of ours; what it was stands in the log.
+    /// Creates a 500 error. The details are only in the log, not in the response.
     pub(crate) fn internal() -> Self {
-        let words = "something went wrong inside Longhaul; what was acknowledged before stands";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", words)
-            .hint("it is safe to try again with an Idempotency-Key; the server's log says more")
+        let message = "internal error in Longhaul; everything acknowledged before is still stored";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+            .hint("retry with an Idempotency-Key is safe; the server log has the details")
     }
 
-    /// The problem as a response to this request.
+    /// Converts the problem to the HTTP response to the request with this id.
     pub(crate) fn to_response(&self, request_id: &str) -> Response {
         let body = problem::Problem {
             kind: format!("urn:longhaul:problem:{}", self.code),
@@ -81,7 +80,7 @@ impl Problem {
             code: self.code.to_owned(),
             hint: match self.hint.as_str() {
                 "" => default_hint(self.status).to_owned(),
-                said => said.to_owned(),
+                other => other.to_owned(),
             },
             suggestion: self.suggestion.clone(),
             request_id: request_id.to_owned(),
@@ -98,18 +97,19 @@ impl Problem {
     }
 }
 
-/// What helps with most problems of a status, where nobody knows better.
+/// Returns the default hint for an HTTP status, used if the problem has no hint.
 fn default_hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        404 => "GET /openapi.json lists what there is",
+        404 => "GET /openapi.json lists all paths",
         408 => "send the whole body at once",
-        403 => "ask whoever runs this server",
-        500.. => "try again; the server's log says more",
-        _ => "GET /openapi.json says what it takes",
+        403 => "ask the administrator of this server",
+        500.. => "try again; the server log has the details",
+        _ => "GET /openapi.json describes the API",
     }
 }
 
-/// Carries the problem outward to where the request's id is known.
+/// Attaches the problem to an empty response. The outermost middleware writes the body, because
+/// only it knows the request id.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();

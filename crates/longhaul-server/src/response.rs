@@ -1,6 +1,4 @@
-//! Answers as JSON: one thing, or a list with a way on.
-//!
-//! Never: a list without an end.
+//! JSON responses: single objects and pages of lists.
 
 use axum::body::Bytes;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
@@ -12,78 +10,91 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::problem::Problem;
 
-/// A thing as JSON.
-pub(crate) fn json(status: StatusCode, thing: &impl Serialize) -> Result<Response, Problem> {
-    Ok(with_body(status, to_bytes(thing)?.into()))
+/// Builds a JSON response with this HTTP status.
+pub(crate) fn json_response(
+    status: StatusCode,
+    value: &impl Serialize,
+) -> Result<Response, Problem> {
+    Ok(response_with_body(status, to_json_bytes(value)?.into()))
 }
 
-fn to_bytes(thing: &impl Serialize) -> Result<Vec<u8>, Problem> {
-    serde_json::to_vec(thing).map_err(|error| {
-        tracing::error!(%error, "an answer can't be written");
+fn to_json_bytes(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
+    serde_json::to_vec(value).map_err(|error| {
+        tracing::error!(%error, "could not serialize a response");
         Problem::internal()
     })
 }
 
-fn with_body(status: StatusCode, body: Bytes) -> Response {
+fn response_with_body(status: StatusCode, body: Bytes) -> Response {
     let mut response = (status, body).into_response();
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 
-/// A thing as JSON, with nothing special about it.
-pub(crate) fn ok(thing: &impl Serialize) -> Result<Response, Problem> {
-    json(StatusCode::OK, thing)
+/// Builds a JSON response with status 200.
+pub(crate) fn ok_response(value: &impl Serialize) -> Result<Response, Problem> {
+    json_response(StatusCode::OK, value)
 }
 
-/// The bytes of a body, and the permit to hold them in memory.
-struct PermittedBytes {
+/// Bytes of a response body, with the permit to hold them in memory.
+struct BytesWithPermit {
     bytes: Vec<u8>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for PermittedBytes {
+impl AsRef<[u8]> for BytesWithPermit {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// A thing as JSON, with a permit that is released when its last byte is sent: the
-/// body itself is dropped as soon as its bytes wait to be written.
-pub(crate) fn ok_with_permit(
-    thing: &impl Serialize,
+/// Builds a JSON response that holds a memory permit until its last byte is sent. The body alone
+/// could not hold the permit: hyper drops the body while its bytes still wait to be written.
+pub(crate) fn ok_response_with_permit(
+    value: &impl Serialize,
     permit: OwnedSemaphorePermit,
 ) -> Result<Response, Problem> {
-    let bytes = PermittedBytes { bytes: to_bytes(thing)?, _permit: permit };
-    Ok(with_body(StatusCode::OK, Bytes::from_owner(bytes)))
+    let bytes = BytesWithPermit { bytes: to_json_bytes(value)?, _permit: permit };
+    Ok(response_with_body(StatusCode::OK, Bytes::from_owner(bytes)))
 }
 
-/// A thing that was made just now, and where it stands.
-pub(crate) fn created(at: &str, thing: &impl Serialize) -> Result<Response, Problem> {
-    let mut response = json(StatusCode::CREATED, thing)?;
-    if let Ok(at) = HeaderValue::from_str(at) {
-        response.headers_mut().insert(LOCATION, at);
+/// Builds a 201 response with the new object and its location.
+pub(crate) fn created_response(
+    location: &str,
+    value: &impl Serialize,
+) -> Result<Response, Problem> {
+    let mut response = json_response(StatusCode::CREATED, value)?;
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(LOCATION, location);
     }
     Ok(response)
 }
 
-/// What is said once: an answer with a secret in it is kept nowhere.
+/// Response extension that marks a body with a secret. Such a body is not stored for retries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OneTimeSecret;
 
-/// A thing that was made just now, with a secret that is shown this once.
-pub(crate) fn created_secret(at: &str, thing: &impl Serialize) -> Result<Response, Problem> {
-    let mut response = created(at, thing)?;
+/// Builds a 201 response with a secret that is shown only once.
+pub(crate) fn created_secret_response(
+    location: &str,
+    value: &impl Serialize,
+) -> Result<Response, Problem> {
+    let mut response = created_response(location, value)?;
     response.extensions_mut().insert(OneTimeSecret);
     Ok(response)
 }
 
-/// Cuts a list that was read one longer than asked; the way on is named by its
-/// last thing.
-pub(crate) fn paginate<T>(mut data: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> List<T> {
+/// Turns a list that was read with one item more than `limit` into a page. If there was an extra
+/// item, `next` is the name of the last item of the page.
+pub(crate) fn paginate<T>(
+    mut data: Vec<T>,
+    limit: usize,
+    item_name: impl Fn(&T) -> String,
+) -> List<T> {
     let more = data.len() > limit;
     data.truncate(limit);
-    let next = data.last().filter(|_| more).map(name);
+    let next = data.last().filter(|_| more).map(item_name);
     List { data, next }
 }
 
@@ -100,8 +111,8 @@ mod tests {
     async fn a_permit_is_held_as_long_as_the_bytes_are() {
         let permits = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
-        let response = ok_with_permit(&"text", permit).unwrap();
-        // As hyper does it: the body is dropped at its end, the bytes wait to be written.
+        let response = ok_response_with_permit(&"text", permit).unwrap();
+        // Like hyper: the body is dropped at its end, while its bytes wait to be written.
         let mut body = response.into_body();
         let frame = body.frame().await.unwrap().unwrap();
         drop(body);

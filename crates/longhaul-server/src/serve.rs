@@ -1,6 +1,6 @@
-//! Accepts connections until it is told to stop, then lets them end.
+//! Accept loop and shutdown of the server.
 //!
-//! Never: a connection without a seat, or one that outlives the server.
+//! Invariant: connections are limited in number, and no connection outlives the server.
 
 use std::io;
 use std::sync::Arc;
@@ -16,77 +16,87 @@ use crate::app::App;
 use crate::connection::{self, AcceptedConnection};
 use crate::connections::{ConnectionLimits, Connections};
 use crate::limits::SHUTDOWN_GRACE;
-use crate::routes::router;
+use crate::routes::build_router;
 
-/// When the system has no room for another connection, it is asked again after this.
+/// Delay before connections are accepted again after `accept` failed, for example because no file
+/// descriptor is free.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Serves until `stop` returns. The caller owns the listener and the end.
+/// Serves connections until `stop` completes or the engine's change feed fails, then closes all
+/// connections.
 pub async fn serve(
     listener: TcpListener,
     app: App,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let longhaul = app.longhaul().clone();
-    let ports = longhaul.services();
-    let source =
-        ChangeSource { store: &*ports.store, records: &*ports.records, clock: &*ports.clock };
-    let crew = TaskTracker::new();
-    let cut = CancellationToken::new();
+    let services = longhaul.services();
+    let source = ChangeSource {
+        store: &*services.store,
+        records: &*services.records,
+        clock: &*services.clock,
+    };
+    let tasks = TaskTracker::new();
+    let abort = CancellationToken::new();
     let ended = tokio::select! {
         biased;
         () = stop => Ok(()),
-        broke = ports.changes.run_reader(source) => broke,
-        () = accept(listener, &app, &crew, &cut) => Ok(()),
+        result = services.changes.read_changes(source) => result,
+        () = accept_connections(listener, &app, &tasks, &abort) => Ok(()),
     };
     app.stop();
-    app.close();
-    crew.close();
+    app.close_connections();
+    tasks.close();
     app.background_tasks().close();
-    let clock = &ports.clock;
+    let clock = &services.clock;
     tokio::select! {
         biased;
-        () = async { crew.wait().await; app.background_tasks().wait().await; } => {}
+        () = async { tasks.wait().await; app.background_tasks().wait().await; } => {}
         () = clock.sleep(SHUTDOWN_GRACE.into()) => {
-            tracing::info!(open = crew.len(), "connections were cut off");
-            cut.cancel();
-            crew.wait().await;
+            tracing::info!(open = tasks.len(), "closed connections that did not end in time");
+            abort.cancel();
+            tasks.wait().await;
         }
     }
     ended
 }
 
-async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker, cut: &CancellationToken) {
+async fn accept_connections(
+    listener: TcpListener,
+    app: &App,
+    tasks: &TaskTracker,
+    abort: &CancellationToken,
+) {
     let limits = ConnectionLimits::for_process(app.options().connections_max);
     let connections = Connections::new(limits);
-    let router = router(app.clone());
+    let router = build_router(app.clone());
     loop {
-        connections.available().await;
+        connections.wait_for_free_slot().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let accepted = AcceptedConnection {
                     stream,
                     peer,
-                    connection: Arc::new(connections.open(peer.ip())),
+                    connection: Arc::new(connections.register_connection(peer.ip())),
                 };
-                let served = connection::serve(accepted, app.clone(), router.clone());
-                let cut = cut.clone();
-                crew.spawn(async move {
+                let served = connection::serve_connection(accepted, app.clone(), router.clone());
+                let abort = abort.clone();
+                tasks.spawn(async move {
                     tokio::select! {
                         biased;
                         () = served => {}
-                        () = cut.cancelled() => {}
+                        () = abort.cancelled() => {}
                     }
                 });
             }
             Err(error) => {
-                // A client may be gone before it was greeted; anything else is
-                // the system's, and passes or is seen in the log.
+                // A client may disconnect before its connection is accepted. All other errors
+                // come from the operating system: they are logged, and `accept` is retried.
                 if !matches!(
                     error.kind(),
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
                 ) {
-                    tracing::warn!(%error, "no connection can be accepted");
+                    tracing::warn!(%error, "could not accept a connection");
                     let clock = &app.longhaul().services().clock;
                     clock.sleep(ACCEPT_RETRY_DELAY.into()).await;
                 }

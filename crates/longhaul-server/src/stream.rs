@@ -1,6 +1,6 @@
-//! Streams of server-sent events: a journal as it grows, or all of them.
+//! Event streams (server-sent events): the journal of one run, or the events of all runs.
 //!
-//! Never: an event twice or out of order, and never one without its place.
+//! Invariant: every journal event has an id, and events are sent once and in order.
 
 pub(crate) mod all;
 pub(crate) mod run;

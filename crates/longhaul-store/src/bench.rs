@@ -1,7 +1,5 @@
-//! The raw limits that a store is measured against: what the disk can sync, and
-//! what a bare loop over SQLite can insert.
-//!
-//! Never: reads a clock. Whoever measures hands the stopwatch in.
+//! Measures the limits that the store is compared with: the sync rate of the disk and the insert
+//! rate of plain SQLite. The caller supplies the stopwatch.
 
 use std::fs::OpenOptions;
 use std::io::{Seek, SeekFrom, Write};
@@ -17,12 +15,13 @@ use crate::sqlite::error::{io_error, sql_error};
 use crate::sqlite::journal::INSERT_EVENT;
 use crate::sqlite::{connect, schema};
 
-/// A page of a log, as a small commit writes it.
+/// Data written before each measured sync, of the size that a small commit writes to the
+/// write-ahead log.
 const LOG_PAGE: [u8; 8_192] = [0x6c; 8_192];
 
-/// Counts nanoseconds from any beginning, never backwards.
+/// Monotonic clock in nanoseconds with an arbitrary start.
 pub trait Stopwatch {
-    /// So many have passed.
+    /// Returns the nanoseconds that have passed since the start of the clock.
     fn elapsed_nanos(&self) -> u64;
 }
 
@@ -32,104 +31,110 @@ impl<F: Fn() -> u64> Stopwatch for F {
     }
 }
 
-/// Spans in nanoseconds, in order.
+/// Measured durations in nanoseconds, sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Durations(Vec<u64>);
+pub struct SortedDurations(Vec<u64>);
 
-impl Durations {
-    /// Spans in any order.
-    pub fn new(mut spans: Vec<u64>) -> Self {
-        spans.sort_unstable();
-        Self(spans)
+impl SortedDurations {
+    /// Creates a sorted list from durations in any order.
+    pub fn new(mut durations: Vec<u64>) -> Self {
+        durations.sort_unstable();
+        Self(durations)
     }
 
-    /// The span that so many of a hundred do not exceed; 0 without any.
+    /// Returns the given percentile of the durations, or 0 if there are no durations.
     pub fn percentile(&self, percent: u8) -> u64 {
         let last = self.0.len().saturating_sub(1);
-        let place = last * usize::from(percent.min(100)) / 100;
-        self.0.get(place).copied().unwrap_or(0)
+        let index = last * usize::from(percent.min(100)) / 100;
+        self.0.get(index).copied().unwrap_or(0)
     }
 }
 
-/// How long a write of one page and its sync take, in a file that is gone afterwards.
-pub fn measure_sync(
+/// Measures how long it takes to write one page to a file and sync the file to disk. The file is
+/// deleted afterwards.
+pub fn measure_fsync(
     folder: &Path,
     rounds: usize,
     stopwatch: &dyn Stopwatch,
-) -> Result<Durations, StoreError> {
+) -> Result<SortedDurations, StoreError> {
     let path = folder.join("sync.bench");
     let at = path.to_string_lossy();
-    let spans = time_syncs(&path, rounds, stopwatch).map_err(|error| io_error(error, &at));
+    let durations = time_fsyncs(&path, rounds, stopwatch).map_err(|error| io_error(error, &at));
     _ = std::fs::remove_file(&path);
-    spans
+    durations
 }
 
-fn time_syncs(path: &Path, rounds: usize, stopwatch: &dyn Stopwatch) -> std::io::Result<Durations> {
+fn time_fsyncs(
+    path: &Path,
+    rounds: usize,
+    stopwatch: &dyn Stopwatch,
+) -> std::io::Result<SortedDurations> {
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
-    let mut spans = Vec::with_capacity(rounds);
-    // Every write but the first goes over what is there, as a log's writes do.
+    let mut durations = Vec::with_capacity(rounds);
+    // Every write but the first overwrites the same page, as a log does.
     for _ in 0..rounds {
-        let begun = stopwatch.elapsed_nanos();
+        let started = stopwatch.elapsed_nanos();
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&LOG_PAGE)?;
         file.sync_data()?;
-        spans.push(stopwatch.elapsed_nanos().saturating_sub(begun));
+        durations.push(stopwatch.elapsed_nanos().saturating_sub(started));
     }
-    Ok(Durations::new(spans))
+    Ok(SortedDurations::new(durations))
 }
 
-/// What a bare loop is to write.
+/// Parameters of the benchmark that inserts events with plain SQLite.
 #[derive(Debug, Clone)]
 pub struct BareInsertOptions {
-    /// Where; the file must not be there yet.
+    /// Path of the database file to create. The file must not exist.
     pub file: PathBuf,
-    /// So many runs take turns.
+    /// Number of runs that the events are spread over.
     pub runs: u64,
-    /// So many events in all.
+    /// Total number of events to insert.
     pub events: u64,
-    /// The bytes of each event's body.
+    /// Size of each event's body in bytes.
     pub body_bytes: usize,
-    /// So many events in one commit.
+    /// Number of events written by each commit.
     pub per_commit: u64,
 }
 
-/// How fast it went.
+/// Result of the benchmark that inserts events with plain SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InsertRate {
-    /// Events written.
+    /// Number of events that were inserted.
     pub events: u64,
-    /// Commits they took.
+    /// Number of commits that were made.
     pub commits: u64,
-    /// Nanoseconds it took.
+    /// Duration of the benchmark in nanoseconds.
     pub nanos: u64,
 }
 
 impl InsertRate {
-    /// Events in a second.
-    pub fn per_second(self) -> f64 {
+    /// Returns the number of events inserted per second.
+    pub fn events_per_second(self) -> f64 {
         self.events as f64 * 1e9 / self.nanos.max(1) as f64
     }
 }
 
-/// The same update of a head and the same insert that an append makes, in the
-/// same tables, with nothing around them.
+/// Measures only the SQL statements of an append, on the same tables as the store: the update of
+/// the run's scheduling row and the insert of the events.
 pub fn measure_bare_inserts(
-    ask: &BareInsertOptions,
+    options: &BareInsertOptions,
     stopwatch: &dyn Stopwatch,
 ) -> Result<InsertRate, StoreError> {
-    let at = ask.file.to_string_lossy();
-    let conn = connect::writer(&ask.file, Duration::ZERO).map_err(|error| sql_error(error, &at))?;
-    schema::migrate(&conn, &at, Timestamp::default(), schema::MIGRATIONS)?;
-    time_inserts(&conn, ask, stopwatch).map_err(|error| sql_error(error, &at))
+    let at = options.file.to_string_lossy();
+    let conn = connect::open_writer(&options.file, Duration::ZERO)
+        .map_err(|error| sql_error(error, &at))?;
+    schema::migrate_schema(&conn, &at, Timestamp::default(), schema::MIGRATIONS)?;
+    time_inserts(&conn, options, stopwatch).map_err(|error| sql_error(error, &at))
 }
 
 fn time_inserts(
     conn: &Connection,
-    ask: &BareInsertOptions,
+    options: &BareInsertOptions,
     stopwatch: &dyn Stopwatch,
 ) -> rusqlite::Result<InsertRate> {
     let id = |number: u64| (u128::from(number) << 64 | 7).to_be_bytes();
-    let runs = ask.runs.max(1);
+    let runs = options.runs.max(1);
     conn.execute_batch("BEGIN")?;
     for run in 0..runs {
         conn.prepare_cached(
@@ -139,15 +144,15 @@ fn time_inserts(
         .execute(params![id(run), id(u64::MAX)])?;
     }
     conn.execute_batch("COMMIT")?;
-    let body = "x".repeat(ask.body_bytes);
+    let body = "x".repeat(options.body_bytes);
     let mut drive = conn.prepare(UPDATE_HEAD_AS_DRIVER)?;
     let mut insert = conn.prepare(INSERT_EVENT)?;
     let mut begin = conn.prepare("BEGIN IMMEDIATE")?;
     let mut commit = conn.prepare("COMMIT")?;
-    let begun = stopwatch.elapsed_nanos();
+    let started = stopwatch.elapsed_nanos();
     let (mut events, mut commits) = (0, 0);
-    while events < ask.events {
-        let until = ask.events.min(events + ask.per_commit.max(1));
+    while events < options.events {
+        let until = options.events.min(events + options.per_commit.max(1));
         begin.execute(())?;
         while events < until {
             let (run, seq) = (id(events % runs), events / runs);
@@ -160,7 +165,7 @@ fn time_inserts(
         commit.execute(())?;
         commits += 1;
     }
-    Ok(InsertRate { events, commits, nanos: stopwatch.elapsed_nanos().saturating_sub(begun) })
+    Ok(InsertRate { events, commits, nanos: stopwatch.elapsed_nanos().saturating_sub(started) })
 }
 
 #[cfg(test)]
@@ -169,9 +174,9 @@ mod tests {
 
     #[test]
     fn percentiles_are_ranks_of_sorted_samples() {
-        let spans = Durations::new(vec![50, 10, 30, 20, 40]);
-        let found = [0, 50, 99, 100].map(|percent| spans.percentile(percent));
+        let durations = SortedDurations::new(vec![50, 10, 30, 20, 40]);
+        let found = [0, 50, 99, 100].map(|percent| durations.percentile(percent));
         assert_eq!(found, [10, 30, 40, 50]);
-        assert_eq!(Durations::default().percentile(50), 0);
+        assert_eq!(SortedDurations::default().percentile(50), 0);
     }
 }

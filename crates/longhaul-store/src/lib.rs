@@ -1,7 +1,7 @@
-//! Keeps journals, queues and everything else that must outlive a process.
+//! Persistent stores for journals, queues and all other durable data.
 //!
-//! Never: folds a journal or decides what a run does. Rules live in the heart;
-//! a store only writes what it is given, whole or not at all.
+//! A store neither replays journals nor makes decisions, which is the task of the state machine. It
+//! writes each batch of events and row changes completely or not at all.
 
 pub mod bench;
 pub mod options;
@@ -9,6 +9,6 @@ pub mod sqlite;
 
 pub use options::{OpenMode, StoreOptions};
 pub use sqlite::{
-    CheckReport, JournalCheck, Problem, SqliteStore, backup, check, current_driver, is_driven,
-    open, restore,
+    CheckReport, JournalCheck, SqliteStore, StoreProblem, back_up_store, check_store,
+    current_driver, is_store_driven, open, restore_store,
 };

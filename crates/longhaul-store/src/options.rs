@@ -1,6 +1,4 @@
-//! How a store is opened, and the hooks that let others watch it fail.
-//!
-//! Never: reads a file or a variable; everything is handed in.
+//! Options for opening a store, and hooks that report or inject failures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,44 +6,48 @@ use std::time::Duration;
 
 use longhaul_core::time::Clock;
 
-/// What a process does with a store.
+/// Mode in which a process opens a store: as driver or as outsider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// It claims, sweeps and reaps. One process at a time may.
+    /// The process claims runs, fires timers and releases runs of dead workers. Only one process at
+    /// a time can be the driver.
     Driver,
-    /// It reads, submits, answers, steers and cancels.
+    /// The process reads the store, submits, steers and cancels runs, and answers gates.
     Outsider,
 }
 
-/// Called once when a commit failed so that nothing is known any more. The
-/// program must end: what it would do next might rest on what was never written.
+/// Hook that is called once after a commit that failed with an unknown result. The process must
+/// exit, because anything it does next could depend on data that was never written.
 pub type FatalHook = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How a store is opened.
+/// Options for opening a store: URL, mode, clock, timeout and hooks.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// `sqlite:PATH` or `sqlite::memory:`.
+    /// URL of the store: `sqlite:PATH` or `sqlite::memory:`.
     pub url: String,
-    /// What this process does with it.
+    /// Mode in which this process opens the store: as driver or as outsider.
     pub mode: OpenMode,
-    /// The store's time.
+    /// Clock from which the store takes all times that it writes.
     pub clock: Arc<dyn Clock>,
-    /// What a second driver is told about this one, beside its process id.
+    /// Description of this process, shown together with its process id to any other process that
+    /// wants to drive the store.
     pub holder: String,
-    /// How long to wait while another process writes.
+    /// How long a write waits for other processes that are writing.
     pub busy_timeout: Duration,
-    /// Called when nothing is known any more.
+    /// Hook that is called after a commit with an unknown result. `None` means that nothing is
+    /// called.
     pub on_fatal: Option<FatalHook>,
-    /// Faults to be met on purpose, in tests.
+    /// Source of injected failures, for tests. `None` means that no failures are injected.
     pub fault_injector: Option<Arc<dyn FaultInjector>>,
 }
 
 impl StoreOptions {
-    /// The usual: wait five seconds for other writers, meet no fault on purpose.
-    pub fn new(url: impl Into<String>, role: OpenMode, clock: Arc<dyn Clock>) -> Self {
+    /// Creates options with defaults: a busy timeout of five seconds, no hook and no injected
+    /// failures.
+    pub fn new(url: impl Into<String>, mode: OpenMode, clock: Arc<dyn Clock>) -> Self {
         Self {
             url: url.into(),
-            mode: role,
+            mode,
             clock,
             holder: String::new(),
             busy_timeout: Duration::from_secs(5),
@@ -66,36 +68,37 @@ impl fmt::Debug for StoreOptions {
     }
 }
 
-/// Faults that a test wants met.
+/// Source of failures that tests inject into a store.
 pub trait FaultInjector: Send + Sync + fmt::Debug {
-    /// Asked before every commit.
-    fn at_commit(&self) -> Option<CommitFault> {
+    /// Called before every commit. Returns the failure to inject, or `None` for a normal commit.
+    fn commit_fault(&self) -> Option<CommitFault> {
         None
     }
 
-    /// The file may have so many pages.
+    /// Returns the maximum number of pages of the database file, to simulate a full disk. `None`
+    /// means no limit.
     fn max_pages(&self) -> Option<u32> {
         None
     }
 
-    /// Migrations to apply after those of this build, as a newer build would have them.
+    /// Returns migrations to apply after those of this build, to simulate a newer build.
     fn added_migrations(&self) -> &'static [Migration] {
         &[]
     }
 }
 
-/// Name and SQL statements of a migration.
+/// A database migration: its name and its SQL statements.
 pub type Migration = (&'static str, &'static str);
 
-/// A commit that goes wrong.
+/// A failure of a commit, injected by a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitFault {
-    /// The disk is full: it did not happen.
+    /// The disk is full and nothing was committed.
     Full,
-    /// Somebody else holds the file: it did not happen.
+    /// Another process holds the lock of the database and nothing was committed.
     Busy,
-    /// The sync failed, and what was written is lost.
+    /// Syncing the file failed and the committed data is lost.
     SyncFailedLost,
-    /// The sync failed, but what was written stands all the same.
+    /// Syncing the file failed, but the committed data was stored.
     SyncFailedStored,
 }

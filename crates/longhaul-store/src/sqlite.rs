@@ -1,6 +1,8 @@
-//! A store in one SQLite file: one process drives it, any other may look on.
+//! A store in one SQLite file. One process drives the store; other processes may read it and send
+//! commands.
 //!
-//! Never: reads a clock of its own, or acknowledges what is not on the disk.
+//! Invariant: nothing is acknowledged before it is on disk. The time comes from the clock in the
+//! options.
 
 mod api_key;
 pub(crate) mod append;
@@ -51,8 +53,8 @@ mod tx;
 mod usage;
 mod writer;
 
-pub use backup::{backup, restore};
-pub use check::{CheckReport, JournalCheck, Problem, check};
+pub use backup::{back_up_store, restore_store};
+pub use check::{CheckReport, JournalCheck, StoreProblem, check_store};
 pub use handle::SqliteStore;
-pub use lock::{current_driver, is_driven};
+pub use lock::{current_driver, is_store_driven};
 pub use open::open;

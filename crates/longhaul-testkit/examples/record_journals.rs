@@ -1,7 +1,5 @@
-//! Records the journals that every later build must still fold: one file for
-//! each scenario, under `tests/journals/<format>/`.
-//!
-//! Never: rewrites a file. What a release recorded stays as it is.
+//! Records the journals that every later build must be able to replay: one file per scenario,
+//! under `tests/journals/<format>/`. Existing files are never overwritten.
 
 use std::path::Path;
 
@@ -21,7 +19,7 @@ fn main() -> Result<(), SimError> {
         .join(EVENT_FORMAT.to_string());
     std::fs::create_dir_all(&folder)?;
     for scenario in recorded_scenarios() {
-        // One life in peace, and one whose driver dies in the middle.
+        // One run without a crash, and one whose driver crashes in the middle.
         for (suffix, death) in [("", Crash::None), ("_killed", Crash::AfterSteps(9))] {
             let path = folder.join(format!("{}{suffix}.jsonl", scenario.name));
             if path.exists() {
@@ -31,7 +29,7 @@ fn main() -> Result<(), SimError> {
             let harness = Harness::new(MemStore::new(clock.clone()), clock);
             let ended = run_scenario(&harness, &scenario, death)
                 .now_or_never()
-                .ok_or("the store in memory never waits")??;
+                .ok_or("the in-memory store never waits")??;
             std::fs::write(&path, to_lines(&ended.journal)?)?;
         }
     }

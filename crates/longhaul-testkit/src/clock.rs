@@ -1,16 +1,14 @@
-//! A clock that moves only when somebody moves it.
-//!
-//! Never: reads the time of the machine, and never moves by itself.
+//! A simulated clock that moves only when a test moves it.
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
-/// Where a simulated clock begins: the first moment of 2026.
+/// Default start time of a simulated clock: 2026-01-01T00:00:00Z.
 pub const SIM_START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
-/// A wall clock and a monotonic clock that a test moves. Clones are the same clock.
+/// A wall clock and a monotonic clock that a test controls. Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct SimClock {
     times: watch::Sender<Times>,
@@ -19,31 +17,32 @@ pub struct SimClock {
 #[derive(Debug, Clone, Copy)]
 struct Times {
     wall: Timestamp,
-    /// The monotonic clock: the wall clock as if it had never been set.
+    /// Monotonic clock: the wall clock without the effect of [`SimClock::set`].
     monotonic: Timestamp,
 }
 
 impl SimClock {
-    /// A clock that stands at [`SIM_START`].
+    /// Creates a clock that is stopped at [`SIM_START`].
     pub fn new() -> Self {
         Self::at(SIM_START)
     }
 
-    /// A clock that stands at `start`.
+    /// Creates a clock that is stopped at `start`.
     pub fn at(start: Timestamp) -> Self {
         Self { times: watch::Sender::new(Times { wall: start, monotonic: start }) }
     }
 
-    /// Lets time pass, wakes whoever slept for it, and says what time it is.
-    pub fn advance(&self, span: Millis) -> Timestamp {
+    /// Advances both clocks, wakes the sleepers whose time has come, and returns the new wall
+    /// time.
+    pub fn advance(&self, duration: Millis) -> Timestamp {
         self.times.send_modify(|times| {
-            times.wall = times.wall.plus(span);
-            times.monotonic = times.monotonic.plus(span);
+            times.wall = times.wall.plus(duration);
+            times.monotonic = times.monotonic.plus(duration);
         });
         self.now()
     }
 
-    /// Sets the wall clock, as an operator or NTP does. No time passes.
+    /// Sets the wall clock, as an operator or NTP does. The monotonic clock does not change.
     pub fn set(&self, wall: Timestamp) {
         self.times.send_modify(|times| times.wall = wall);
     }
@@ -61,10 +60,11 @@ impl Clock for SimClock {
         self.times.borrow().wall
     }
 
-    async fn sleep(&self, span: Millis) {
+    async fn sleep(&self, duration: Millis) {
         let mut times = self.times.subscribe();
-        let until = times.borrow().monotonic.plus(span);
-        // An error says that the clock is gone; but this clock is borrowed here.
+        let until = times.borrow().monotonic.plus(duration);
+        // An error means that the sender is dropped, which is impossible here: `self` is
+        // borrowed.
         let _ = times.wait_for(|times| times.monotonic >= until).await;
     }
 

@@ -1,6 +1,4 @@
-//! Suites that every implementation of a port must pass.
-//!
-//! Never: knows which implementation it looks at.
+//! Test suites that every implementation of a port must pass.
 
 #![expect(
     clippy::expect_used,

@@ -1,6 +1,5 @@
-//! A store whose answers can be lost on the way, after the work was done.
-//!
-//! Never: loses the work itself, and never loses an answer unless it was told to.
+//! A store that loses the responses of chosen calls after the underlying store has executed
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,32 +9,32 @@ use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Claim, ClaimRequest, GateFilter, Heartbeat, HeartbeatAck, JournalPage,
-    OpenOutcome, OpenRequest, PruneOutcome, PruneRequest, ReadRequest, RunFilter, RunRow, Store,
-    StoreError, Watch,
+    AppendRequest, Appended, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
+    RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 
-/// Another store behind a connection that breaks on order.
+/// A store behind a simulated connection that loses chosen responses.
 #[derive(Debug, Clone)]
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
-    /// Each bit from the lowest on is one writing call to come; 1 loses its answer.
+    /// Bit pattern for the next write calls, lowest bit first. A 1 loses the response.
     losses: Arc<AtomicU64>,
 }
 
 impl FaultyStore {
-    /// A connection to `behind` that holds.
+    /// Wraps `behind`. No responses are lost yet.
     pub fn new(behind: Arc<dyn Store>) -> Self {
         Self { inner: behind, losses: Arc::default() }
     }
 
-    /// Says for the next 64 writing calls whose answers are lost: the lowest
-    /// bit is the next one. What a seed gives is a pattern.
+    /// Sets which responses of the next 64 write calls are lost. The lowest bit stands for the
+    /// next call.
     pub fn lose_answers(&self, pattern: u64) {
         self.losses.store(pattern, Ordering::SeqCst);
     }
 
-    /// Hands an answer on, unless this one is to be lost.
+    /// Returns the response, or an error if this response is to be lost.
     fn deliver<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let drop_bit = |pattern: u64| Some(pattern >> 1);
         let before = self.losses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, drop_bit);
@@ -47,25 +46,28 @@ impl FaultyStore {
 }
 
 fn lost_answer() -> StoreError {
-    StoreError::Busy { at: "a connection that broke".to_owned() }
+    StoreError::Busy { at: "a connection that was closed".to_owned() }
 }
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn open_runs(&self, ask: OpenRequest) -> Result<OpenOutcome, StoreError> {
-        self.deliver(self.inner.open_runs(ask).await)
+    async fn create_runs(
+        &self,
+        request: CreateRunsRequest,
+    ) -> Result<CreateRunsOutcome, StoreError> {
+        self.deliver(self.inner.create_runs(request).await)
     }
 
-    async fn claim(&self, ask: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
-        self.deliver(self.inner.claim(ask).await)
+    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+        self.deliver(self.inner.claim_runs(request).await)
     }
 
-    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
-        self.deliver(self.inner.heartbeat(beat).await)
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
+        self.deliver(self.inner.heartbeat(heartbeat).await)
     }
 
-    async fn read(&self, ask: ReadRequest) -> Result<JournalPage, StoreError> {
-        self.inner.read(ask).await
+    async fn read_journal(&self, request: JournalReadRequest) -> Result<JournalPage, StoreError> {
+        self.inner.read_journal(request).await
     }
 
     async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
@@ -76,19 +78,19 @@ impl Store for FaultyStore {
         self.inner.get_run(run).await
     }
 
-    async fn list_runs(&self, ask: RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        self.inner.list_runs(ask).await
+    async fn list_runs(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.inner.list_runs(filter).await
     }
 
-    async fn list_gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, StoreError> {
-        self.inner.list_gates(ask).await
+    async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, StoreError> {
+        self.inner.list_gates(filter).await
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
+    fn watch(&self) -> Box<dyn StoreWatcher> {
         self.inner.watch()
     }
 
-    async fn prune(&self, ask: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        self.deliver(self.inner.prune(ask).await)
+    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.deliver(self.inner.prune(request).await)
     }
 }

@@ -1,6 +1,4 @@
-//! Ids for tests: the same seed gives the same ids, in the order of asking.
-//!
-//! Never: draws a random number.
+//! Deterministic ids for tests: the same seed gives the same sequence of ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +7,8 @@ use longhaul_core::id::{BatchId, GateId, RuleId, RunId, SandboxId, SteerId, Time
 
 use crate::clock::SIM_START;
 
-/// A source of ids. Each is greater than every one before it, of whatever
-/// kind, and none equals one of another seed. Clones draw from the same source.
+/// A generator of ids. Each id is greater than all earlier ones of any kind, and generators
+/// with different seeds never return the same id. Clones share the sequence.
 #[derive(Debug, Clone)]
 pub struct SeededIds {
     seed: u32,
@@ -18,54 +16,55 @@ pub struct SeededIds {
 }
 
 impl SeededIds {
-    /// The source of this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u32) -> Self {
         Self { seed, drawn: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// The next id's bits: a time like a real id's, then the count, then the seed.
+    /// Returns the bits of the next id: a timestamp as in a real id, then the counter, then the
+    /// seed.
     pub fn next_bits(&self) -> u128 {
         let count = self.drawn.fetch_add(1, Ordering::Relaxed) + 1;
         let millis = u128::from(SIM_START.as_millis());
         millis << 80 | u128::from(count & 0xffff_ffff_ffff) << 32 | u128::from(self.seed)
     }
 
-    /// The next run.
+    /// Returns the next run id.
     pub fn run(&self) -> RunId {
         RunId::from_bits(self.next_bits())
     }
 
-    /// The next gate.
+    /// Returns the next gate id.
     pub fn gate(&self) -> GateId {
         GateId::from_bits(self.next_bits())
     }
 
-    /// The next worker.
+    /// Returns the next worker id.
     pub fn worker(&self) -> WorkerId {
         WorkerId::from_bits(self.next_bits())
     }
 
-    /// The next sandbox.
+    /// Returns the next sandbox id.
     pub fn sandbox(&self) -> SandboxId {
         SandboxId::from_bits(self.next_bits())
     }
 
-    /// The next message for a run.
+    /// Returns the next message id.
     pub fn steer(&self) -> SteerId {
         SteerId::from_bits(self.next_bits())
     }
 
-    /// The next timer.
+    /// Returns the next timer id.
     pub fn timer(&self) -> TimerId {
         TimerId::from_bits(self.next_bits())
     }
 
-    /// The next batch.
+    /// Returns the next batch id.
     pub fn batch(&self) -> BatchId {
         BatchId::from_bits(self.next_bits())
     }
 
-    /// The next rule.
+    /// Returns the next rule id.
     pub fn rule(&self) -> RuleId {
         RuleId::from_bits(self.next_bits())
     }

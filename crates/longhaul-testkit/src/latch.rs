@@ -1,16 +1,15 @@
-//! A door that doubles wait at: a test sees who stands before it, and opens it.
-//!
-//! Never: a sleep. Whoever waits here waits for a fact.
+//! A latch for test doubles: a test sees how many tasks wait at it, and opens it. No sleeps are
+//! needed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Nobody comes to a door later than this.
+/// Timeout for a task to arrive at a latch.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A door that is shut until a test opens it. Clones are the same.
+/// A latch that is closed until a test opens it. Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct Latch {
     arrivals: Arc<watch::Sender<usize>>,
@@ -18,35 +17,35 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// A door that is shut.
-    pub fn new() -> Self {
+    /// Creates a closed latch.
+    pub fn closed() -> Self {
         Self {
             arrivals: Arc::new(watch::Sender::new(0)),
             open: Arc::new(watch::Sender::new(false)),
         }
     }
 
-    /// Stands before the door until it is open.
+    /// Waits until the latch is open.
     pub async fn wait(&self) {
-        self.arrivals.send_modify(|came| *came += 1);
-        // It holds the sender itself, so that the door can't be gone.
+        self.arrivals.send_modify(|arrived| *arrived += 1);
+        // An error is impossible: `self` holds the sender.
         _ = self.open.subscribe().wait_for(|open| *open).await;
     }
 
-    /// Returns when so many have come to it.
+    /// Waits until at least `count` tasks have arrived. Panics after a timeout.
     pub async fn reached(&self, count: usize) {
-        let mut came = self.arrivals.subscribe();
-        let reached = came.wait_for(|came| *came >= count);
+        let mut arrived = self.arrivals.subscribe();
+        let reached = arrived.wait_for(|arrived| *arrived >= count);
         let waited = tokio::time::timeout(TIMEOUT, reached).await;
-        assert!(waited.is_ok(), "{} of {count} came to a door", self.arrivals());
+        assert!(waited.is_ok(), "{} of {count} tasks arrived at a latch", self.arrivals());
     }
 
-    /// How many have come to it so far.
+    /// Returns how many tasks have arrived so far.
     pub fn arrivals(&self) -> usize {
         *self.arrivals.borrow()
     }
 
-    /// Lets everybody through, now and later.
+    /// Opens the latch for all waiting and later tasks.
     pub fn open(&self) {
         self.open.send_replace(true);
     }

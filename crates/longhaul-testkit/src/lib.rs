@@ -1,8 +1,5 @@
-//! What the tests of every crate share: doubles at the ports, suites that any
-//! implementation of a port must pass, and the simulation.
-//!
-//! Never: part of a build that ships. It is a dev-dependency, used from
-//! `tests/` only.
+//! Shared test utilities: test doubles for the ports, conformance suites for their
+//! implementations, and the simulation. It is a dev-dependency and used only from `tests/`.
 
 pub mod clock;
 pub mod conformance;

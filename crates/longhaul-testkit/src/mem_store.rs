@@ -1,7 +1,5 @@
-//! A store in memory: deterministic, for any number of workers, and as strict
-//! as the ones on disk.
-//!
-//! Never: survives its process, and never waits: each call is one atomic step.
+//! An in-memory store: deterministic, for any number of workers, and with the same rules as the
+//! stores on disk. Every call is one atomic step and never waits.
 
 mod account;
 mod append;

@@ -1,8 +1,8 @@
-//! The proof of the heart: many workers, crashes between any two steps, people
-//! who answer, write and cancel, clocks that jump, over one store.
+//! Simulation that tests the state machine: several workers on one store, crashes between any
+//! two steps, people who answer, steer and cancel, and clocks that jump.
 //!
-//! Never: the engine. A small driver stands in for it here; the engine's own
-//! tests hire the real one.
+//! A small driver replaces the engine here. The tests of the engine run the same simulation
+//! with the real one.
 
 pub mod check;
 pub mod cluster;
@@ -18,5 +18,5 @@ pub mod script;
 pub mod seeds;
 pub mod single_run;
 
-/// A call of the store that failed, or a run that did not fold: a fault.
+/// Error of a simulation: a failed store call, or a journal that can't be replayed.
 pub type SimError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,6 +1,6 @@
-//! Where a file is written: a new one beside it takes its place at once.
+//! Atomic writing of files: the content is written to a temporary file, which is then renamed.
 //!
-//! Never: leaves half a file behind, or lets two writers at one directory.
+//! Invariant: no partial file is left behind, and a directory has one writer at a time.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -13,13 +13,14 @@ use rustix::io::Errno;
 use crate::openat;
 use crate::safe_dir::{DirHandle, FileSnapshot, FsError, SafeDir, file_stamp};
 
-/// What a file begins and ends with until it is whole.
+/// Prefix of the names of temporary files.
 const TEMP_START: &str = ".longhaul-";
+/// Suffix of the names of temporary files.
 const TEMP_END: &str = ".tmp";
-/// How many names are tried for a new file.
+/// Maximum number of names tried for a temporary file.
 const TEMP_TRIES: u32 = 100;
 
-/// An open folder to write in, while nobody else does.
+/// An open directory to write files in. Other writers are locked out.
 #[derive(Debug)]
 pub(crate) struct AtomicWriter {
     folder: DirHandle,
@@ -28,44 +29,45 @@ pub(crate) struct AtomicWriter {
 }
 
 impl AtomicWriter {
-    /// The folder of these parts, each of which has been checked, made where
-    /// it is missing.
-    pub(crate) fn open(place: &SafeDir, parts: &[String]) -> Result<Self, FsError> {
-        place.create()?;
-        let lock = place.open_root()?;
-        // One writer at a time, of all processes: else two could make `Tasks` and `tasks`, or
-        // lose what the other one wrote. Without locks files are still whole, and the last
-        // writer wins.
-        let locked = openat::lock(&lock.handle)?;
-        let mut folder = place.open_root()?;
+    /// Opens and locks the directory with these path components, creating it if it is missing. The
+    /// caller has checked the components.
+    pub(crate) fn open(dir: &SafeDir, parts: &[String]) -> Result<Self, FsError> {
+        dir.create_root()?;
+        let lock = dir.open_root()?;
+        // One writer at a time across all processes. Otherwise two writers could create `Tasks` and
+        // `tasks`, or lose each other's changes. Without locks files are still complete, and the
+        // last writer wins.
+        let locked = openat::lock_handle(&lock.handle)?;
+        let mut folder = dir.open_root()?;
         for part in parts {
             folder = folder.open_or_create_child(part)?;
         }
         Ok(Self { folder, is_locked: locked, _lock: lock })
     }
 
-    /// What is in the file now, if it is there.
+    /// Reads the current content of a file before it is replaced. `None` if the file does not
+    /// exist.
     pub(crate) fn read(
         &self,
         file: &str,
         bytes_max: usize,
     ) -> Result<Option<FileSnapshot>, FsError> {
-        match self.folder.read(file, bytes_max) {
+        match self.folder.read_file(file, bytes_max) {
             Ok(taken) => Ok(Some(taken)),
             Err(FsError::NotFound) => {
                 match sys::statat(&self.folder.handle, file, AtFlags::SYMLINK_NOFOLLOW) {
                     Err(Errno::NOENT) => Ok(None),
-                    // Not listed and yet there: the file system folds names.
+                    // Not in the listing and yet there: the file system ignores case.
                     Ok(_) => Err(FsError::CaseConflict),
                     Err(errno) => Err(errno.into()),
                 }
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
-    /// Makes sure that the file is still what was read: people's editors don't
-    /// know of our lock.
+    /// Checks that a file was not changed since it was read as `before`. Editors that people use
+    /// don't take our lock.
     pub(crate) fn check_unchanged(&self, file: &str, before: &FileSnapshot) -> Result<(), FsError> {
         let stat = sys::statat(&self.folder.handle, file, AtFlags::SYMLINK_NOFOLLOW)?;
         if file_stamp(&stat) != before.stamp {
@@ -74,14 +76,14 @@ impl AtomicWriter {
         Ok(())
     }
 
-    /// Puts the bytes in the file's place, whole or not at all, and on the disk.
+    /// Replaces a file atomically and syncs it to disk.
     pub(crate) fn write(
         &self,
         file: &str,
         bytes: &[u8],
         before: Option<&FileSnapshot>,
     ) -> Result<(), FsError> {
-        self.remove_stale()?;
+        self.remove_stale_temp_files()?;
         let mode = before.map_or(self.folder.modes.file, |before| before.mode);
         let (temp, handle) = self.create_temp(mode)?;
         let done = self.write_temp(handle, bytes, before).and_then(|()| {
@@ -89,7 +91,7 @@ impl AtomicWriter {
             Ok(sys::renameat(here, &temp, here, file)?)
         });
         if done.is_err() {
-            // What can't be removed now is swept by the next writer.
+            // If the file can't be removed now, the next writer removes it.
             let _ = sys::unlinkat(&self.folder.handle, &temp, AtFlags::empty());
         }
         done?;
@@ -103,7 +105,7 @@ impl AtomicWriter {
         before: Option<&FileSnapshot>,
     ) -> Result<(), FsError> {
         if let Some(before) = before {
-            // A file that others could not read stays so, whatever the umask says.
+            // Keeps the permissions of the old file, whatever the umask is.
             sys::fchmod(&handle, before.mode)?;
         }
         let mut file = File::from(handle);
@@ -125,8 +127,9 @@ impl AtomicWriter {
         Err(Errno::EXIST.into())
     }
 
-    /// Removes what a crash has left; under the lock nobody is at work on it.
-    fn remove_stale(&self) -> Result<(), FsError> {
+    /// Removes temporary files that a crash left behind. No other writer uses them while the lock
+    /// is held.
+    fn remove_stale_temp_files(&self) -> Result<(), FsError> {
         if !self.is_locked {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! Runs one program with bounds: its words as they are, its own group of
-//! processes, so much time, so much of what it says.
+//! Runs one program with limits on time and output.
 //!
-//! Never: a shell, our own environment, or a process that is left behind when
-//! the program has ended, its time is over, or nobody waits for it any more.
+//! Invariant: the arguments are passed without a shell, and our environment is not inherited. The
+//! program has its own process group, which is killed when the program exits, times out or is
+//! dropped.
 
 use std::fmt;
 use std::io;
@@ -17,39 +17,39 @@ use tokio::sync::Notify;
 
 use longhaul_core::time::{Clock, Millis};
 
-/// How long a program may take where nobody says.
+/// Default timeout of a [`Command`].
 const TIMEOUT: Millis = Millis::from_secs(30);
-/// How much of each stream is kept where nobody says.
+/// Default number of bytes kept of each output stream of a program.
 const KEEP_BYTES: usize = 256 * 1024;
-/// So long its pipes are listened to when the program has ended: somebody who
-/// left its group may hold them open for ever.
+/// How long the output pipes are read after the program has exited. A process that left the group
+/// may hold the pipes open forever.
 const PIPE_GRACE: Millis = Millis(500);
-/// Where programs are looked for if we ourselves were not told.
+/// `PATH` of a program if this process itself has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// A program and its bounds.
+/// A program to run, with its arguments, environment and limits.
 #[derive(Clone)]
 pub struct Command {
-    /// The program and its words. A program with a `/` in its name is looked for
-    /// from `dir`, another one in `PATH`.
+    /// The program and its arguments. A program with a `/` in its name is resolved from `dir`, any
+    /// other program in `PATH`.
     pub argv: Vec<String>,
-    /// Where it works.
+    /// Working directory of the program.
     pub dir: PathBuf,
-    /// All it sees of an environment, beside `PATH`.
+    /// All environment variables of the program besides `PATH`.
     pub env: Vec<(String, String)>,
-    /// What it reads.
+    /// Bytes written to the program's stdin.
     pub stdin: Vec<u8>,
-    /// So many bytes of each stream are kept, of its beginning and its end.
+    /// Maximum number of bytes kept of each output stream, from its beginning and its end.
     pub keep_bytes: usize,
-    /// It is stopped when it says more bytes than this on its output; none: what
-    /// is too long is read on, and its middle is left out.
+    /// Maximum number of bytes that the program may write to stdout; a program that writes more is
+    /// killed. With `None` it may write any amount, of which the start and the end are kept.
     pub stdout_bytes_max: Option<usize>,
-    /// How long it may take.
+    /// Timeout after which the program is killed.
     pub timeout: Millis,
 }
 
 impl fmt::Debug for Command {
-    /// Words, values and input may be secrets.
+    /// Shows no argument, environment value or stdin, because they may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.env.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Command")
@@ -65,7 +65,8 @@ impl fmt::Debug for Command {
 }
 
 impl Command {
-    /// This program in this directory, without an environment and without input.
+    /// Creates a command with this working directory, without environment variables and without
+    /// stdin.
     pub fn new(argv: impl IntoIterator<Item = impl Into<String>>, dir: impl Into<PathBuf>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -78,7 +79,7 @@ impl Command {
         }
     }
 
-    /// Runs it to its end, or to the end of its time or of what it may say.
+    /// Runs the program until it exits, times out or exceeds its output limit.
     pub async fn run(self, clock: &dyn Clock) -> Result<CommandOutput, CommandError> {
         let mut child = self.spawn()?;
         let mut group = ProcessGroup::from_leader(&child);
@@ -87,48 +88,48 @@ impl Command {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let flooded = Notify::new();
         let exit = {
-            let talk = async {
+            let transfer = async {
                 tokio::join!(
                     write_stdin(pipes.0, &self.stdin),
-                    stdout.capture(pipes.1, self.stdout_bytes_max, &flooded),
-                    stderr.capture(pipes.2, None, &flooded)
+                    stdout.capture_stream(pipes.1, self.stdout_bytes_max, &flooded),
+                    stderr.capture_stream(pipes.2, None, &flooded)
                 );
             };
-            tokio::pin!(talk);
+            tokio::pin!(transfer);
             let late = clock.sleep(self.timeout);
             tokio::pin!(late);
             let mut silent = false;
             let exit = loop {
                 tokio::select! {
                     biased;
-                    () = flooded.notified() => break Exit::OutputLimit(self.stdout_bytes_max.unwrap_or_default()),
-                    status = child.wait() => break Exit::from_status(status.map_err(CommandError::WaitFailed)?),
-                    () = &mut talk, if !silent => silent = true,
-                    () = &mut late => break Exit::TimedOut(self.timeout),
+                    () = flooded.notified() => break ProgramExit::OutputLimit(self.stdout_bytes_max.unwrap_or_default()),
+                    status = child.wait() => break ProgramExit::from_status(status.map_err(CommandError::WaitFailed)?),
+                    () = &mut transfer, if !silent => silent = true,
+                    () = &mut late => break ProgramExit::TimedOut(self.timeout),
                 }
             };
             group.kill();
             if !silent {
-                with_grace(clock, talk).await;
+                wait_with_grace(clock, transfer).await;
             }
             exit
         };
-        if let Exit::TimedOut(_) | Exit::OutputLimit(_) = exit {
-            // Killed, so it ends; one that hangs in the system is reaped later.
-            with_grace(clock, child.wait()).await;
+        if let ProgramExit::TimedOut(_) | ProgramExit::OutputLimit(_) = exit {
+            // The program was killed, so it exits. A process stuck in the kernel is reaped later.
+            wait_with_grace(clock, child.wait()).await;
         }
         Ok(CommandOutput { exit, stdout, stderr })
     }
 
     fn spawn(&self) -> Result<Child, CommandError> {
-        let [program, words @ ..] = &self.argv[..] else {
+        let [program, args @ ..] = &self.argv[..] else {
             return Err(CommandError::Empty);
         };
         if program.is_empty() {
             return Err(CommandError::Empty);
         }
-        // The program is looked for after the step into its directory: from there
-        // a path that begins here would lead elsewhere.
+        // The program is looked up after the change of directory, so a path relative to ours would
+        // be resolved from the wrong directory.
         let dir = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
         if !dir.is_dir() {
             return Err(CommandError::MissingDir(dir));
@@ -143,7 +144,7 @@ impl Command {
         };
         let mut command = tokio::process::Command::new(path);
         command
-            .args(words)
+            .args(args)
             .current_dir(&dir)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or(DEFAULT_PATH.into()))
@@ -166,8 +167,8 @@ impl Command {
     }
 }
 
-/// Waits for it, but not long.
-async fn with_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
+/// Awaits `work` for at most the grace period for reading pipes.
+async fn wait_with_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
     let over = clock.sleep(PIPE_GRACE);
     tokio::select! {
         biased;
@@ -176,28 +177,29 @@ async fn with_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
     }
 }
 
-async fn write_stdin(pipe: Option<ChildStdin>, words: &[u8]) {
+async fn write_stdin(pipe: Option<ChildStdin>, input: &[u8]) {
     if let Some(mut pipe) = pipe {
-        // A program that does not read to the end is free not to.
-        _ = pipe.write_all(words).await;
+        // A program may exit without reading all of its input.
+        _ = pipe.write_all(input).await;
     }
 }
 
-/// The processes of one program. They end with it.
+/// The process group of one program. Dropping it kills all processes of the group.
 #[derive(Debug)]
 pub(crate) struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
-    /// The group that this program leads.
+    /// Returns the process group that this program leads.
     pub(crate) fn from_leader(child: &Child) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self(id.and_then(Pid::from_raw))
     }
 
-    /// Ends them, once: later the number may be somebody else's.
+    /// Kills all processes of the group, at most once: afterwards the id may belong to another
+    /// group.
     pub(crate) fn kill(&mut self) {
         if let Some(group) = self.0.take() {
-            // An error says that nobody is left.
+            // An error means that the group has no process left.
             _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -209,7 +211,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// What a stream said: all of it, or its beginning and its end.
+/// Captured output of a stream: all of it, or its beginning and its end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CapturedOutput {
     head: Vec<u8>,
@@ -218,9 +220,9 @@ pub struct CapturedOutput {
     bytes: u64,
 }
 
-/// The bytes that are kept of something too long.
+/// Number of bytes kept of a truncated output, at its beginning and at its end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeptEnds {
+pub(crate) struct KeptOutputSizes {
     pub(crate) head_bytes: usize,
     pub(crate) tail_bytes: usize,
 }
@@ -232,37 +234,37 @@ impl fmt::Debug for CapturedOutput {
 }
 
 impl CapturedOutput {
-    /// Nothing so far; so many bytes are kept.
-    pub(crate) fn new(keep: usize) -> Self {
-        Self { head: Vec::new(), tail: Vec::new(), half_max: keep / 2, bytes: 0 }
+    /// Creates an empty output that keeps at most this number of bytes.
+    pub(crate) fn new(keep_bytes: usize) -> Self {
+        Self { head: Vec::new(), tail: Vec::new(), half_max: keep_bytes / 2, bytes: 0 }
     }
 
-    /// Hears it to its end, or until it has said too much.
-    async fn capture(
+    /// Reads the stream to its end, or until the stream exceeds the output limit.
+    async fn capture_stream(
         &mut self,
         pipe: Option<impl AsyncRead + Unpin>,
-        most: Option<usize>,
+        max_bytes: Option<usize>,
         flooded: &Notify,
     ) {
         let Some(mut pipe) = pipe else { return };
         let mut buffer = vec![0; 16 * 1024];
-        // It is read on when it is not kept: a full pipe would stop the program.
+        // Bytes beyond the limit are still read, because a full pipe would block the program.
         while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
             self.push(&buffer[..count]);
-            if most.is_some_and(|most| self.bytes > most as u64) {
+            if max_bytes.is_some_and(|max_bytes| self.bytes > max_bytes as u64) {
                 return flooded.notify_one();
             }
         }
     }
 
-    /// One piece more.
-    pub(crate) fn push(&mut self, piece: &[u8]) {
-        self.bytes = self.bytes.saturating_add(piece.len() as u64);
-        let room = self.half_max.saturating_sub(self.head.len());
-        let (first, rest) = piece.split_at(piece.len().min(room));
+    /// Appends a chunk of bytes to the output.
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
+        self.bytes = self.bytes.saturating_add(chunk.len() as u64);
+        let free = self.half_max.saturating_sub(self.head.len());
+        let (first, rest) = chunk.split_at(chunk.len().min(free));
         self.head.extend_from_slice(first);
         self.tail.extend_from_slice(rest);
-        // Cut seldom, so that many small pieces cost no more than one large.
+        // Trimmed rarely, so that many small chunks cost no more than one large chunk.
         if self.tail.len() > self.half_max.saturating_mul(2).max(32 * 1024) {
             self.trim_tail();
         }
@@ -273,36 +275,39 @@ impl CapturedOutput {
         self.tail.drain(..over);
     }
 
-    /// The end that is kept.
+    /// Returns the kept bytes from the end of the output.
     fn kept_tail(&self) -> &[u8] {
         &self.tail[self.tail.len().saturating_sub(self.half_max)..]
     }
 
-    /// How long it was.
+    /// Returns the length of the whole output in bytes, including dropped bytes.
     pub const fn total_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How much of its middle was not kept.
+    /// Returns the number of bytes that were dropped from the middle of the output.
     pub fn dropped_bytes(&self) -> u64 {
-        let kept = self.head.len() + self.kept_tail().len();
-        self.bytes.saturating_sub(kept as u64)
+        let kept_bytes = self.head.len() + self.kept_tail().len();
+        self.bytes.saturating_sub(kept_bytes as u64)
     }
 
-    /// How much of both ends is kept where its middle is not.
-    pub(crate) fn kept_ends(&self) -> Option<KeptEnds> {
-        (self.dropped_bytes() > 0)
-            .then(|| KeptEnds { head_bytes: self.head.len(), tail_bytes: self.kept_tail().len() })
+    /// Returns how many bytes are kept at both ends of a truncated output. `None` if nothing was
+    /// dropped.
+    pub(crate) fn kept_sizes(&self) -> Option<KeptOutputSizes> {
+        (self.dropped_bytes() > 0).then(|| KeptOutputSizes {
+            head_bytes: self.head.len(),
+            tail_bytes: self.kept_tail().len(),
+        })
     }
 
-    /// All of it, unless it was too long.
-    pub fn complete(&self) -> Option<Vec<u8>> {
+    /// Returns the whole output. `None` if some of it was dropped.
+    pub fn complete_output(&self) -> Option<Vec<u8>> {
         (self.dropped_bytes() == 0).then(|| [&self.head, self.kept_tail()].concat())
     }
 
-    /// What was kept as text, with a word about what was not.
+    /// Returns the output as text, with a note about dropped bytes.
     pub fn text(&self) -> String {
-        match self.complete() {
+        match self.complete_output() {
             Some(whole) => String::from_utf8_lossy(&whole).into_owned(),
             None => format!(
                 "{}\n[{} bytes left out here]\n{}",
@@ -313,10 +318,10 @@ impl CapturedOutput {
         }
     }
 
-    /// Its last words, at most so many bytes of them.
+    /// Returns the end of the output, at most `bytes_max` bytes.
     pub fn last_text(&self, bytes_max: usize) -> String {
-        let kept = [&self.head, self.kept_tail()].concat();
-        let text = String::from_utf8_lossy(&kept).trim().to_owned();
+        let bytes = [&self.head, self.kept_tail()].concat();
+        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
         let from = text.len().saturating_sub(bytes_max);
         text[text.ceil_char_boundary(from)..].trim_start().to_owned()
     }
@@ -324,19 +329,19 @@ impl CapturedOutput {
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// With this code.
+pub enum ProgramExit {
+    /// The program exited with this code.
     Code(i32),
-    /// By this signal.
+    /// The program was killed by this signal.
     Signal(i32),
-    /// Not in this time; it was killed.
+    /// The program was killed because it exceeded this timeout.
     TimedOut(Millis),
-    /// It said more bytes than these; it was killed.
+    /// The program was killed because it printed more than this number of bytes.
     OutputLimit(usize),
 }
 
-impl Exit {
-    /// As the system says it.
+impl ProgramExit {
+    /// Converts the exit status that the operating system reports.
     pub(crate) fn from_status(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Code(code),
@@ -345,56 +350,56 @@ impl Exit {
         }
     }
 
-    /// Whether it says that all went well.
+    /// Returns whether the program exited with code 0.
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Code(0))
     }
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for ProgramExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Code(code) => write!(f, "ended with code {code}"),
-            Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(signal) => write!(f, "was killed by signal {signal}"),
             Self::TimedOut(Millis(time)) if time % 1_000 == 0 => {
-                write!(f, "did not end in {} s and was stopped", time / 1_000)
+                write!(f, "timed out after {} s and was killed", time / 1_000)
             }
-            Self::TimedOut(Millis(time)) => write!(f, "did not end in {time} ms and was stopped"),
-            Self::OutputLimit(bytes) => write!(f, "said more than {bytes} bytes and was stopped"),
+            Self::TimedOut(Millis(time)) => write!(f, "timed out after {time} ms and was killed"),
+            Self::OutputLimit(bytes) => write!(f, "printed more than {bytes} bytes and was killed"),
         }
     }
 }
 
-/// What a program left.
+/// Result of running a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// How it ended.
-    pub exit: Exit,
-    /// What it said.
+    /// How the program ended.
+    pub exit: ProgramExit,
+    /// Captured standard output of the program.
     pub stdout: CapturedOutput,
-    /// What it said of itself.
+    /// Captured standard error of the program.
     pub stderr: CapturedOutput,
 }
 
-/// A program that was not run, or got lost.
+/// Why a program could not be run, or why its exit status is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// Nothing is named.
-    #[error("no program is named")]
+    /// The command contains no program.
+    #[error("the command names no program")]
     Empty,
-    /// The directory is missing.
-    #[error("its directory `{}` is not there", .0.display())]
+    /// The working directory of the program does not exist.
+    #[error("the working directory `{}` does not exist", .0.display())]
     MissingDir(PathBuf),
-    /// The program is missing.
-    #[error("there is no program `{0}`; give its path, or put it where PATH leads")]
+    /// The program was not found.
+    #[error("the program `{0}` was not found; give its path, or put it in a directory of PATH")]
     NotFound(String),
-    /// The program may not be run.
-    #[error("`{0}` may not be run; make it executable (chmod +x)")]
+    /// The program is not executable.
+    #[error("`{0}` is not executable; run `chmod +x` on it")]
     NotExecutable(String),
-    /// The system refuses.
+    /// The operating system refused to start the program.
     #[error("`{0}` can't be started: {1}")]
     SpawnFailed(String, #[source] io::Error),
-    /// Nobody knows how it ended.
-    #[error("how it ended can't be told: {0}")]
+    /// The program was started, but its exit status is unknown.
+    #[error("the exit status of the program is unknown: {0}")]
     WaitFailed(#[source] io::Error),
 }

@@ -1,6 +1,5 @@
-//! Those who tell a run what the world looks like: a program, or an address.
-//!
-//! Never: a shell, more than a model could use, or a wait without an end.
+//! Context providers, which describe the current state of the world to a run: a program or an HTTP
+//! endpoint.
 
 mod command;
 mod http;

@@ -1,8 +1,7 @@
-//! Three tools that do nothing but leave a line in a file: one of each class,
-//! so that anybody can count what really happened under crashes.
+//! Three tools for crash tests, one of each effect class. A call only appends a line to a file, so
+//! that the calls that really took effect can be counted.
 //!
-//! Never: reads the file, or knows whether a line stands there already. Whoever
-//! doubts the journal counts the lines.
+//! Invariant: the tools never read the file, so the count is independent of the journal.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -18,10 +17,10 @@ use longhaul_core::time::{Clock, Millis};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The longest a call may be told to take.
+/// Maximum delay that a call may request.
 const DELAY_MAX: Millis = Millis::from_secs(60);
 
-/// A tool that leaves a line.
+/// A test tool whose calls append a line to a file.
 #[derive(Debug)]
 struct CrashProbe {
     spec: ToolSpec,
@@ -32,14 +31,14 @@ struct CrashProbe {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct ProbeInput {
     note: String,
     #[serde(default)]
     delay_ms: u64,
 }
 
-/// `probe_read` (pure), `probe_write` (keyed) and `probe_send` (once), which
-/// all write to this file.
+/// Returns `probe_read` (pure), `probe_write` (keyed) and `probe_send` (once), which all append
+/// to this file.
 pub fn tools(
     file: impl Into<PathBuf>,
     clock: &Arc<dyn Clock>,
@@ -63,7 +62,8 @@ pub fn tools(
 fn probe_spec(name: &str) -> Result<ToolSpec, IdError> {
     Ok(ToolSpec {
         name: ToolName::new(name)?,
-        description: "Leaves a line with this note in the witness file. For crash tests.".into(),
+        description: "Appends a line with this note to the crash probe file. For crash tests."
+            .into(),
         schema: json!({
             "type": "object",
             "properties": {
@@ -89,35 +89,35 @@ impl Tool for CrashProbe {
         self.class
     }
 
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_subjects(&self, input: &Value) -> Vec<String> {
         let note = input.get("note").and_then(Value::as_str);
         note.map(str::to_owned).into_iter().collect()
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input =
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: ProbeInput =
             serde_json::from_value(input).map_err(|why| ToolFailure::new(why.to_string()))?;
-        // Half before the deed and half after it, so that a crash finds both.
+        // Half of the delay before the write and half after it, so that crashes hit both sides.
         let half = Millis(input.delay_ms / 2);
         self.clock.sleep(half).await;
         let line = json!({
             "tool": self.spec.name,
-            "run": around.run,
-            "call": around.call,
-            "key": around.idempotency_key,
-            "epoch": around.epoch,
+            "run": ctx.run,
+            "call": ctx.call,
+            "key": ctx.idempotency_key,
+            "epoch": ctx.epoch,
             "note": input.note,
         });
         append_line(&self.path, &format!("{line}\n")).map_err(|why| {
             ToolFailure::new(format!("{} can't be written: {why}", self.path.display()))
         })?;
         self.clock.sleep(half).await;
-        Ok(ToolOutput::text(format!("left a line: {}", input.note)))
+        Ok(ToolOutput::text(format!("appended a line: {}", input.note)))
     }
 }
 
-/// One write call for the whole line: other processes write before or after it. A process that is
-/// killed may leave a part of the line where it crosses the end of a page.
+/// Writes the whole line in one call, so that lines of other processes don't mix with it. A killed
+/// process may leave a partial line where it crosses a page boundary.
 fn append_line(file: &Path, line: &str) -> std::io::Result<()> {
     let mut file = File::options().create(true).append(true).open(file)?;
     file.write_all(line.as_bytes())

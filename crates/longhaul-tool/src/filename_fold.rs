@@ -1,28 +1,29 @@
-//! What names mean to file systems other than the one at hand.
+//! How file systems of other platforms treat file names.
 //!
-//! Never: maps a name to another one that is then touched. It compares and judges.
+//! Invariant: names are only compared and checked here. A folded name is never used to access a
+//! file.
 
-/// Names that Windows keeps for devices, whatever follows the first dot.
+/// File names that Windows reserves for devices, whatever follows the first dot.
 const DEVICE_NAMES: &[&str] = &["con", "prn", "aux", "nul", "conin$", "conout$"];
 
-/// The name as file systems that ignore case see it.
+/// Returns the file name in the form that file systems without case sensitivity compare.
 pub(crate) fn fold_case(text: &str) -> String {
-    // Upwards first: `ß` and `SS`, `ſ` and `s` are one name to some of them.
+    // To upper case first: for some file systems `ß` and `SS`, `ſ` and `s` are the same.
     text.to_uppercase().to_lowercase()
 }
 
-/// Control characters, and those that hide or turn the text around them. The
-/// joiners stay: emoji and Persian need them.
-pub(crate) fn is_invisible(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
+/// Returns whether this is a control character, or one that hides or reverses the text around it.
+/// Joiners are allowed, because emoji and Persian need them.
+pub(crate) fn is_invisible(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
             | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
             | '\u{fff9}'..='\u{ffff}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Whether Windows keeps the name for a device.
+/// Returns whether Windows reserves the file name for a device.
 pub(crate) fn is_device_name(text: &str) -> bool {
     let stem = fold_case(text.split('.').next().unwrap_or(text));
     let stem = stem.trim_end();
@@ -36,7 +37,7 @@ pub(crate) fn is_device_name(text: &str) -> bool {
     is_port || DEVICE_NAMES.contains(&stem)
 }
 
-/// The text for people and models: short, and with nothing unseen in it.
+/// Returns a text shortened for messages, with invisible characters escaped.
 pub(crate) fn escaped(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_debug).collect()
 }

@@ -1,7 +1,7 @@
-//! The files of the workspace: read, written, edited, listed and searched.
+//! The file tools: read, write, edit, list and search files of the workspace.
 //!
-//! Never: leaves its directory, follows a link, opens what is closed to
-//! agents, or changes a file halfway.
+//! Invariant: the tools stay in the workspace directory, follow no symbolic link, open no protected
+//! file, and change a file completely or not at all.
 
 mod edit;
 mod glob;
@@ -21,15 +21,15 @@ use std::sync::Arc;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 
-use crate::files::edit::EditFile;
-use crate::files::list::ListFiles;
-use crate::files::read::ReadFile;
-use crate::files::search::SearchFiles;
+use crate::files::edit::EditFileTool;
+use crate::files::list::ListFilesTool;
+use crate::files::read::ReadFileTool;
+use crate::files::search::SearchFilesTool;
 use crate::files::workspace::Workspace;
-use crate::files::write::WriteFile;
+use crate::files::write::WriteFileTool;
 use crate::typed::{TypedToolError, typed};
 
-/// A directory that agents work in.
+/// The file tools for a directory that agents work in.
 #[derive(Debug, Clone)]
 pub struct Files {
     root: PathBuf,
@@ -38,30 +38,30 @@ pub struct Files {
 }
 
 impl Files {
-    /// The workspace in the directory `root`, which itself may be a link.
+    /// Creates the tools for the workspace in `root`, which itself may be a symbolic link.
     pub fn new(root: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self { root: root.into(), protected: Vec::new(), clock }
     }
 
-    /// Closes these files and folders to agents, such as the runtime's data,
-    /// wherever they are and under whatever name somebody comes for them.
-    pub fn with_protected(mut self, kept: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.protected.extend(kept);
+    /// Protects these files and folders from agents, for example the runtime's data, under whatever
+    /// name they are accessed.
+    pub fn with_protected_paths(mut self, protected: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.protected.extend(protected);
         self
     }
 
-    /// `read_file`, `write_file`, `edit_file`, `list_files` and `search_files`
-    /// over this workspace.
+    /// Returns `read_file`, `write_file`, `edit_file`, `list_files` and `search_files` for this
+    /// workspace.
     pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
-        let space = Workspace::new(self.root.clone(), self.protected.clone());
+        let workspace = Workspace::new(self.root.clone(), self.protected.clone());
         let clock = Arc::clone(&self.clock);
-        let list = ListFiles { workspace: space.clone(), clock: clock.clone() };
+        let list = ListFilesTool { workspace: workspace.clone(), clock: clock.clone() };
         Ok(vec![
-            typed(ReadFile(space.clone()))?,
-            typed(WriteFile(space.clone()))?,
-            Arc::new(EditFile::new(space.clone())?),
+            typed(ReadFileTool(workspace.clone()))?,
+            typed(WriteFileTool(workspace.clone()))?,
+            Arc::new(EditFileTool::new(workspace.clone())?),
             typed(list)?,
-            typed(SearchFiles { workspace: space, clock })?,
+            typed(SearchFilesTool { workspace, clock })?,
         ])
     }
 }

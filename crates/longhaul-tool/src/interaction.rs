@@ -1,6 +1,6 @@
-//! `log_interaction`: a line for people about what an agent did with somebody.
+//! The tool `log_interaction`, which appends a line about an interaction to a log for people.
 //!
-//! Never: two lines for one call, however often it is begun.
+//! Invariant: a call adds at most one line, however often it is repeated.
 
 use std::sync::Arc;
 
@@ -23,32 +23,33 @@ use crate::typed::{TypedTool, TypedToolError, typed};
 const SUMMARY_LENGTH_MAX: usize = 4_000;
 const KIND_LENGTH_MAX: usize = 64;
 const DETAILS_BYTES_MAX: usize = 64 * 1024;
-/// What an interaction is that nobody gave a kind.
+/// Kind of an interaction for which the model gave none.
 const DEFAULT_KIND: &str = "note";
 
-/// Logs interactions.
+/// The tool `log_interaction`, which appends a line to a log for people.
 #[derive(Debug)]
 pub struct LogInteraction {
     log: JsonLinesFile,
     clock: Arc<dyn Clock>,
 }
 
-/// What the model says of an interaction.
+/// Input of the tool `log_interaction`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct LogInteractionInput {
     /// What happened, in a sentence or two
     #[schemars(length(min = 1, max = SUMMARY_LENGTH_MAX))]
     summary: String,
-    /// One word for it, such as `question` or `reminder`; `note` unless given
+    /// Kind of interaction in one word, such as `question` or `reminder`; default: `note`
     #[schemars(length(min = 1, max = KIND_LENGTH_MAX))]
     kind: Option<String>,
-    /// Whatever else belongs to it, 64 KB of JSON at most
+    /// Any further data, at most 64 KB of JSON
     details: Option<Value>,
 }
 
 impl LogInteraction {
-    /// The tool over this file of JSON lines, which is made with the first one.
+    /// Creates the tool, which logs to this JSON lines file. The file is created with the first
+    /// line.
     pub fn tool(
         file: impl Into<Location>,
         clock: Arc<dyn Clock>,
@@ -60,37 +61,41 @@ impl LogInteraction {
 
 #[async_trait]
 impl TypedTool for LogInteraction {
-    type Input = Input;
+    type Input = LogInteractionInput;
     const NAME: &'static str = "log_interaction";
-    const DESCRIPTION: &'static str = "Writes a line about an interaction into the log that \
-        people read. It is kept for good; nobody is told by it.";
+    const DESCRIPTION: &'static str = "Writes a line about an interaction to the log that \
+        people read. It is kept permanently; nobody is notified.";
     const CLASS: EffectClass = EffectClass::Keyed;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn raw_subjects(&self, input: &Value) -> Vec<String> {
+    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
         vec![normalized_kind(input["kind"].as_str())]
     }
 
-    async fn call(&self, input: Input, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input = validated(input)?;
+    async fn call(
+        &self,
+        input: LogInteractionInput,
+        ctx: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure> {
+        let input = validate_input(input)?;
         let line = json!({
-            "key": around.idempotency_key,
-            "run": around.run,
-            "call": around.call,
+            "key": ctx.idempotency_key,
+            "run": ctx.run,
+            "call": ctx.call,
             "at": self.clock.now(),
             "kind": normalized_kind(input.kind.as_deref()),
             "summary": input.summary,
             "details": input.details,
-            "thread": around.thread,
-            "resource": around.resource,
-            // Of what is injected only this: the rest may be secrets.
-            "recipient": around.context.get("recipient"),
+            "thread": ctx.thread,
+            "resource": ctx.resource,
+            // The only injected value that is logged: the others may be secrets.
+            "recipient": ctx.context.get("recipient"),
         });
-        let (lines, key) = (self.log.clone(), around.idempotency_key.clone());
+        let (lines, key) = (self.log.clone(), ctx.idempotency_key.clone());
         run_blocking(move || {
-            append_once(&lines, &key, &line).map_err(|why| {
-                let path = lines.path();
-                failure(format!("the log `{path}` {why}"))
+            append_line_once(&lines, &key, &line).map_err(|why| {
+                let path = lines.display_path();
+                failure(format!("the log `{path}` can't be written: {why}"))
             })
         })
         .await?;
@@ -98,38 +103,39 @@ impl TypedTool for LogInteraction {
     }
 }
 
-/// Adds a line, unless one of this key stands there.
-fn append_once(lines: &JsonLinesFile, key: &str, line: &Value) -> Result<(), FsError> {
+/// Appends a line to the file unless it already has a line with this key.
+fn append_line_once(lines: &JsonLinesFile, key: &str, line: &Value) -> Result<(), FsError> {
     let held = lines.lock()?;
-    match held.find_key(key)?.lines.is_empty() {
+    match held.find_lines_by_key(key)?.lines.is_empty() {
         true => held.append(line),
         false => Ok(()),
     }
 }
 
-fn normalized_kind(said: Option<&str>) -> String {
-    match said.map(str::trim) {
+fn normalized_kind(text: Option<&str>) -> String {
+    match text.map(str::trim) {
         None | Some("") => DEFAULT_KIND.to_owned(),
         Some(kind) => kind.to_owned(),
     }
 }
 
-fn validated(input: Input) -> Result<Input, ToolFailure> {
+fn validate_input(input: LogInteractionInput) -> Result<LogInteractionInput, ToolFailure> {
     if input.summary.trim().is_empty() {
-        return Err(failure("its summary says nothing".into()));
+        return Err(failure("the summary is empty".into()));
     }
-    let too_long = |text: &str, most: usize| text.chars().nth(most).is_some();
+    let too_long = |text: &str, max: usize| text.chars().nth(max).is_some();
     if too_long(&input.summary, SUMMARY_LENGTH_MAX) {
-        let why = format!("its summary is longer than {SUMMARY_LENGTH_MAX} letters");
+        let why = format!("the summary is longer than {SUMMARY_LENGTH_MAX} characters");
         return Err(failure(why));
     }
     if too_long(input.kind.as_deref().unwrap_or_default(), KIND_LENGTH_MAX) {
-        let why = format!("its kind is longer than {KIND_LENGTH_MAX} letters; one word will do");
+        let why =
+            format!("the kind is longer than {KIND_LENGTH_MAX} characters; use a single word");
         return Err(failure(why));
     }
     let details = input.details.as_ref().map(|details| details.to_string().len());
     if details.is_some_and(|bytes| bytes > DETAILS_BYTES_MAX) {
-        let why = format!("its details are longer than {DETAILS_BYTES_MAX} bytes; log the gist");
+        let why = format!("the details are longer than {DETAILS_BYTES_MAX} bytes; log a summary");
         return Err(failure(why));
     }
     Ok(input)

@@ -1,8 +1,8 @@
-//! A file of JSON lines that several processes add to, each line whole and on
-//! the disk before anybody goes on.
+//! A JSON lines file that several processes append to.
 //!
-//! Never: changes a line that stands, follows a link, or stumbles over a last
-//! line that a crash has torn.
+//! Invariant: a line is written completely and synced to disk before the append returns. Existing
+//! lines are not changed, symbolic links are not followed, and a last line that a crash left
+//! incomplete is tolerated.
 
 mod index;
 
@@ -20,20 +20,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use tracing::{debug, trace};
 
-use crate::jsonl::index::Index;
+use crate::jsonl::index::KeyIndex;
 use crate::location::Location;
-use crate::openat::{is_regular, lock, open_file};
+use crate::openat::{is_regular_file, lock_handle, open_file};
 use crate::safe_dir::FsError;
 
-/// A line that is longer was not written by us, and is passed over.
+/// Maximum length of a line in bytes. A longer line was not written by us and is skipped.
 const LINE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How often a file is opened again that was moved away while the lock was waited for.
+/// Maximum number of attempts to open a JSON lines file that other processes move away meanwhile.
 const OPEN_TRIES: u32 = 10;
-/// Maximum number of bytes at the end of the file that are read line by line
-/// instead of being in the index.
+/// Maximum number of bytes at the end of the JSON lines file that are not indexed yet and are read
+/// line by line.
 const TAIL_BYTES_MAX: u64 = 64 * 1024;
 
-/// Where the file is.
+/// A JSON lines file by its location; it is opened for each access.
 #[derive(Debug, Clone)]
 pub(crate) struct JsonLinesFile(Arc<Location>);
 
@@ -42,12 +42,12 @@ impl JsonLinesFile {
         Self(Arc::new(location))
     }
 
-    /// The path, for messages.
-    pub(crate) fn path(&self) -> String {
+    /// Returns the path of the file, for messages.
+    pub(crate) fn display_path(&self) -> String {
         self.0.path().display().to_string()
     }
 
-    /// Opens the file while nobody else does; made where it is missing.
+    /// Opens and locks the file, creating it if it is missing.
     pub(crate) fn lock(&self) -> Result<LockedJsonLines, FsError> {
         let (folder, name) = self.0.make_parent()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
@@ -58,11 +58,11 @@ impl JsonLinesFile {
         Ok(held)
     }
 
-    /// Opens the file while nobody else does, if it is there.
+    /// Opens and locks the file. `None` if the file does not exist.
     pub(crate) fn lock_existing(&self) -> Result<Option<LockedJsonLines>, FsError> {
         let (folder, name) = match self.0.open_parent() {
             Err(Errno::NOENT) => return Ok(None),
-            opened => opened?,
+            result => result?,
         };
         match open_locked(folder, name, OFlags::empty()) {
             Err(FsError::NotFound) => Ok(None),
@@ -71,51 +71,57 @@ impl JsonLinesFile {
     }
 }
 
-/// Opens the file `name` in `folder`, and locks it.
-fn open_locked(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<LockedJsonLines, FsError> {
-    let flags = OFlags::RDWR | OFlags::APPEND | more;
+/// Opens the file `name` in `folder`, and locks it. `extra_flags` are added to the open flags.
+fn open_locked(
+    folder: OwnedFd,
+    name: &OsStr,
+    extra_flags: OFlags,
+) -> Result<LockedJsonLines, FsError> {
+    let flags = OFlags::RDWR | OFlags::APPEND | extra_flags;
     for _ in 0..OPEN_TRIES {
         let (handle, open) = open_file(&folder, name, flags, Mode::from_raw_mode(0o600))?;
-        if !is_regular(&open) {
+        if !is_regular_file(&open) {
             return Err(FsError::NotRegular);
         }
         let file = File::from(handle);
-        let is_locked = lock(&file)?;
-        // Somebody may have moved or removed it while the lock was waited for.
+        let is_locked = lock_handle(&file)?;
+        // Another process may have moved or removed the file while we waited for the lock.
         let named = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_same = |named: sys::Stat| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
         if named.is_ok_and(is_same) {
             return Ok(LockedJsonLines {
                 file,
                 folder,
-                index: is_locked.then(|| index_name(name)),
+                index: is_locked.then(|| index_file_name(name)),
             });
         }
     }
     Err(FsError::Busy)
 }
 
-/// The name of a file's index. It is closed to agents.
-fn index_name(name: &OsStr) -> OsString {
+/// Returns the name of the index file for a JSON lines file. Agents can't access a file with that
+/// name.
+fn index_file_name(name: &OsStr) -> OsString {
     format!(".longhaul-{}.index", name.to_string_lossy()).into()
 }
 
-/// The open file. The lock ends with it, so with a crash too.
+/// An open and locked JSON lines file. Dropping it releases the lock, and so does a crash.
 #[derive(Debug)]
 pub(crate) struct LockedJsonLines {
     file: File,
-    /// The folder of the file and of its index.
+    /// Directory that contains the file and its index.
     folder: OwnedFd,
-    /// Name of the index; `None` without a lock, under which alone it is used.
+    /// Name of the index file. `None` without a lock, because the index is used only under the
+    /// lock.
     index: Option<OsString>,
 }
 
-/// The lines of one key, in the file's order.
+/// The lines with one key, in file order.
 #[derive(Debug, Default)]
 pub(crate) struct KeyMatches {
-    /// The lines.
+    /// The parsed lines.
     pub(crate) lines: Vec<Value>,
-    /// Number of bytes of the file that were read to find them.
+    /// Number of bytes of the file that were read to find the lines.
     bytes_read: u64,
 }
 
@@ -126,68 +132,73 @@ struct KeyField<'a> {
 }
 
 impl LockedJsonLines {
-    /// The first line, if it is JSON.
+    /// Returns the first line of the file. `None` if that line is not JSON.
     pub(crate) fn first_line(&self) -> Result<Option<Value>, FsError> {
-        Ok(serde_json::from_slice(&self.line_at(0)?).ok())
+        Ok(serde_json::from_slice(&self.read_line_at(0)?).ok())
     }
 
-    /// Whether nothing was ever written to it.
+    /// Returns whether the file is empty.
     pub(crate) fn is_empty(&self) -> Result<bool, FsError> {
         Ok(self.file.metadata()?.len() == 0)
     }
 
-    /// Every line that has this key; what is no JSON is passed over. However long the
-    /// file is, little of it is read.
-    pub(crate) fn find_key(&self, key: &str) -> Result<KeyMatches, FsError> {
+    /// Returns every line that has this key, skipping lines that are not JSON. The index limits how
+    /// much is read, however long the file is.
+    pub(crate) fn find_lines_by_key(&self, key: &str) -> Result<KeyMatches, FsError> {
         let length = self.file.metadata()?.len();
         let mut found = KeyMatches::default();
         let Some(index) = self.index.as_ref().filter(|_| length > TAIL_BYTES_MAX) else {
-            self.scan(0, key, &mut found)?;
+            self.scan_lines(0, key, &mut found)?;
             return Ok(found);
         };
-        if let Err(why) = self.find_indexed(index, key, &mut found) {
-            debug!(index = %index.display(), %why, "index not usable; the whole file is read");
+        if let Err(why) = self.find_indexed_lines(index, key, &mut found) {
+            debug!(index = %index.display(), %why, "index is not usable; reading the whole file");
             found = KeyMatches::default();
-            self.scan(0, key, &mut found)?;
+            self.scan_lines(0, key, &mut found)?;
         }
-        trace!(bytes = found.bytes_read, "looked for a key");
+        trace!(bytes = found.bytes_read, "key lookup");
         Ok(found)
     }
 
-    fn find_indexed(&self, index: &OsStr, key: &str, found: &mut KeyMatches) -> io::Result<()> {
-        let mut index = Index::open((&self.folder, index), &self.file)?;
-        if self.file.metadata()?.len() - index.covered() > TAIL_BYTES_MAX {
-            let mut whole = index.covered();
-            found.bytes_read += self.for_each_line(index.covered(), |offset, line| {
+    fn find_indexed_lines(
+        &self,
+        index: &OsStr,
+        key: &str,
+        matches: &mut KeyMatches,
+    ) -> io::Result<()> {
+        let mut index = KeyIndex::open((&self.folder, index), &self.file)?;
+        if self.file.metadata()?.len() - index.covered_bytes() > TAIL_BYTES_MAX {
+            let mut whole = index.covered_bytes();
+            matches.bytes_read += self.for_each_line(index.covered_bytes(), |offset, line| {
                 if let Ok(KeyField { key }) = serde_json::from_slice(line) {
-                    index.add(&key, offset)?;
+                    index.add_line(&key, offset)?;
                 }
                 if line.ends_with(b"\n") {
                     whole = offset + line.len() as u64;
                 }
                 Ok(())
             })?;
-            index.cover(whole)?;
+            index.set_covered_bytes(whole)?;
         }
-        for offset in index.find(key)? {
-            let line = self.line_at(offset)?;
-            found.bytes_read += line.len() as u64;
-            found.lines.extend(parse_if_key(&line, key));
+        for offset in index.find_offsets(key)? {
+            let line = self.read_line_at(offset)?;
+            matches.bytes_read += line.len() as u64;
+            matches.lines.extend(parse_line_with_key(&line, key));
         }
-        self.scan(index.covered(), key, found)
+        self.scan_lines(index.covered_bytes(), key, matches)
     }
 
-    /// Reads the lines from an offset on that have this key.
-    fn scan(&self, from: u64, key: &str, found: &mut KeyMatches) -> io::Result<()> {
-        let lines = &mut found.lines;
-        found.bytes_read += self.for_each_line(from, |_, line| {
-            lines.extend(parse_if_key(line, key));
+    /// Reads the lines with this key from byte `start_offset` on, and adds them to `matches`.
+    fn scan_lines(&self, start_offset: u64, key: &str, matches: &mut KeyMatches) -> io::Result<()> {
+        let lines = &mut matches.lines;
+        matches.bytes_read += self.for_each_line(start_offset, |_, line| {
+            lines.extend(parse_line_with_key(line, key));
             Ok(())
         })?;
         Ok(())
     }
 
-    fn line_at(&self, offset: u64) -> io::Result<Vec<u8>> {
+    fn read_line_at(&self, offset: u64) -> io::Result<Vec<u8>> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(offset))?;
         let mut line = Vec::new();
@@ -195,40 +206,40 @@ impl LockedJsonLines {
         Ok(line)
     }
 
-    /// Shows each line from an offset on, with where it begins; returns how many bytes
-    /// were read.
+    /// Calls a closure with each line from an offset on, and with the offset where the line starts.
+    /// Returns the number of bytes read.
     fn for_each_line(
         &self,
-        from: u64,
-        mut seen: impl FnMut(u64, &[u8]) -> io::Result<()>,
+        start_offset: u64,
+        mut on_line: impl FnMut(u64, &[u8]) -> io::Result<()>,
     ) -> io::Result<u64> {
         let mut file = &self.file;
-        file.seek(SeekFrom::Start(from))?;
+        file.seek(SeekFrom::Start(start_offset))?;
         let mut reader = BufReader::with_capacity(64 * 1024, file);
-        let (mut line, mut offset) = (Vec::new(), from);
+        let (mut line, mut offset) = (Vec::new(), start_offset);
         loop {
             line.clear();
             let count = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
             if count == 0 {
-                return Ok(offset - from);
+                return Ok(offset - start_offset);
             }
-            seen(offset, &line)?;
+            on_line(offset, &line)?;
             offset += count as u64;
         }
     }
 
-    /// Adds a line, on the disk when this returns.
+    /// Appends a value as one line and syncs it to disk.
     pub(crate) fn append(&self, value: &Value) -> Result<(), FsError> {
         let length = self.file.metadata()?.len();
         let mut last = [b'\n'];
         if length > 0 {
             self.file.read_exact_at(&mut last, length - 1)?;
         }
-        // What a crash has torn stays a line of its own, which nobody can read.
+        // An incomplete line after a crash stays on a line of its own and is skipped.
         let start = if last == *b"\n" { "" } else { "\n" };
         let added = self.write_line(&format!("{start}{value}\n"));
         if added.is_err() {
-            // A full disk: nothing is better than half a line.
+            // For example on a full disk: no line is better than half a line.
             _ = self.file.set_len(length);
         }
         Ok(added?)
@@ -241,9 +252,9 @@ impl LockedJsonLines {
     }
 }
 
-/// The line as JSON, if it has this key.
-fn parse_if_key(line: &[u8], key: &str) -> Option<Value> {
-    // Most lines have another key, and need not be read as JSON.
+/// Parses a line if it has this key.
+fn parse_line_with_key(line: &[u8], key: &str) -> Option<Value> {
+    // Most lines have another key and need not be parsed.
     let text = std::str::from_utf8(line).ok().filter(|text| text.contains(key))?;
     let value: Value = serde_json::from_str(text).ok()?;
     (value["key"] == key).then_some(value)

@@ -1,6 +1,7 @@
-//! The tools that an agent may call, and the guarded way out to the network.
+//! The built-in tools of agents, and the guarded HTTP client for outbound requests.
 //!
-//! Never: names a concrete sandbox. A tool that needs one is handed the port.
+//! Invariant: this crate has no sandbox implementation. A tool that needs a sandbox gets it through
+//! the port trait.
 
 mod atomic_write;
 pub mod command;

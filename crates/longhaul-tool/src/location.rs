@@ -1,8 +1,8 @@
-//! Where a file or folder of the runtime lies, and how it is opened.
+//! The location of a file or directory of the runtime, and how it is opened.
 //!
-//! Invariant: below a project's folder each path component is opened from the handle of the
-//! one before it, and a symbolic link is refused. A cloned project can't lead out of its folder,
-//! and replacing a folder by a link between two steps changes nothing.
+//! Invariant: below a project's directory each path component is opened from the handle of the one
+//! before it, and symbolic links are rejected. So a cloned project can't lead out of its directory,
+//! and replacing a directory by a link between two steps has no effect.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,22 +13,23 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{self as sys, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::openat::{is_regular, make_folder, open_file, open_folder};
+use crate::openat::{is_regular_file, make_folder, open_file, open_folder};
 
-/// The mode of folders that the runtime makes: only their owner may enter.
+/// Mode of directories that the runtime creates: only their owner can access them.
 const FOLDER_MODE: u32 = 0o700;
 
-/// The path of a file or folder, and whether links on the way are followed.
+/// The path of a file or directory, and whether symbolic links in it are followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// Below a project's folder. The folder itself may be reached by links, nothing below it.
+    /// A path below a project's directory. The directory itself may be reached through symbolic
+    /// links, but nothing below it.
     Below {
-        /// The project's folder.
+        /// The project's directory.
         root: PathBuf,
-        /// The path from there, of plain names only.
+        /// Path relative to the project's directory, with plain names only.
         relative: PathBuf,
     },
-    /// A path that the user chose. Links on the way are followed.
+    /// A path that the user chose. Symbolic links in it are followed.
     Anywhere(PathBuf),
 }
 
@@ -39,9 +40,9 @@ impl<P: Into<PathBuf>> From<P> for Location {
 }
 
 impl Location {
-    /// The path `relative` below `root`. `None` if its text alone leads out: it is absolute or
-    /// holds `..`.
-    pub fn below(root: &Path, relative: &Path) -> Option<Self> {
+    /// Returns the location of `relative` below `root`. `None` if `relative` is absolute or
+    /// contains `..`.
+    pub fn below_root(root: &Path, relative: &Path) -> Option<Self> {
         let mut plain = PathBuf::new();
         for part in relative.components() {
             match part {
@@ -53,7 +54,7 @@ impl Location {
         Some(Self::Below { root: root.to_path_buf(), relative: plain })
     }
 
-    /// The whole path, for messages and for programs that open files by path.
+    /// Returns the whole path, for messages and for programs that open files by path.
     pub fn path(&self) -> PathBuf {
         match self {
             Self::Below { root, relative } => root.join(relative),
@@ -61,7 +62,7 @@ impl Location {
         }
     }
 
-    /// Like this one, but a relative path that the user chose begins in `folder`.
+    /// Resolves a relative path that the user chose against the directory `folder`.
     #[must_use]
     pub fn resolved_from(self, folder: &Path) -> Self {
         match self {
@@ -70,7 +71,7 @@ impl Location {
         }
     }
 
-    /// The file or folder `name` in this folder.
+    /// Returns the location of the file or directory `name` in this directory.
     #[must_use]
     pub fn join(&self, name: &str) -> Self {
         match self {
@@ -81,34 +82,35 @@ impl Location {
         }
     }
 
-    /// Opens the folder.
+    /// Opens the directory.
     ///
     /// # Errors
-    /// `NOENT` if it is missing; `LOOP` or `NOTDIR` at a link.
+    /// `NOENT` if the directory is missing; `LOOP` or `NOTDIR` for a symbolic link.
     pub fn open_folder(&self) -> Result<OwnedFd, Errno> {
         match self {
             Self::Below { root, relative } => {
-                open_path(root, relative, |folder, name| open_folder(folder, name))
+                open_folder_below(root, relative, |folder, name| open_folder(folder, name))
             }
             Self::Anywhere(path) => open_following_links(path),
         }
     }
 
-    /// Opens the folder, and makes it and those above it where they are missing. New names are
-    /// on the disk when this returns.
+    /// Opens the directory, creating it and missing parents. New names are synced to disk.
     ///
     /// # Errors
-    /// `LOOP` or `NOTDIR` at a link, and whatever the system says.
+    /// `LOOP` or `NOTDIR` for a symbolic link, and any other error of the operating system.
     pub fn make_folder(&self) -> Result<OwnedFd, Errno> {
         match self {
-            Self::Below { root, relative } => open_path(root, relative, open_or_make),
+            Self::Below { root, relative } => {
+                open_folder_below(root, relative, open_or_make_folder)
+            }
             Self::Anywhere(path) => {
                 let mut missing = Vec::new();
                 let mut above = path.as_path();
                 let mut folder = loop {
                     match open_following_links(above) {
                         Err(Errno::NOENT) => {}
-                        opened => break opened?,
+                        result => break result?,
                     }
                     let (Some(parent), Some(name)) = (above.parent(), above.file_name()) else {
                         return Err(Errno::NOENT);
@@ -117,32 +119,32 @@ impl Location {
                     above = parent;
                 };
                 for name in missing.into_iter().rev() {
-                    folder = open_or_make(&folder, name)?;
+                    folder = open_or_make_folder(&folder, name)?;
                 }
                 Ok(folder)
             }
         }
     }
 
-    /// Opens the folder that holds this file, and says the file's name.
+    /// Opens the directory that holds this file, and returns it with the file's name.
     ///
     /// # Errors
     /// Like [`Self::open_folder`]; `INVAL` if the path has no file name.
     pub fn open_parent(&self) -> Result<(OwnedFd, &OsStr), Errno> {
-        let (parent, name) = self.split()?;
+        let (parent, name) = self.split_parent()?;
         Ok((parent.open_folder()?, name))
     }
 
-    /// Like [`Self::open_parent`], but makes missing folders.
+    /// Like [`Self::open_parent`], but creates missing directories.
     ///
     /// # Errors
     /// Like [`Self::make_folder`].
     pub fn make_parent(&self) -> Result<(OwnedFd, &OsStr), Errno> {
-        let (parent, name) = self.split()?;
+        let (parent, name) = self.split_parent()?;
         Ok((parent.make_folder()?, name))
     }
 
-    fn split(&self) -> Result<(Self, &OsStr), Errno> {
+    fn split_parent(&self) -> Result<(Self, &OsStr), Errno> {
         let (Self::Below { relative: path, .. } | Self::Anywhere(path)) = self;
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -153,14 +155,15 @@ impl Location {
         Ok((parent, name))
     }
 
-    /// The bytes of a regular file, at most `bytes_max`; `None` if it holds more.
+    /// Reads a regular file of at most `bytes_max` bytes. `None` if the file is longer.
     ///
     /// # Errors
-    /// `NOENT` if it is missing, `LOOP` or `NOTDIR` at a link, `INVAL` if it is no regular file.
+    /// `NOENT` if the file is missing, `LOOP` or `NOTDIR` for a symbolic link, `INVAL` for anything
+    /// else that is not a regular file.
     pub fn read(&self, bytes_max: usize) -> Result<Option<Vec<u8>>, Errno> {
         let (folder, name) = self.open_parent()?;
         let (file, found) = open_file(folder, name, OFlags::RDONLY, Mode::empty())?;
-        if !is_regular(&found) {
+        if !is_regular_file(&found) {
             return Err(Errno::INVAL);
         }
         let mut bytes = Vec::new();
@@ -171,7 +174,7 @@ impl Location {
     }
 }
 
-/// Opens a folder that the user chose.
+/// Opens a directory that the user chose, following symbolic links.
 fn open_following_links(path: &Path) -> Result<OwnedFd, Errno> {
     let path = match path.as_os_str().is_empty() {
         true => Path::new("."),
@@ -181,8 +184,8 @@ fn open_following_links(path: &Path) -> Result<OwnedFd, Errno> {
     sys::open(path, flags, Mode::empty())
 }
 
-/// Goes from `root` down to `relative`, one step per component.
-fn open_path(
+/// Opens the directory `relative` below `root`, one path component at a time.
+fn open_folder_below(
     root: &Path,
     relative: &Path,
     step: fn(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>,
@@ -197,13 +200,13 @@ fn open_path(
     Ok(folder)
 }
 
-fn open_or_make(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+fn open_or_make_folder(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     match open_folder(folder, name) {
         Err(Errno::NOENT) => {}
-        opened => return opened,
+        result => return result,
     }
     match make_folder(folder, name, Mode::from_raw_mode(FOLDER_MODE)) {
-        // Another process made it meanwhile.
+        // Another process created the directory meanwhile.
         Err(Errno::EXIST) => {}
         made => made?,
     }
@@ -228,7 +231,7 @@ mod tests {
             ("../a", None),
             ("a/../b", None),
         ] {
-            let found = Location::below(root, Path::new(relative)).map(|found| found.path());
+            let found = Location::below_root(root, Path::new(relative)).map(|found| found.path());
             assert_eq!(found.as_deref(), path.map(Path::new), "{relative}");
         }
     }
@@ -244,14 +247,14 @@ mod tests {
         fs::write(root.join("real/file"), "text").unwrap();
         symlink(&outside, root.join("link")).unwrap();
         symlink(outside.join("secret"), root.join("real/linked")).unwrap();
-        let at = |relative: &str| Location::below(&root, Path::new(relative)).unwrap();
+        let at = |relative: &str| Location::below_root(&root, Path::new(relative)).unwrap();
         assert_eq!(at("real/file").read(4), Ok(Some(b"text".to_vec())));
         assert_eq!(at("real/file").read(3), Ok(None));
         assert_eq!(at("real/none").read(9), Err(Errno::NOENT));
         assert_eq!(at("real").read(9), Err(Errno::INVAL));
         for refused in ["link/secret", "real/linked"] {
-            let said = at(refused).read(9);
-            assert!(matches!(said, Err(Errno::LOOP | Errno::NOTDIR)), "{refused}: {said:?}");
+            let result = at(refused).read(9);
+            assert!(matches!(result, Err(Errno::LOOP | Errno::NOTDIR)), "{refused}: {result:?}");
         }
         assert!(at("link").open_folder().is_err());
         assert!(at("link/deep").make_folder().is_err());
@@ -259,7 +262,7 @@ mod tests {
         assert!(!outside.join("new").exists());
         at("real/a/b").make_folder().unwrap();
         assert!(root.join("real/a/b").is_dir());
-        // A user's own choice may be a link.
+        // A path that the user chose may be a symbolic link.
         assert!(Location::from(root.join("link")).open_folder().is_ok());
         Location::from(root.join("link/new/er")).make_folder().unwrap();
         assert!(outside.join("new/er").is_dir());

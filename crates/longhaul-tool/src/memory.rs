@@ -1,7 +1,7 @@
-//! Memory: notes about a resource, which one run writes down and later ones find.
+//! The memory tools: notes about a resource that later runs can find.
 //!
-//! Never: a note of another resource. Whose notes they are is the runtime's to
-//! say, and out of the model's reach.
+//! Invariant: a run accesses only the notes of its own resource. The runtime sets the resource, not
+//! the model.
 
 mod recall;
 mod remember;
@@ -12,27 +12,27 @@ use std::sync::Arc;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::Tool;
 
-use crate::memory::recall::Recall;
-use crate::memory::remember::Remember;
+use crate::memory::recall::RecallTool;
+use crate::memory::remember::RememberTool;
 use crate::typed::{TypedToolError, typed};
 
-/// The names of the tools of memory.
+/// Names of the memory tools.
 pub const NAMES: [&str; 2] = ["remember", "recall"];
 
-/// Notes on a shelf.
+/// The memory tools with the record store that holds the notes.
 #[derive(Debug, Clone)]
 pub struct Memory {
     store: Arc<dyn RecordStore>,
 }
 
 impl Memory {
-    /// The notes of this store.
-    pub fn new(shelves: Arc<dyn RecordStore>) -> Self {
-        Self { store: shelves }
+    /// Creates the memory tools for notes in this store.
+    pub fn new(store: Arc<dyn RecordStore>) -> Self {
+        Self { store }
     }
 
-    /// `remember` and `recall` over these notes.
+    /// Returns `remember` and `recall` for these notes.
     pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
-        Ok(vec![typed(Remember(self.store.clone()))?, typed(Recall(self.store.clone()))?])
+        Ok(vec![typed(RememberTool(self.store.clone()))?, typed(RecallTool(self.store.clone()))?])
     }
 }

@@ -1,7 +1,7 @@
-//! `send_message`: a message to the one person whom the runtime names.
+//! The tool `send_message`, which sends a message to the recipient that the runtime sets.
 //!
-//! Never: to somebody whom the model chose, and never twice for one call: what
-//! is about to leave is written down before, and what has left is after.
+//! Invariant: the model can't choose the recipient, and a call sends at most one message. The
+//! intent is logged before the delivery and the receipt after it.
 
 mod channel;
 mod delivery_log;
@@ -28,30 +28,32 @@ use crate::jsonl::JsonLinesFile;
 use crate::location::Location;
 use crate::message::channel::{DeliveryChannel, TAKEN_OVER};
 use crate::message::delivery_log::{DeliveryIntent, DeliveryLog, DeliveryState};
-use crate::message::envelope::{Envelope, TEXT_LENGTH_MAX, failure, recipient};
+use crate::message::envelope::{
+    Envelope, TEXT_LENGTH_MAX, not_delivered_failure, recipient_from_context,
+};
 use crate::outbound::GuardedClient;
 use crate::safe_dir::FsError;
 use crate::tool_support::{parse_input, run_blocking, tool_spec};
 
 pub use crate::message::target::{DeliveryTarget, DeliveryTargetError};
 
-/// What the model reads of a message that has left. It is not told to whom.
+/// Output for the model after a delivery. It does not reveal the recipient.
 const DELIVERED: &str = "The message was delivered.";
 
-/// How messages are sent.
+/// Configuration of the tool `send_message`.
 #[derive(Debug, Clone)]
 pub struct MessageConfig {
-    /// On which way.
+    /// Where messages are delivered.
     pub target: DeliveryTarget,
-    /// Where deliveries are written down.
+    /// Location of the delivery log, which shows after a crash whether a message was delivered.
     pub log: Location,
-    /// Where relative paths begin and programs work.
+    /// Directory for relative paths, and working directory of delivery programs.
     pub root: PathBuf,
-    /// Whether a webhook may be at a private address.
+    /// Whether a webhook may be on a private network.
     pub allow_private: bool,
 }
 
-/// Sends messages.
+/// The tool `send_message`, which delivers a message through the configured channel.
 #[derive(Debug)]
 pub struct SendMessage {
     spec: ToolSpec,
@@ -61,12 +63,12 @@ pub struct SendMessage {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct SendMessageInput {
     text: String,
 }
 
 impl SendMessage {
-    /// The tool that sends messages so.
+    /// Creates the tool `send_message` with this configuration.
     pub fn new(
         messages: MessageConfig,
         clock: Arc<dyn Clock>,
@@ -80,8 +82,8 @@ impl SendMessage {
                 "description": "The whole message, as the person will read it",
             },
         });
-        let description = "Sends a message to the person you work for. Who that is, is set for \
-            you. A message that has left can't be taken back.";
+        let description = "Sends a message to the person you work for. The recipient is set for \
+            you. A sent message can't be revoked.";
         Ok(Self {
             spec: ToolSpec {
                 can_verify: true,
@@ -107,25 +109,26 @@ impl SendMessage {
         self.channel.clock.now()
     }
 
-    /// Writes down that the message is about to leave; says what was known before.
+    /// Logs that the message is about to be sent. Returns the delivery state before this call.
     async fn record_intent(
         &self,
-        around: &ToolContext,
-        parcel: &Envelope,
+        ctx: &ToolContext,
+        envelope: &Envelope,
     ) -> Result<DeliveryState, ToolFailure> {
-        let (record, way, at) = (self.log.clone(), self.channel.target.channel_name(), self.now());
-        let (around, parcel) = (around.clone(), parcel.clone());
+        let (record, channel, at) =
+            (self.log.clone(), self.channel.target.channel_name(), self.now());
+        let (ctx, envelope) = (ctx.clone(), envelope.clone());
         run_blocking(move || {
             let intent = DeliveryIntent {
-                ctx: &around,
-                recipient: &parcel.recipient,
-                text: &parcel.text,
-                channel: way,
+                ctx: &ctx,
+                recipient: &envelope.recipient,
+                text: &envelope.text,
+                channel,
                 at,
             };
             record.record_intent(&intent).map_err(|why| {
-                let path = record.0.path();
-                failure(format!("the record of deliveries `{path}` {why}"))
+                let path = record.0.display_path();
+                not_delivered_failure(format!("the delivery log `{path}` can't be written: {why}"))
             })
         })
         .await
@@ -142,84 +145,84 @@ impl Tool for SendMessage {
         EffectClass::Once
     }
 
-    fn subjects(&self, _input: &Value) -> Vec<String> {
+    fn rule_subjects(&self, _input: &Value) -> Vec<String> {
         Vec::new()
     }
 
-    fn subjects_with_context(
+    fn rule_subjects_with_context(
         &self,
         _input: &Value,
         context: &BTreeMap<String, RawJson>,
     ) -> Vec<String> {
-        recipient(context).into_iter().collect()
+        recipient_from_context(context).into_iter().collect()
     }
 
-    /// A program does not end with its worker.
+    /// Returns `true` for a program: it does not end with its worker.
     fn may_outlive_worker(&self) -> bool {
         matches!(self.channel.target, DeliveryTarget::Command(_))
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = parse_input(&self.spec, input)?;
-        let parcel = Envelope::new(input.text, around)?;
-        match self.record_intent(around, &parcel).await? {
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: SendMessageInput = parse_input(&self.spec, input)?;
+        let envelope = Envelope::new(input.text, ctx)?;
+        match self.record_intent(ctx, &envelope).await? {
             DeliveryState::Delivered => return Ok(ToolOutput::text(DELIVERED)),
-            DeliveryState::Started { epoch, .. } if epoch > around.epoch.0 => {
-                return Err(failure(TAKEN_OVER.into()));
+            DeliveryState::Started { epoch, .. } if epoch > ctx.epoch.0 => {
+                return Err(not_delivered_failure(TAKEN_OVER.into()));
             }
             DeliveryState::NotStarted
             | DeliveryState::NoRecord
             | DeliveryState::Started { .. }
             | DeliveryState::Failed => {}
         }
-        let sent = self.channel.send(&parcel, &self.log, around.epoch).await;
-        let (record, around, at) = (self.log.clone(), around.clone(), self.now());
+        let sent = self.channel.send(&envelope, &self.log, ctx.epoch).await;
+        let (record, ctx, at) = (self.log.clone(), ctx.clone(), self.now());
         let output = match &sent {
             Ok(_) => Ok(ToolOutput::text(DELIVERED)),
-            Err(lost) => Err(lost.failure()),
+            Err(lost) => Err(lost.to_failure()),
         };
         let wrote = run_blocking(move || {
             Ok(match &sent {
-                Ok(answer) => record.record_receipt(&around.idempotency_key, at, answer),
-                Err(lost) => record.record_failure(&around, at, lost.is_certain),
+                Ok(answer) => record.record_receipt(&ctx.idempotency_key, at, answer),
+                Err(lost) => record.record_failure(&ctx, at, lost.is_certain),
             })
         });
         match (wrote.await, output) {
             (Ok(Ok(())), output) | (_, output @ Err(_)) => output,
-            // It has left all the same: what is lost is only the proof.
-            (Ok(Err(_)) | Err(_), Ok(_)) => Ok(ToolOutput::text(format!(
-                "{DELIVERED} The record of deliveries could not be written."
-            ))),
+            // The message was delivered all the same; only the log entry is missing.
+            (Ok(Err(_)) | Err(_), Ok(_)) => {
+                Ok(ToolOutput::text(format!("{DELIVERED} The delivery log could not be written.")))
+            }
         }
     }
 
-    async fn verify(&self, _input: Value, around: &ToolContext) -> VerifyOutcome {
+    async fn verify(&self, _input: Value, ctx: &ToolContext) -> VerifyOutcome {
         let (record, deliver) = (self.log.clone(), self.channel.target.clone());
-        let (key, now) = (around.idempotency_key.clone(), self.now());
-        let looked = run_blocking(move || {
+        let (key, now) = (ctx.idempotency_key.clone(), self.now());
+        let verification = run_blocking(move || {
             let finding = verify_delivery(&record, &deliver, &key);
             if let Ok((VerifyOutcome::Happened(_), true)) = finding {
-                // What the outbox proves is written down for the next who asks.
+                // What the outbox proves is logged for the next check.
                 _ = record.record_receipt(&key, now, "found in the outbox");
             }
             Ok(finding)
         });
-        match looked.await {
+        match verification.await {
             Ok(Ok((finding, _))) => finding,
             Ok(Err(_)) | Err(_) => VerifyOutcome::Unknown,
         }
     }
 }
 
-/// Whether a message has left, by the record and the outbox; and whether it was
-/// the outbox that said so.
+/// Determines from the delivery log and the outbox whether a message was delivered. Also returns
+/// whether the outbox, and not the log, proves it.
 fn verify_delivery(
     record: &DeliveryLog,
     deliver: &DeliveryTarget,
     key: &str,
 ) -> Result<(VerifyOutcome, bool), FsError> {
     let delivered = || VerifyOutcome::Happened(ToolOutput::text(DELIVERED));
-    let way = match record.state(key)? {
+    let started_channel = match record.state(key)? {
         DeliveryState::Delivered => return Ok((delivered(), false)),
         DeliveryState::NotStarted | DeliveryState::Failed => {
             return Ok((VerifyOutcome::NotHappened, false));
@@ -230,14 +233,14 @@ fn verify_delivery(
     let DeliveryTarget::File(path) = deliver else {
         return Ok((VerifyOutcome::Unknown, false));
     };
-    if way != deliver.channel_name() {
+    if started_channel != deliver.channel_name() {
         return Ok((VerifyOutcome::Unknown, false));
     }
-    let stands = match JsonLinesFile::new(path.clone()).lock_existing()? {
-        Some(held) => !held.find_key(key)?.lines.is_empty(),
+    let is_in_outbox = match JsonLinesFile::new(path.clone()).lock_existing()? {
+        Some(held) => !held.find_lines_by_key(key)?.lines.is_empty(),
         None => false,
     };
-    Ok(match stands {
+    Ok(match is_in_outbox {
         true => (delivered(), true),
         false => (VerifyOutcome::NotHappened, true),
     })

@@ -1,8 +1,7 @@
-//! The guarded way out: every request that an agent, a message or a webhook causes.
+//! The guarded client for all outbound requests of agents, messages and webhooks.
 //!
-//! Never: a proxy, an address inside the house that nobody opened, more than was
-//! asked for, longer than was said, or a redirect that was not checked like the
-//! first address.
+//! Invariant: no proxy is used. Private addresses need permission, responses and durations are
+//! limited, and every redirect is checked like the first URL.
 
 pub(crate) mod allowlist;
 pub(crate) mod hop;
@@ -18,60 +17,62 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap};
 use reqwest::{Client, ClientBuilder, Method};
 use url::{Host, Url};
 
-use longhaul_core::net::{self, Zone};
-use longhaul_core::port::outbound::{NetworkScope, Outbound, OutboundError, Request, Response};
+use longhaul_core::net::{self, NetworkZone};
+use longhaul_core::port::outbound::{
+    NetworkScope, OutboundClient, OutboundError, OutboundRequest, OutboundResponse,
+};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::outbound::allowlist::Grant;
-use crate::outbound::hop::{Hop, forbidden, parse_url, redacted_url};
+use crate::outbound::allowlist::AddressGrant;
+use crate::outbound::hop::{RequestHop, forbidden_error, parse_url, redacted_url};
 use crate::outbound::resolver::{FilteringResolver, ResolveError, SystemResolver};
-use crate::tls::ensure_provider;
+use crate::tls::ensure_crypto_provider;
 
 pub use crate::outbound::allowlist::{Allowlist, AllowlistError};
-pub use crate::outbound::resolver::Resolver;
+pub use crate::outbound::resolver::DnsResolver;
 
-/// The longest that any request takes, with all its redirects.
+/// Maximum duration of a request with all its redirects.
 pub const REQUEST_TIMEOUT_MAX: Millis = Millis::from_secs(30);
-/// The longest answer that is read.
+/// Maximum length of a response body in bytes.
 pub const RESPONSE_BYTES_MAX: u64 = 10 * 1024 * 1024;
-/// So many redirects are followed.
+/// Maximum number of redirects followed for one request.
 const REDIRECTS_MAX: usize = 5;
-/// A connection that does not come about in this time does not come about.
+/// Timeout for connecting to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The guarded client.
+/// The guarded client for outbound requests: it checks every URL and address.
 #[derive(Debug, Clone)]
 pub struct GuardedClient {
-    clients: Arc<Clients>,
+    clients: Arc<HttpClients>,
     allowlist: Allowlist,
     clock: Arc<dyn Clock>,
 }
 
-/// The clients, each made when it is first used: reading the machine's certificates takes
-/// longer than a whole run that needs none.
+/// The HTTP clients, each built on first use: loading the machine's certificates takes longer than
+/// a whole run that needs none.
 #[derive(Debug)]
-struct Clients {
-    resolver: Arc<dyn Resolver>,
-    /// By whether names may mean private addresses, then by whether TLS is spoken.
+struct HttpClients {
+    resolver: Arc<dyn DnsResolver>,
+    /// Clients by whether host names may resolve to private addresses, then by whether TLS is used.
     clients: [[OnceLock<Client>; 2]; 2],
 }
 
-impl Clients {
-    fn client(&self, private: bool, is_secure: bool) -> Result<&Client, String> {
-        let made = &self.clients[usize::from(private)][usize::from(is_secure)];
-        get_or_try(made, || {
-            ensure_provider();
+impl HttpClients {
+    fn client(&self, allow_private: bool, is_secure: bool) -> Result<&Client, String> {
+        let made = &self.clients[usize::from(allow_private)][usize::from(is_secure)];
+        get_or_try_init(made, || {
+            ensure_crypto_provider();
             let names = Arc::clone(&self.resolver);
-            let builder = builder(FilteringResolver { resolver: names, allow_private: private });
+            let builder = client_builder(FilteringResolver { resolver: names, allow_private });
             let built = match is_secure {
                 true => builder.build(),
-                // A machine without certificates can still talk without TLS.
+                // Plain HTTP also works on a machine without certificates.
                 false => builder.tls_certs_only([]).build(),
             };
             built.map_err(|why| {
                 format!(
-                    "no secure connection can be made here: {}; mostly the machine's certificates \
-                     are missing: install ca-certificates, or name a file of them in SSL_CERT_FILE",
+                    "TLS is not available: {}; usually the machine's certificates \
+                     are missing: install ca-certificates, or set SSL_CERT_FILE to a certificate file",
                     root_cause(&why)
                 )
             })
@@ -79,8 +80,9 @@ impl Clients {
     }
 }
 
-/// What is made once. A failure is not kept: the next call may find what this one lacked.
-fn get_or_try<T>(
+/// Returns the value of the cell, initializing it on first use. An error is not cached, so the next
+/// call tries again.
+fn get_or_try_init<T>(
     made: &OnceLock<T>,
     make: impl FnOnce() -> Result<T, String>,
 ) -> Result<&T, String> {
@@ -91,45 +93,44 @@ fn get_or_try<T>(
     Ok(made.get_or_init(|| new))
 }
 
-/// What came of a request, and from where in the end.
+/// The response of a request after all redirects.
 #[derive(Debug)]
 pub(crate) struct FinalResponse {
     pub(crate) url: Url,
-    /// A redirect may have changed it.
+    /// Method of the last request. A redirect may have changed it.
     pub(crate) method: String,
-    pub(crate) response: Response,
+    pub(crate) response: OutboundResponse,
 }
 
-/// A request without an answer.
+/// Why a request has no response.
 #[derive(Debug)]
 pub(crate) struct SendError {
     pub(crate) error: OutboundError,
-    /// Somebody may have heard it, so what it asks for may have happened.
+    /// Whether the request may have reached a server and taken effect.
     pub(crate) may_have_been_sent: bool,
 }
 
 impl GuardedClient {
-    /// The way out through these doors.
-    pub fn new(doors: Allowlist, clock: Arc<dyn Clock>) -> Self {
-        Self::with_resolver(doors, clock, Arc::new(SystemResolver))
+    /// Creates a guarded client with this allowlist of hosts and ports.
+    pub fn new(allowlist: Allowlist, clock: Arc<dyn Clock>) -> Self {
+        Self::with_resolver(allowlist, clock, Arc::new(SystemResolver))
     }
 
-    /// The same with another resolver of names.
+    /// Creates a guarded client with this allowlist and another DNS resolver.
     pub fn with_resolver(
-        doors: Allowlist,
+        allowlist: Allowlist,
         clock: Arc<dyn Clock>,
-        names: Arc<dyn Resolver>,
+        names: Arc<dyn DnsResolver>,
     ) -> Self {
         let made = Default::default();
-        Self {
-            clients: Arc::new(Clients { resolver: names, clients: made }),
-            allowlist: doors,
-            clock,
-        }
+        Self { clients: Arc::new(HttpClients { resolver: names, clients: made }), allowlist, clock }
     }
 
-    /// Sends a request and says where it ended.
-    pub(crate) async fn send_request(&self, request: &Request) -> Result<FinalResponse, SendError> {
+    /// Sends a request and follows its redirects.
+    pub(crate) async fn send_request(
+        &self,
+        request: &OutboundRequest,
+    ) -> Result<FinalResponse, SendError> {
         let sent = AtomicBool::new(false);
         let time = request.timeout.min(REQUEST_TIMEOUT_MAX);
         let late = self.clock.sleep(time);
@@ -137,8 +138,8 @@ impl GuardedClient {
             biased;
             landed = self.follow_redirects(request, &sent) => landed,
             () = late => Err(OutboundError::Failed {
-                url: parse_url(&request.url).map_or_else(|_| "the address".into(), |url| redacted_url(&url)),
-                why: format!("no whole answer came in {}", format_duration(time)),
+                url: parse_url(&request.url).map_or_else(|_| "the URL".into(), |url| redacted_url(&url)),
+                why: format!("there was no complete response within {}", format_duration(time)),
             }),
         };
         landed.map_err(|why| SendError { error: why, may_have_been_sent: sent.into_inner() })
@@ -146,15 +147,15 @@ impl GuardedClient {
 
     async fn follow_redirects(
         &self,
-        request: &Request,
+        request: &OutboundRequest,
         sent: &AtomicBool,
     ) -> Result<FinalResponse, OutboundError> {
-        let mut hop = Hop::first(request)?;
+        let mut hop = RequestHop::from_request(request)?;
         let first = hop.url.clone();
         for _ in 0..=REDIRECTS_MAX {
             let answer = self.send_hop(&hop, request.network_scope, sent).await?;
             let status = answer.status().as_u16();
-            if let Some(next) = hop.next(status, answer.headers())? {
+            if let Some(next) = hop.next_hop(status, answer.headers())? {
                 hop = next;
                 continue;
             }
@@ -162,32 +163,32 @@ impl GuardedClient {
             let response = read_response(&hop, answer, bytes_max).await?;
             return Ok(FinalResponse { url: hop.url, method: hop.method.to_string(), response });
         }
-        let why = format!("it was redirected more than {REDIRECTS_MAX} times");
-        Err(request_failed(&first, why))
+        let why = format!("the request was redirected more than {REDIRECTS_MAX} times");
+        Err(request_failed_error(&first, why))
     }
 
-    /// Asks at one station, through the client that the address is open to.
+    /// Sends one request of a redirect chain, after checking whether its host is allowed.
     async fn send_hop(
         &self,
-        hop: &Hop,
+        hop: &RequestHop,
         reach: NetworkScope,
         sent: &AtomicBool,
     ) -> Result<reqwest::Response, OutboundError> {
         let url = &hop.url;
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
-            return Err(forbidden(url, "it names no host"));
+            return Err(forbidden_error(url, "the URL has no host"));
         };
-        let pass = self.allowlist.grant(&host, port, reach == NetworkScope::Private);
-        let pass = pass.map_err(|why| forbidden(url, &why))?;
-        if !is_allowed(&host, pass) {
-            return Err(forbidden(url, PRIVATE_ADDRESS));
+        let grant = self.allowlist.address_grant(&host, port, reach == NetworkScope::Private);
+        let grant = grant.map_err(|why| forbidden_error(url, &why))?;
+        if !is_host_allowed(&host, grant) {
+            return Err(forbidden_error(url, PRIVATE_ADDRESS));
         }
-        let private = match pass {
-            Grant::Public => false,
-            Grant::Private | Grant::Listed => true,
+        let private = match grant {
+            AddressGrant::Public => false,
+            AddressGrant::Private | AddressGrant::Listed => true,
         };
         let client = self.clients.client(private, url.scheme() == "https");
-        let client = client.map_err(|why| request_failed(url, why))?;
+        let client = client.map_err(|why| request_failed_error(url, why))?;
         let request = client
             .request(hop.method.clone(), url.clone())
             .headers(hop.headers.clone())
@@ -199,28 +200,28 @@ impl GuardedClient {
         let before = sent.swap(true, Ordering::AcqRel);
         request.send().await.map_err(|why| {
             if why.is_connect() {
-                // Without a connection nobody heard it here.
+                // Without a connection this hop reached nobody.
                 sent.store(before, Ordering::Release);
             }
-            map_error(url, why)
+            convert_client_error(url, why)
         })
     }
 }
 
 #[async_trait]
-impl Outbound for GuardedClient {
-    async fn send(&self, request: Request) -> Result<Response, OutboundError> {
+impl OutboundClient for GuardedClient {
+    async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, OutboundError> {
         let landed = self.send_request(&request).await;
         landed.map(|landed| landed.response).map_err(|lost| lost.error)
     }
 }
 
-/// Why an address inside the house is not asked.
-const PRIVATE_ADDRESS: &str = "its address is private or reserved; the owner of the project can open it \
+/// Why a request to a private address is rejected.
+const PRIVATE_ADDRESS: &str = "the address is private or reserved; the owner of the project can allow it \
                       with `allow` under [outbound] in longhaul.toml, such as \
                       allow = [\"127.0.0.1:8080\"], and `longhaul trust`";
 
-fn builder(sieve: FilteringResolver) -> ClientBuilder {
+fn client_builder(resolver: FilteringResolver) -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .no_proxy()
@@ -229,31 +230,31 @@ fn builder(sieve: FilteringResolver) -> ClientBuilder {
         .connect_timeout(CONNECT_TIMEOUT)
         // Every request has its own connection, to an address that was just checked.
         .pool_max_idle_per_host(0)
-        .dns_resolver(sieve)
+        .dns_resolver(resolver)
 }
 
-/// Whether a host that is spelled as an address is open; names are for the sieve,
-/// but for the one that means this machine whoever is asked.
-fn is_allowed(host: &Host<&str>, pass: Grant) -> bool {
+/// Returns whether a request to this host is allowed. Only IP addresses and `localhost` are checked
+/// here; the resolver checks other names.
+fn is_host_allowed(host: &Host<&str>, grant: AddressGrant) -> bool {
     let zone = match host {
-        Host::Domain(name) => net::host_zone(name).unwrap_or(Zone::Public),
+        Host::Domain(name) => net::host_zone(name).unwrap_or(NetworkZone::Public),
         Host::Ipv4(ip) => net::zone((*ip).into()),
         Host::Ipv6(ip) => net::zone((*ip).into()),
     };
-    match (zone, pass) {
-        (_, Grant::Listed) | (Zone::Public, _) => true,
-        (Zone::Loopback | Zone::Private, Grant::Private) => true,
-        (Zone::Loopback | Zone::Private, Grant::Public) => false,
-        (Zone::Reserved, Grant::Public | Grant::Private) => false,
+    match (zone, grant) {
+        (_, AddressGrant::Listed) | (NetworkZone::Public, _) => true,
+        (NetworkZone::Loopback | NetworkZone::Private, AddressGrant::Private) => true,
+        (NetworkZone::Loopback | NetworkZone::Private, AddressGrant::Public) => false,
+        (NetworkZone::Reserved, AddressGrant::Public | AddressGrant::Private) => false,
     }
 }
 
-/// Reads an answer to its end, or to the bound.
+/// Reads a response up to the size limit of response bodies.
 async fn read_response(
-    hop: &Hop,
+    hop: &RequestHop,
     mut answer: reqwest::Response,
     bytes_max: u64,
-) -> Result<Response, OutboundError> {
+) -> Result<OutboundResponse, OutboundError> {
     let status = answer.status().as_u16();
     let headers = answer.headers().clone();
     let is_bare = hop.method == Method::HEAD || matches!(status, 204 | 304);
@@ -266,7 +267,9 @@ async fn read_response(
         return Err(too_long());
     }
     let mut body = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(|why| map_error(&hop.url, why))? {
+    while let Some(piece) =
+        answer.chunk().await.map_err(|why| convert_client_error(&hop.url, why))?
+    {
         if (body.len() + piece.len()) as u64 > bytes_max {
             return Err(too_long());
         }
@@ -274,7 +277,7 @@ async fn read_response(
     }
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let headers = headers.iter();
-    Ok(Response {
+    Ok(OutboundResponse {
         status,
         headers: headers
             .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
@@ -283,41 +286,42 @@ async fn read_response(
     })
 }
 
-/// How an answer is packed, if it is.
+/// Returns the content encoding of a response. `None` if the response is not encoded.
 fn content_encoding(headers: &HeaderMap) -> Option<String> {
-    let said = headers.get_all(CONTENT_ENCODING).iter();
-    let said = said.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let mut said = said.flat_map(|value| {
-        let words = value.split(',').map(|word| word.trim().to_ascii_lowercase());
-        words.collect::<Vec<_>>()
+    let values = headers.get_all(CONTENT_ENCODING).iter();
+    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let mut values = values.flat_map(|value| {
+        let names = value.split(',').map(|name| name.trim().to_ascii_lowercase());
+        names.collect::<Vec<_>>()
     });
-    said.find(|word| !word.is_empty() && word != "identity")
-        .map(|word| word.chars().take(40).collect())
+    values
+        .find(|name| !name.is_empty() && name != "identity")
+        .map(|name| name.chars().take(40).collect())
 }
 
-/// What the client says of a request that came to nothing.
-fn map_error(url: &Url, why: reqwest::Error) -> OutboundError {
-    let why = why.without_url();
-    let mut deeper = why.source();
+/// Converts an error of the HTTP client into an [`OutboundError`].
+fn convert_client_error(url: &Url, error: reqwest::Error) -> OutboundError {
+    let error = error.without_url();
+    let mut deeper = error.source();
     while let Some(found) = deeper {
         if let Some(ResolveError::PrivateAddress) = found.downcast_ref::<ResolveError>() {
-            return forbidden(url, PRIVATE_ADDRESS);
+            return forbidden_error(url, PRIVATE_ADDRESS);
         }
         deeper = found.source();
     }
-    let what = match (why.is_connect(), why.is_timeout()) {
-        (true, true) => "no connection in 10 s".to_owned(),
-        (true, false) => format!("no connection: {}", root_cause(&why)),
-        (false, _) => root_cause(&why),
+    let what = match (error.is_connect(), error.is_timeout()) {
+        (true, true) => "connect timeout after 10 s".to_owned(),
+        (true, false) => format!("the connection failed: {}", root_cause(&error)),
+        (false, _) => root_cause(&error),
     };
-    request_failed(url, what)
+    request_failed_error(url, what)
 }
 
-fn request_failed(url: &Url, why: String) -> OutboundError {
+fn request_failed_error(url: &Url, why: String) -> OutboundError {
     OutboundError::Failed { url: redacted_url(url), why }
 }
 
-/// What lies behind an error: the rest only says how deep it came from.
+/// Returns the message of the innermost error; the outer ones only repeat the context.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(deeper) = deepest.source() {
@@ -340,9 +344,9 @@ mod tests {
     #[test]
     fn a_failed_client_build_is_retried() {
         let made = OnceLock::new();
-        let missing = get_or_try(&made, || Err("no certificates".to_owned()));
+        let missing = get_or_try_init(&made, || Err("no certificates".to_owned()));
         assert_eq!(missing, Err("no certificates".to_owned()));
-        assert_eq!(get_or_try(&made, || Ok(1)), Ok(&1));
-        assert_eq!(get_or_try(&made, || Ok(2)), Ok(&1));
+        assert_eq!(get_or_try_init(&made, || Ok(1)), Ok(&1));
+        assert_eq!(get_or_try_init(&made, || Ok(2)), Ok(&1));
     }
 }

@@ -1,8 +1,8 @@
-//! A directory that agents work in, walked by open handles: each step is taken
-//! from the folder before it, and the system refuses a step that is a link.
+//! A directory that agents work in, accessed through open handles. Each path component is opened
+//! from the folder before it, and the operating system rejects symbolic links.
 //!
-//! Never: joins a path from what a model said, or follows a link inside the
-//! directory. So whoever swaps a link in between two steps gains nothing.
+//! Invariant: paths from a model are never joined, and symbolic links inside the directory are not
+//! followed. So replacing a folder by a link between two steps has no effect.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,37 +15,37 @@ use rustix::io::Errno;
 
 use crate::filename_fold::fold_case;
 use crate::location::Location;
-use crate::openat::{is_regular, make_folder, open_file, open_folder};
+use crate::openat::{is_regular_file, make_folder, open_file, open_folder};
 
-/// Why a file or a folder can't be reached.
+/// Why a file or a folder can't be accessed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FsError {
-    /// It is not there.
-    #[error("is not there")]
+    /// The file or folder does not exist.
+    #[error("the file or folder does not exist")]
     NotFound,
-    /// It is something else than it should be, or a link.
-    #[error("is a link or not a plain file or folder, and nothing else is opened here")]
+    /// The entry is a symbolic link or of an unexpected type.
+    #[error("the path is a symbolic link, or not a regular file or folder")]
     NotRegular,
-    /// It is a folder and should be a file.
-    #[error("is a folder and not a file")]
+    /// The entry is a folder and should be a file.
+    #[error("the path is a folder and not a file")]
     IsDirectory,
-    /// It is the runtime's own.
-    #[error("belongs to the runtime itself and is closed to agents")]
+    /// The file or folder belongs to the runtime.
+    #[error("the path belongs to the runtime and is not accessible to agents")]
     Protected,
-    /// It is there under a name that some file systems hold to be the same.
-    #[error("is spelled `{0}` there; use exactly that spelling")]
+    /// The file or folder exists under a name that differs only in case.
+    #[error("the name exists as `{0}`; use exactly that spelling")]
     WrongSpelling(String),
-    /// The file system takes it for another name that is there.
-    #[error("is there under another spelling; a list shows it")]
+    /// The file system treats the name as the same as another existing name.
+    #[error("the name exists under another spelling; list the folder to see it")]
     CaseConflict,
-    /// Somebody else writes, and does not end.
-    #[error("can't be written now: another writer holds the directory; try again later")]
+    /// Another writer has locked the directory for too long.
+    #[error("another writer has locked the directory; try again later")]
     Busy,
-    /// Somebody else changed it since it was read.
-    #[error("was changed by somebody else just now; read it again")]
+    /// The file was changed since it was read.
+    #[error("the file was changed meanwhile; read it again")]
     Changed,
-    /// The system refuses.
-    #[error("can't be used: {0}")]
+    /// The operating system reports an error.
+    #[error("the file or folder can't be used: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -53,7 +53,7 @@ impl From<Errno> for FsError {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::NOENT => Self::NotFound,
-            // A link with NOFOLLOW, a file where a folder should be, a socket.
+            // A symbolic link with NOFOLLOW, a file instead of a folder, a socket.
             Errno::LOOP | Errno::NOTDIR | Errno::NXIO => Self::NotRegular,
             Errno::WOULDBLOCK => Self::Busy,
             errno => Self::Io(errno.into()),
@@ -61,67 +61,72 @@ impl From<Errno> for FsError {
     }
 }
 
-/// What a file or a folder is, under whatever name.
+/// Identity of a file or folder (device and inode), independent of its name.
 type FileId = (i128, i128);
 
 fn file_id(stat: &Stat) -> FileId {
-    // Systems differ in the types of these; all of them fit.
+    // The types of these fields differ between systems; all of them fit.
     (i128::from(stat.st_dev), i128::from(stat.st_ino))
 }
 
-/// A file and its last change, as far as the system tells them.
+/// Identity of a file, with its modification time and size.
 pub(crate) type FileStamp = (FileId, [i128; 3]);
 
-/// The stamp of what was found.
+/// Returns the stamp of a file, which changes when the file is changed or replaced.
 pub(crate) fn file_stamp(stat: &Stat) -> FileStamp {
     let seconds = i128::from(stat.st_mtime);
     let change = [seconds, i128::from(stat.st_mtime_nsec), i128::from(stat.st_size)];
     (file_id(stat), change)
 }
 
-/// Where the directory is.
+/// A directory that agents work in, by its location; it is opened for each access.
 #[derive(Debug, Clone)]
 pub(crate) struct SafeDir {
     root: Arc<Location>,
-    /// Files and folders that nobody enters, wherever they are.
+    /// Files and folders that agents can't access, under any name.
     protected: Arc<[PathBuf]>,
-    modes: Modes,
+    modes: NewEntryModes,
 }
 
-/// Permissions of files and folders that are made in a directory.
+/// Permissions of new files and folders.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Modes {
+pub(crate) struct NewEntryModes {
     /// Permissions of a new file.
     pub(crate) file: Mode,
     folder: Mode,
 }
 
-impl Modes {
-    /// As other programs make them.
+impl NewEntryModes {
+    /// Permissions of files and folders that other users may read.
     const SHARED: Self =
         Self { file: Mode::from_raw_mode(0o644), folder: Mode::from_raw_mode(0o755) };
-    /// Only for their owner.
+    /// Permissions of files and folders that only their owner can access.
     const PRIVATE: Self =
         Self { file: Mode::from_raw_mode(0o600), folder: Mode::from_raw_mode(0o700) };
 }
 
 impl SafeDir {
-    /// The directory at this location.
+    /// Creates the safe directory at this location, without opening it.
     pub(crate) fn new(root: impl Into<Location>) -> Self {
-        Self { root: Arc::new(root.into()), protected: Arc::default(), modes: Modes::SHARED }
+        Self {
+            root: Arc::new(root.into()),
+            protected: Arc::default(),
+            modes: NewEntryModes::SHARED,
+        }
     }
 
-    /// The directory at this location. What is made in it is for its owner only.
-    pub(crate) fn private(root: impl Into<Location>) -> Self {
-        Self { modes: Modes::PRIVATE, ..Self::new(root) }
+    /// Creates a safe directory whose new files and folders only their owner can access.
+    pub(crate) fn new_private(root: impl Into<Location>) -> Self {
+        Self { modes: NewEntryModes::PRIVATE, ..Self::new(root) }
     }
 
-    /// The same without these files and folders.
-    pub(crate) fn with_protected(self, kept: Vec<PathBuf>) -> Self {
-        Self { protected: kept.into(), ..self }
+    /// Protects these files and folders from agents.
+    pub(crate) fn with_protected_paths(self, protected: Vec<PathBuf>) -> Self {
+        Self { protected: protected.into(), ..self }
     }
 
-    /// The folder of these parts, each of which has been checked.
+    /// Opens the folder with these path components below the directory. The caller has checked
+    /// them.
     pub(crate) fn open_dir(&self, parts: &[String]) -> Result<DirHandle, FsError> {
         let mut folder = self.open_root()?;
         for part in parts {
@@ -130,111 +135,112 @@ impl SafeDir {
         Ok(folder)
     }
 
-    /// Makes the directory.
-    pub(crate) fn create(&self) -> Result<(), FsError> {
+    /// Creates the directory if it is missing.
+    pub(crate) fn create_root(&self) -> Result<(), FsError> {
         self.root.make_folder()?;
         Ok(())
     }
 
-    /// The directory itself.
+    /// Opens the directory itself.
     pub(crate) fn open_root(&self) -> Result<DirHandle, FsError> {
         let handle = self.root.open_folder()?;
-        // Known by what they are: another name for them opens nothing.
-        let kept = self.protected.iter();
-        let kept = kept.filter_map(|path| sys::stat(path).ok());
-        let kept = kept.map(|stat| file_id(&stat)).collect();
-        Ok(DirHandle { handle, protected: kept, modes: self.modes })
+        // Compared by identity, so that they can't be accessed under another name either.
+        let protected = self.protected.iter();
+        let protected = protected.filter_map(|path| sys::stat(path).ok());
+        let protected = protected.map(|stat| file_id(&stat)).collect();
+        Ok(DirHandle { handle, protected, modes: self.modes })
     }
 }
 
-/// An open folder.
+/// An open folder of a safe directory.
 #[derive(Debug)]
 pub(crate) struct DirHandle {
     pub(crate) handle: OwnedFd,
     protected: Arc<[FileId]>,
-    pub(crate) modes: Modes,
+    pub(crate) modes: NewEntryModes,
 }
 
-/// An open file.
+/// An open file of a safe directory.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     file: File,
-    /// How long it is, in bytes.
+    /// Length of the file in bytes.
     pub(crate) size: u64,
     mode: Mode,
     stamp: FileStamp,
 }
 
-/// What was read of a file.
+/// Content of a file and its metadata at the time of reading.
 #[derive(Debug)]
 pub(crate) struct FileSnapshot {
-    /// The bytes.
+    /// The bytes that were read of the file.
     pub(crate) bytes: Vec<u8>,
-    /// There was more than was asked for.
+    /// Whether the file is longer than what was read.
     pub(crate) is_truncated: bool,
-    /// Who may read and write it.
+    /// Permissions of the file.
     pub(crate) mode: Mode,
-    /// By which it is known again.
+    /// Identity, modification time and size of the file, to detect changes.
     pub(crate) stamp: FileStamp,
 }
 
 impl OpenFile {
-    /// Reads at most so many bytes.
+    /// Reads at most `bytes_max` bytes of the file.
     pub(crate) fn read(self, bytes_max: usize) -> Result<FileSnapshot, FsError> {
         let mut bytes = Vec::new();
         let limit = (bytes_max as u64).saturating_add(1);
         self.file.take(limit).read_to_end(&mut bytes)?;
-        let cut = bytes.len() > bytes_max;
+        let is_truncated = bytes.len() > bytes_max;
         bytes.truncate(bytes_max);
-        Ok(FileSnapshot { bytes, is_truncated: cut, mode: self.mode, stamp: self.stamp })
+        Ok(FileSnapshot { bytes, is_truncated, mode: self.mode, stamp: self.stamp })
     }
 }
 
 impl FileSnapshot {
-    /// The text; bytes that are no text are shown as such.
+    /// Returns the content as text, with invalid UTF-8 replaced.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// Nobody may write it. A new file in its place would get around that.
+    /// Returns whether the file has no write permission. Replacing it would bypass that.
     pub(crate) fn is_read_only(&self) -> bool {
         !self.mode.intersects(Mode::from_raw_mode(0o222))
     }
 }
 
 impl DirHandle {
-    /// The folder below it with exactly this name.
+    /// Opens the child folder with exactly this name, rejecting one that differs in case.
     pub(crate) fn open_child(&self, part: &str) -> Result<Self, FsError> {
-        self.check_spelling(part)?;
-        self.enter_known(part)
+        self.check_exact_name(part)?;
+        self.open_known_child(part)
     }
 
-    /// The names in it, in no order, without hidden ones and those that are no text.
+    /// Returns the names in this folder, unordered, without hidden names and those that are not
+    /// UTF-8.
     pub(crate) fn visible_names(&self) -> Result<Vec<String>, FsError> {
         let names = self.all_names()?.into_iter();
         Ok(names.filter(|name| !name.starts_with('.')).collect())
     }
 
-    /// Enters a folder whose name came from `names`.
-    pub(crate) fn enter_known(&self, part: &str) -> Result<Self, FsError> {
+    /// Opens a child folder whose exact name came from a listing of this folder.
+    pub(crate) fn open_known_child(&self, part: &str) -> Result<Self, FsError> {
         let handle = open_folder(&self.handle, part)?;
         self.check_not_protected(&sys::fstat(&handle)?)?;
         Ok(Self { handle, protected: Arc::clone(&self.protected), modes: self.modes })
     }
 
-    /// Opens the file with exactly this name.
-    pub(crate) fn open(&self, file: &str) -> Result<OpenFile, FsError> {
-        self.check_spelling(file)?;
-        self.open_known(file)
+    /// Opens the file with exactly this name, rejecting one that differs in case.
+    pub(crate) fn open_file(&self, file: &str) -> Result<OpenFile, FsError> {
+        self.check_exact_name(file)?;
+        self.open_known_file(file)
     }
 
-    /// Opens a file whose name came from `names`.
-    pub(crate) fn open_known(&self, file: &str) -> Result<OpenFile, FsError> {
+    /// Opens a file whose exact name came from a listing of this folder.
+    pub(crate) fn open_known_file(&self, file: &str) -> Result<OpenFile, FsError> {
         let (handle, found) = open_file(&self.handle, file, OFlags::RDONLY, Mode::empty())?;
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
             return Err(FsError::IsDirectory);
         }
-        if !is_regular(&found) {
+        if !is_regular_file(&found) {
             return Err(FsError::NotRegular);
         }
         self.check_not_protected(&found)?;
@@ -246,28 +252,34 @@ impl DirHandle {
         })
     }
 
-    /// Reads the file with exactly this name, at most so many bytes.
-    pub(crate) fn read(&self, file: &str, bytes_max: usize) -> Result<FileSnapshot, FsError> {
-        self.open(file)?.read(bytes_max)
+    /// Reads at most `bytes_max` bytes of the file with exactly this name.
+    pub(crate) fn read_file(&self, file: &str, bytes_max: usize) -> Result<FileSnapshot, FsError> {
+        self.open_file(file)?.read(bytes_max)
     }
 
-    /// Reads a file whose name came from `names`.
-    pub(crate) fn read_known(&self, file: &str, bytes_max: usize) -> Result<FileSnapshot, FsError> {
-        self.open_known(file)?.read(bytes_max)
+    /// Reads at most `bytes_max` bytes of a file whose exact name came from a listing of this
+    /// folder.
+    pub(crate) fn read_known_file(
+        &self,
+        file: &str,
+        bytes_max: usize,
+    ) -> Result<FileSnapshot, FsError> {
+        self.open_known_file(file)?.read(bytes_max)
     }
 
-    /// The folder below it with exactly this name, made where it is missing.
+    /// Opens the child folder with exactly this name, creating it if it is missing.
     pub(crate) fn open_or_create_child(&self, part: &str) -> Result<Self, FsError> {
         match self.open_child(part) {
             Err(FsError::NotFound) => {}
             other => return other,
         }
         match make_folder(&self.handle, part, self.modes.folder) {
-            // The listing had no such name: the file system sees one in another.
+            // The listing has no such name, so the file system treats it as the same as another
+            // one.
             Err(Errno::EXIST) => return Err(FsError::CaseConflict),
             made => made?,
         }
-        self.enter_known(part)
+        self.open_known_child(part)
     }
 
     fn check_not_protected(&self, stat: &Stat) -> Result<(), FsError> {
@@ -277,9 +289,9 @@ impl DirHandle {
         Ok(())
     }
 
-    /// Whether this very name is here; one that differs only in case is trouble
-    /// on every system, so that a name means the same on all of them.
-    fn check_spelling(&self, name: &str) -> Result<(), FsError> {
+    /// Checks that exactly this name exists in the folder. A name that differs only in case is an
+    /// error on every system, so that names mean the same everywhere.
+    fn check_exact_name(&self, name: &str) -> Result<(), FsError> {
         let names = self.all_names()?;
         if names.iter().any(|found| found == name) {
             return Ok(());
@@ -291,7 +303,7 @@ impl DirHandle {
         }
     }
 
-    /// All names in it that are text.
+    /// Returns all names in this folder that are UTF-8.
     pub(crate) fn all_names(&self) -> Result<Vec<String>, FsError> {
         let mut names = Vec::new();
         for entry in sys::Dir::read_from(&self.handle)? {
@@ -302,8 +314,8 @@ impl DirHandle {
         Ok(names)
     }
 
-    /// What is in it and of which kind, at most so many, in no order, without
-    /// what is no text.
+    /// Returns at most `count_max` entries of this folder with their types, unordered, without
+    /// names that are not UTF-8.
     pub(crate) fn entries(&self, count_max: usize) -> Result<Vec<(String, FileType)>, FsError> {
         let mut entries = Vec::new();
         for entry in sys::Dir::read_from(&self.handle)? {
@@ -319,7 +331,7 @@ impl DirHandle {
             }
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
-                // Some file systems don't tell; what is gone by now has no kind.
+                // Some file systems don't report the type. An entry that is gone by now has none.
                 let stat = sys::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW);
                 kind = stat.map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode));
             }

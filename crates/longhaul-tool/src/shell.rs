@@ -1,8 +1,10 @@
-//! `shell`: a command line in the workspace, run by `/bin/sh -c`.
+//! The tool `shell`, which runs a command line with `/bin/sh -c` in the workspace.
 //!
-//! Never: a wall. What a command reaches is what this process's user reaches,
-//! so only agents whose file spells out `isolation: none` have it; rules on
-//! commands are a courtesy. Never a secret of ours in its environment.
+//! This is not a sandbox: a command can access whatever the user of this process can. So only
+//! agents with `isolation: none` in their file have this tool, and rules on commands are no
+//! security boundary.
+//!
+//! Invariant: the environment of a command contains none of our secrets.
 
 mod process;
 mod split;
@@ -19,25 +21,25 @@ use longhaul_core::id::IdError;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::files::path::joined;
-use crate::files::protected::Access;
+use crate::files::path::join_path_parts;
+use crate::files::protected::PathAccess;
 use crate::files::workspace::{Workspace, error_hint};
 use crate::shell::process::ShellProcess;
 use crate::tool_support::{parse_input, tool_spec};
 
-/// How long a command may take where the model does not say.
+/// Default timeout of a command in seconds.
 const TIMEOUT_SECS: u64 = 2 * 60;
-/// How long it may take at most.
+/// Maximum timeout of a command in seconds.
 const TIMEOUT_SECS_MAX: u64 = 30 * 60;
-/// The longest command, in bytes.
+/// Maximum length of a command line in bytes.
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
-/// Where programs are looked for if we ourselves were not told.
+/// `PATH` of a command if this process itself has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// What of our own environment a command sees, and what it sees where we have none.
+/// Environment variables that a command inherits, and their defaults.
 const INHERITED_ENV: [(&str, Option<&str>); 3] =
     [("PATH", Some(DEFAULT_PATH)), ("HOME", None), ("LANG", Some("C.UTF-8"))];
 
-/// Runs commands.
+/// The tool `shell`, which runs a command line.
 #[derive(Debug)]
 pub struct Shell {
     spec: ToolSpec,
@@ -46,62 +48,61 @@ pub struct Shell {
     clock: Arc<dyn Clock>,
 }
 
-/// How long it may take is read before the call, and held by whoever makes it.
+/// Input of the tool without `timeout`, which the caller reads before the call and enforces.
 #[derive(Debug, Deserialize)]
-struct Input {
+struct ShellInput {
     command: String,
     cwd: Option<String>,
 }
 
 impl Shell {
-    /// The tool over the workspace in the directory `root`, none of whose
-    /// commands begin in these folders.
+    /// Creates the tool for the workspace in `root`. Commands can't start in the protected folders.
     pub fn new(
         root: impl Into<PathBuf>,
-        kept: impl IntoIterator<Item = PathBuf>,
+        protected: impl IntoIterator<Item = PathBuf>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, IdError> {
         let root = root.into();
         let properties = json!({
             "command": {
                 "type": "string",
-                "description": "What `/bin/sh -c` runs. Nobody types into it, and what it leaves in \
-                    the background ends with it",
+                "description": "The command for `/bin/sh -c`. It has no input, and processes it leaves in \
+                    the background are killed when it exits",
             },
             "cwd": {
                 "type": "string",
-                "description": "The folder it begins in, from the workspace's top, such as `src`; the \
-                    top itself unless given",
+                "description": "The working directory, relative to the top of the workspace, such as `src`; default: \
+                    the top",
             },
             "timeout": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": TIMEOUT_SECS_MAX,
-                "description": "After so many seconds it is killed, a whole number from 1 to 1800 such \
-                    as `30`; 120 unless given",
+                "description": "Timeout in seconds, a whole number from 1 to 1800 such \
+                    as `30`; default: 120",
             },
         });
-        let description = "Runs a shell command in the workspace and gives back what it printed, \
-            output and errors as they came, and its exit code in the last line. Of an \
+        let description = "Runs a shell command in the workspace and returns its output, \
+            stdout and stderr in order, and its exit code in the last line. Of an \
             output of more than 10 MB the beginning and the end are kept.";
-        let card = tool_spec("shell", description, properties, &["command"])?;
+        let spec = tool_spec("shell", description, properties, &["command"])?;
         Ok(Self {
-            spec: card,
-            workspace: Workspace::new(root.clone(), kept.into_iter().collect()),
+            spec,
+            workspace: Workspace::new(root.clone(), protected.into_iter().collect()),
             root,
             clock,
         })
     }
 
-    /// The folder that a command begins in.
+    /// Returns the working directory of a command.
     fn working_dir(&self, cwd: Option<&str>) -> Result<PathBuf, ToolFailure> {
         let text = cwd.unwrap_or_default();
-        let parts = self.workspace.parts(text, Access::Read);
+        let parts = self.workspace.parse_path(text, PathAccess::Read);
         let parts = parts.map_err(|bad| failure(bad.to_string()))?;
-        // Each step is tried, so that no link on the way leads out.
-        self.workspace.folder(&parts).map_err(|trouble| {
-            let said = joined(&parts);
-            failure(format!("`{said}` {trouble}{}", error_hint(&trouble)))
+        // Each component is opened, so that no symbolic link in the path leads out.
+        self.workspace.open_folder(&parts).map_err(|error| {
+            let display = join_path_parts(&parts);
+            failure(format!("`{display}`: {error}{}", error_hint(&error)))
         })?;
         let mut folder = self.root.clone();
         folder.extend(parts);
@@ -115,13 +116,13 @@ impl Tool for Shell {
         &self.spec
     }
 
-    /// The commands in the command line; rules try each.
-    fn subjects(&self, input: &Value) -> Vec<String> {
-        input["command"].as_str().map_or_else(Vec::new, split::commands)
+    /// Returns the commands in the command line; approval rules match each of them.
+    fn rule_subjects(&self, input: &Value) -> Vec<String> {
+        input["command"].as_str().map_or_else(Vec::new, split::split_commands)
     }
 
-    fn is_opaque(&self, input: &Value) -> bool {
-        input["command"].as_str().is_some_and(split::is_opaque)
+    fn has_unknown_subjects(&self, input: &Value) -> bool {
+        input["command"].as_str().is_some_and(split::has_hidden_commands)
     }
 
     fn timeout(&self, input: &Value) -> Option<Millis> {
@@ -129,12 +130,12 @@ impl Tool for Shell {
         Some(Millis::from_secs(seconds.clamp(1, TIMEOUT_SECS_MAX)))
     }
 
-    /// Its processes are killed when its call is dropped.
+    /// Returns `true`: the processes are killed when the call is dropped.
     fn is_cancel_safe(&self) -> bool {
         true
     }
 
-    /// Nobody kills them when the worker is killed itself.
+    /// Returns `true`: nothing kills the processes if the worker itself is killed.
     fn may_outlive_worker(&self) -> bool {
         true
     }
@@ -143,38 +144,38 @@ impl Tool for Shell {
         true
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = parse_input(&self.spec, input)?;
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: ShellInput = parse_input(&self.spec, input)?;
         if input.command.trim().is_empty() {
-            return Err(failure("it is empty"));
+            return Err(failure("the command is empty"));
         }
         if input.command.len() > COMMAND_BYTES_MAX {
             return Err(failure(format!(
-                "it is longer than {COMMAND_BYTES_MAX} bytes; write it into a file and run that"
+                "the command is longer than {COMMAND_BYTES_MAX} bytes; run it from a file"
             )));
         }
         if input.command.contains('\0') {
-            return Err(failure("it holds a NUL character"));
+            return Err(failure("the command contains a NUL character"));
         }
         let folder = self.working_dir(input.cwd.as_deref())?;
         let mut command = tokio::process::Command::new("/bin/sh");
         command.arg("-c").arg(&input.command).current_dir(folder);
-        command.env_clear().envs(command_env(around));
-        let job = ShellProcess::start(command, around).map_err(|why| failure(why.to_string()))?;
+        command.env_clear().envs(command_env(ctx));
+        let job = ShellProcess::start(command, ctx).map_err(|why| failure(why.to_string()))?;
         job.run(&*self.clock).await
     }
 }
 
-/// All that a command sees of an environment.
-fn command_env(around: &ToolContext) -> Vec<(&'static str, std::ffi::OsString)> {
-    let ours = INHERITED_ENV.into_iter().filter_map(|(name, usual)| {
+/// Returns the environment variables of a command.
+fn command_env(ctx: &ToolContext) -> Vec<(&'static str, std::ffi::OsString)> {
+    let inherited = INHERITED_ENV.into_iter().filter_map(|(name, usual)| {
         let value = std::env::var_os(name).or_else(|| usual.map(Into::into));
         Some((name, value?))
     });
-    let mut env: Vec<_> = ours.collect();
+    let mut env: Vec<_> = inherited.collect();
     env.push(("TERM", "dumb".into()));
-    env.push(("LONGHAUL_RUN", around.run.to_string().into()));
-    env.push(("LONGHAUL_EPOCH", around.epoch.0.to_string().into()));
+    env.push(("LONGHAUL_RUN", ctx.run.to_string().into()));
+    env.push(("LONGHAUL_EPOCH", ctx.epoch.0.to_string().into()));
     env
 }
 

@@ -1,7 +1,7 @@
-//! `read_skill`: what a skill says, and the files that belong to it.
+//! The tool `read_skill`, which reads a skill and its files.
 //!
-//! Never: a skill that the agent's file does not list. It leaves no skill's folder,
-//! follows no link, and opens nothing that is closed to agents.
+//! Invariant: only skills that the agent's file lists can be read. Access stays in the skill's
+//! folder, follows no symbolic link, and opens no protected file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use longhaul_core::time::Millis;
 
 use crate::filename_fold::escaped;
 use crate::files::path::{self, SKILL};
-use crate::files::protected::{self, Access};
+use crate::files::protected::{self, PathAccess};
 use crate::files::text::decode_utf8;
 use crate::safe_dir::{DirHandle, FsError, SafeDir};
 use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::{TypedTool, TypedToolError, typed};
 
-/// What introduces a skill.
+/// Name of the main file of a skill.
 const SKILL_FILE: &str = "SKILL.md";
 
-/// The longest file that is shown, in bytes.
+/// Maximum size of a skill's file in bytes.
 const FILE_BYTES_MAX: usize = 256 * 1024;
 
-/// So many files of a skill are listed.
+/// Maximum number of files of a skill that are listed.
 const LISTED_MAX: usize = 200;
 
-/// So deep it is looked for them.
+/// Maximum depth of nested folders that are listed.
 const DEPTH_MAX: usize = 5;
 
 /// The folders of a project that hold skills.
@@ -46,7 +46,8 @@ pub struct Skills {
 }
 
 impl Skills {
-    /// The skills in these folders of the directory `root`, the stronger first.
+    /// Creates the collection of skills in these folders of `root`. Earlier folders take
+    /// precedence.
     pub fn new(root: impl Into<PathBuf>, folders: &[&str]) -> Self {
         let parts = |folder: &&str| folder.split('/').map(str::to_owned).collect();
         Self {
@@ -56,50 +57,50 @@ impl Skills {
         }
     }
 
-    /// Closes these files and folders to agents.
-    pub fn with_protected(mut self, kept: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.protected.extend(kept);
+    /// Protects these files and folders from agents.
+    pub fn with_protected_paths(mut self, protected: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.protected.extend(protected);
         self
     }
 
-    /// `read_skill` over these folders.
+    /// Creates the tool `read_skill` for the skills in these folders.
     pub fn tool(self) -> Result<Arc<dyn Tool>, TypedToolError> {
-        typed(ReadSkill {
-            dir: SafeDir::new(self.root).with_protected(self.protected),
+        typed(ReadSkillTool {
+            dir: SafeDir::new(self.root).with_protected_paths(self.protected),
             folders: self.folders.into(),
         })
     }
 }
 
-/// Reads skills.
+/// The tool `read_skill`, which reads a skill and its files.
 #[derive(Debug)]
-struct ReadSkill {
+struct ReadSkillTool {
     dir: SafeDir,
     folders: Arc<[Vec<String>]>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct ReadSkillInput {
     /// The skill's name
     skill: String,
-    /// A file of the skill, as its text or the list names it, such as `references/api.md`; what
-    /// the skill itself says unless given
+    /// A file of the skill, as in its text or file list, such as `references/api.md`; default: the
+    /// skill itself
     path: Option<String>,
 }
 
 #[async_trait]
-impl TypedTool for ReadSkill {
-    type Input = Input;
+impl TypedTool for ReadSkillTool {
+    type Input = ReadSkillInput;
     const NAME: &'static str = "read_skill";
-    const DESCRIPTION: &'static str = "Reads a skill: what it says, and the list of the files \
-        that belong to it. Read a skill before you do what it is for. With a path it reads one of \
+    const DESCRIPTION: &'static str = "Reads a skill: its text, and the list of the files \
+        that belong to it. Read a skill before you do what it describes. With a path it reads one of \
         those files.";
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    /// The skill's name, with the path behind it.
-    fn raw_subjects(&self, input: &Value) -> Vec<String> {
+    /// Returns `SKILL` or `SKILL/PATH` as the text that approval rules match.
+    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
         let skill = input["skill"].as_str().unwrap_or_default();
         let path = input["path"].as_str().filter(|path| !path.is_empty());
         vec![match path {
@@ -108,10 +109,14 @@ impl TypedTool for ReadSkill {
         }]
     }
 
-    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let skill = check_listed(&ctx.skills, &input.skill).map_err(failure)?;
-        let (place, folders) = (self.dir.clone(), Arc::clone(&self.folders));
-        run_blocking(move || read_skill((&place, &folders), &skill, input.path.as_deref())).await
+    async fn call(
+        &self,
+        input: ReadSkillInput,
+        ctx: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure> {
+        let skill = check_skill_listed(&ctx.skills, &input.skill).map_err(failure)?;
+        let (dir, folders) = (self.dir.clone(), Arc::clone(&self.folders));
+        run_blocking(move || read_skill((&dir, &folders), &skill, input.path.as_deref())).await
     }
 }
 
@@ -119,126 +124,134 @@ fn failure(why: String) -> ToolFailure {
     ToolFailure::new(format!("The skill was not read: {why}."))
 }
 
-/// The skill of this name, if it is one of these.
-fn check_listed(skills: &[String], name: &str) -> Result<String, String> {
+/// Returns the name of the skill if the agent's file lists it. The error says which skills the
+/// agent has.
+fn check_skill_listed(skills: &[String], name: &str) -> Result<String, String> {
     let name = name.trim();
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || !name.chars().all(fits) {
-        return Err("a skill's name has lower-case letters, digits and hyphens".into());
+        return Err("a skill's name consists of lower-case letters, digits and hyphens".into());
     }
     if skills.iter().any(|skill| skill == name) {
         return Ok(name.to_owned());
     }
     let name = escaped(name);
     Err(match skills {
-        [] => format!("`{name}` is no skill of yours, and you have none"),
-        skills => format!("`{name}` is no skill of yours; you have: {}", skills.join(", ")),
+        [] => format!("`{name}` is not one of your skills; you have none"),
+        skills => format!("`{name}` is not one of your skills; you have: {}", skills.join(", ")),
     })
 }
 
 fn read_skill(
-    (place, folders): (&SafeDir, &[Vec<String>]),
+    (dir, folders): (&SafeDir, &[Vec<String>]),
     skill: &str,
     path: Option<&str>,
 ) -> Result<ToolOutput, ToolFailure> {
-    let folder = find_skill(place, folders, skill).map_err(failure)?;
-    // Models send an empty text for what they leave out.
+    let folder = find_skill(dir, folders, skill).map_err(failure)?;
+    // Models send an empty text for fields they leave out.
     let path = path.map(str::trim);
     let path = path.filter(|path| !path.is_empty() && *path != SKILL_FILE);
-    let shown = match path {
+    let text = match path {
         Some(path) => read_skill_file(folder, skill, path),
         None => render_skill(&folder, skill),
     };
-    shown.map(ToolOutput::text).map_err(failure)
+    text.map(ToolOutput::text).map_err(failure)
 }
 
-/// The folder of a skill, in the first place that has it.
-fn find_skill(place: &SafeDir, folders: &[Vec<String>], skill: &str) -> Result<DirHandle, String> {
+/// Opens the folder of a skill, in the first of these folders that contains it.
+fn find_skill(dir: &SafeDir, folders: &[Vec<String>], skill: &str) -> Result<DirHandle, String> {
     for parts in folders {
         let parts: Vec<String> = parts.iter().cloned().chain([skill.to_owned()]).collect();
-        match place.open_dir(&parts) {
+        match dir.open_dir(&parts) {
             Ok(folder) => return Ok(folder),
             Err(FsError::NotFound) => {}
-            Err(trouble) => return Err(format!("`{skill}` {trouble}")),
+            Err(error) => return Err(format!("`{skill}`: {error}")),
         }
     }
     Err(format!("there is no skill `{skill}`"))
 }
 
-/// What a skill says, and what belongs to it.
+/// Returns the main text of a skill, followed by the list of the skill's files.
 fn render_skill(folder: &DirHandle, skill: &str) -> Result<String, String> {
-    let said = read_text(folder, SKILL_FILE)
-        .map_err(|why| format!("`{SKILL_FILE}` of `{skill}` {why}"))?;
-    let mut shown = without_front_matter(&said).trim().to_owned();
+    let source = read_text(folder, SKILL_FILE)
+        .map_err(|why| format!("`{SKILL_FILE}` of `{skill}`: {why}"))?;
+    let mut text = strip_front_matter(&source).trim().to_owned();
     let mut files = Vec::new();
-    let more = list_files(folder, "", 0, &mut files);
+    let more = list_skill_files(folder, "", 0, &mut files);
     if !files.is_empty() {
         files.sort();
-        shown.push_str("\n\n[Files of this skill, to be read with `path`:]\n");
-        shown.push_str(&files.join("\n"));
+        text.push_str("\n\n[Files of this skill, to be read with `path`:]\n");
+        text.push_str(&files.join("\n"));
     }
     if more {
-        shown.push_str("\n[There is more that is not listed.]");
+        text.push_str("\n[There are more files that are not listed.]");
     }
-    Ok(shown)
+    Ok(text)
 }
 
 fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String, String> {
-    let mut parts = path::parts_below(&SKILL, &[], path).map_err(|bad| bad.to_string())?;
-    if let Some(why) = protected::protected_reason(&parts, Access::Read) {
+    let mut parts =
+        path::parse_path_parts_below(&SKILL, &[], path).map_err(|bad| bad.to_string())?;
+    if let Some(why) = protected::protected_reason(&parts, PathAccess::Read) {
         return Err(format!("`{path}` {why}"));
     }
     let Some(file) = parts.pop() else {
         return Err(format!("`{path}` is the skill's folder and not a file"));
     };
     let mut folder = folder;
-    let said = |why: String| format!("`{path}` of `{skill}` {why}; read the skill for its list");
+    let describe =
+        |why: String| format!("`{path}` of `{skill}`: {why}; read the skill to see its files");
     for part in &parts {
-        folder = folder.open_child(part).map_err(|trouble| said(trouble.to_string()))?;
+        folder = folder.open_child(part).map_err(|error| describe(error.to_string()))?;
     }
-    read_text(&folder, &file).map_err(said)
+    read_text(&folder, &file).map_err(describe)
 }
 
-/// The text of a file.
+/// Reads a text file of a skill.
 fn read_text(folder: &DirHandle, file: &str) -> Result<String, String> {
-    let taken = folder.read(file, FILE_BYTES_MAX);
-    let taken = taken.map_err(|trouble| trouble.to_string())?;
+    let taken = folder.read_file(file, FILE_BYTES_MAX);
+    let taken = taken.map_err(|error| error.to_string())?;
     if taken.is_truncated {
-        return Err(format!("is longer than {FILE_BYTES_MAX} bytes"));
+        return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
     }
     decode_utf8(taken.bytes)
 }
 
-/// What stands below the front matter.
-fn without_front_matter(said: &str) -> &str {
-    let said = said.strip_prefix('\u{feff}').unwrap_or(said);
-    let mut lines = said.split_inclusive('\n');
+/// Returns the text after the front matter, which is YAML between two `---` lines.
+fn strip_front_matter(text: &str) -> &str {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.split_inclusive('\n');
     let is_fence = |line: &str| line.trim_end() == "---";
     let Some(first) = lines.next().filter(|line| is_fence(line)) else {
-        return said;
+        return text;
     };
     let mut at = first.len();
     for line in lines {
         at += line.len();
         if is_fence(line) {
-            return &said[at..];
+            return &text[at..];
         }
     }
-    said
+    text
 }
 
-/// Lists the plain files below a folder, and says whether some were left out.
-fn list_files(folder: &DirHandle, above: &str, depth: usize, files: &mut Vec<String>) -> bool {
+/// Lists the regular files below a folder. Returns whether some were left out.
+fn list_skill_files(
+    folder: &DirHandle,
+    path_prefix: &str,
+    depth: usize,
+    files: &mut Vec<String>,
+) -> bool {
     let Ok(mut entries) = folder.entries(LISTED_MAX + 1) else {
         return true;
     };
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     let mut more = entries.len() > LISTED_MAX;
     for (name, kind) in entries {
-        let path = format!("{above}{name}");
+        let path = format!("{path_prefix}{name}");
         let hidden = name.starts_with('.') || depth == 0 && name == SKILL_FILE;
         if hidden
-            || protected::protected_reason(std::slice::from_ref(&name), Access::Read).is_some()
+            || protected::protected_reason(std::slice::from_ref(&name), PathAccess::Read).is_some()
         {
             continue;
         }
@@ -248,9 +261,9 @@ fn list_files(folder: &DirHandle, above: &str, depth: usize, files: &mut Vec<Str
         if kind == FileType::RegularFile {
             files.push(path);
         } else if kind == FileType::Directory {
-            more |= match folder.enter_known(&name) {
+            more |= match folder.open_known_child(&name) {
                 Ok(below) if depth < DEPTH_MAX => {
-                    list_files(&below, &format!("{path}/"), depth + 1, files)
+                    list_skill_files(&below, &format!("{path}/"), depth + 1, files)
                 }
                 Ok(_) | Err(_) => true,
             };
@@ -261,18 +274,18 @@ fn list_files(folder: &DirHandle, above: &str, depth: usize, files: &mut Vec<Str
 
 #[cfg(test)]
 mod tests {
-    use super::without_front_matter;
+    use super::strip_front_matter;
 
     #[test]
     fn front_matter_is_removed_from_a_skill() {
-        for (said, expected) in [
+        for (text, expected) in [
             ("---\nname: a\n---\n\nHi\n---\n", "\nHi\n---\n"),
             ("\u{feff}---\r\nname: a\r\n---\r\nHi", "Hi"),
             ("Hi", "Hi"),
             ("---\nnever closed", "---\nnever closed"),
             ("", ""),
         ] {
-            assert_eq!(without_front_matter(said), expected);
+            assert_eq!(strip_front_matter(text), expected);
         }
     }
 }

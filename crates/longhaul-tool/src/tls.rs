@@ -1,14 +1,12 @@
-//! The cryptography behind secure connections, chosen once in a process.
-//!
-//! Never: another than the one this house ships with.
+//! Setup of the TLS crypto provider, once per process.
 
 use std::sync::Once;
 
-/// Sees to it that there is one.
-pub(crate) fn ensure_provider() {
+/// Installs a TLS crypto provider for this process if none is installed yet.
+pub(crate) fn ensure_crypto_provider() {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // An error says that there is one already, which is as good.
+        // An error means that a provider is already installed, which is fine.
         _ = rustls::crypto::ring::default_provider().install_default();
     });
 }

@@ -1,7 +1,4 @@
-//! What the tools on disk share: their cards, reading their input, and working
-//! off the threads that serve others.
-//!
-//! Never: touches the disk itself.
+//! Helpers for the built-in tools: tool specs, parsing of input, and blocking work.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -10,10 +7,10 @@ use longhaul_core::id::{IdError, ToolName};
 use longhaul_core::port::tool::{ToolFailure, ToolSpec};
 use longhaul_core::time::Millis;
 
-/// How long a call may take: far more than a disk needs.
+/// Default timeout of a call of a built-in tool. It is far longer than disk access takes.
 pub(crate) const TIMEOUT: Option<Millis> = Some(Millis::from_secs(60));
 
-/// A card with a schema of these properties, of which so many are required.
+/// Creates the spec of a tool whose input has these properties, some of them required.
 pub(crate) fn tool_spec(
     name: &str,
     description: &str,
@@ -35,16 +32,16 @@ pub(crate) fn tool_spec(
     })
 }
 
-/// The input as its type, or what is wrong with it.
+/// Parses the input of a tool call. The error says what is wrong with the input.
 pub(crate) fn parse_input<T: DeserializeOwned>(
-    card: &ToolSpec,
+    spec: &ToolSpec,
     input: Value,
 ) -> Result<T, ToolFailure> {
     serde_json::from_value(input).map_err(|wrong| {
-        let fields = card.schema["properties"].as_object();
+        let fields = spec.schema["properties"].as_object();
         let fields: Vec<&str> =
             fields.into_iter().flat_map(|fields| fields.keys()).map(String::as_str).collect();
-        let name = &card.name;
+        let name = &spec.name;
         let fields = fields.join(", ");
         ToolFailure::new(format!(
             "{name} can't read its input: {wrong}. Call it again with a JSON object of: {fields}."
@@ -52,15 +49,13 @@ pub(crate) fn parse_input<T: DeserializeOwned>(
     })
 }
 
-/// Does `work` where blocking is allowed.
+/// Runs the closure `work` on a thread that may block.
 pub(crate) async fn run_blocking<T, F>(work: F) -> Result<T, ToolFailure>
 where
     T: Send + 'static,
     F: FnOnce() -> Result<T, ToolFailure> + Send + 'static,
 {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        Err(ToolFailure::new(
-            "This call stopped in its middle. Read what is there now, then try again.",
-        ))
+        Err(ToolFailure::new("This call was interrupted. Check the current state, then try again."))
     })
 }

@@ -1,8 +1,8 @@
-//! A tool of one's own whose input is a Rust type: the schema comes from the
-//! type, and what the model sent has become the type before the tool sees it.
+//! Tools whose input is a Rust type. The schema is derived from the type, and the input is parsed
+//! before the tool is called.
 //!
-//! Never: shows the model what the runtime injects. What surrounds a call comes
-//! beside the input, is no part of the schema, and can't be set from there.
+//! Invariant: injected values are passed in the context, not in the input. They are not part of the
+//! schema, and the model can't set them.
 
 mod schema;
 
@@ -24,94 +24,97 @@ use longhaul_core::time::Millis;
 
 use crate::tool_support;
 
-/// Something an agent can do, with an input that is a type.
+/// A tool whose input is a Rust type.
 ///
-/// Comments on the input's fields are what the model reads of them; with
-/// `#[serde(deny_unknown_fields)]` nothing else is let in.
+/// The model sees the comments on the input's fields as their descriptions. With
+/// `#[serde(deny_unknown_fields)]`, other fields are rejected.
 #[async_trait]
 pub trait TypedTool: Send + Sync + Debug + 'static {
-    /// What the model sends: a struct with named fields.
+    /// The input from the model: a struct with named fields.
     type Input: DeserializeOwned + JsonSchema + Send;
 
-    /// Its name.
+    /// Name of the tool.
     const NAME: &'static str;
 
-    /// What it does, for the model.
+    /// Description of the tool for the model.
     const DESCRIPTION: &'static str;
 
-    /// What its calls do to the world, unless `class` knows better.
+    /// Effect class of the tool's calls, unless `class` is overridden.
     const CLASS: EffectClass = EffectClass::Once;
 
-    /// It can look whether a call has happened: `verify` is its own.
+    /// Whether `verify` is implemented, which checks whether an earlier call has taken effect.
     const VERIFIES: bool = false;
 
-    /// What it wants done in doubt; none: what the agent says.
+    /// What to do with a call in doubt (started, outcome unknown after a crash). `None` means the
+    /// agent's setting applies.
     const IN_DOUBT: Option<InDoubtPolicy> = None;
 
-    /// How long a call may take; none: the runtime's usual.
+    /// Timeout of a call of this tool. `None` means the runtime's default.
     const TIMEOUT: Option<Millis> = None;
 
-    /// A call that is let go of ends for good: what it had begun is stopped before
-    /// its drop returns, so that it is never in doubt.
+    /// Whether calls are cancel safe: dropping a call stops everything it has started before the
+    /// drop returns, so that a cancelled call is never in doubt.
     const IS_CANCEL_SAFE: bool = false;
 
-    /// What this call does to the world.
+    /// Returns the effect class of a call with this input.
     fn class(&self, _input: &Self::Input) -> EffectClass {
         Self::CLASS
     }
 
-    /// What rules match against; none: the whole input as canonical JSON.
-    fn subjects(&self, _input: &Self::Input) -> Option<Vec<String>> {
+    /// Returns the texts that approval rules match, such as paths. `None` means the whole input as
+    /// canonical JSON.
+    fn rule_subjects(&self, _input: &Self::Input) -> Option<Vec<String>> {
         None
     }
 
-    /// What rules match against, read from the input as it was sent. A tool that can name its
-    /// subjects for input of another type, too, has a version of its own.
-    fn raw_subjects(&self, input: &Value) -> Vec<String> {
+    /// Returns the texts that approval rules match, from the unparsed input. Override it if they
+    /// can be determined even for an input that does not match the type.
+    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
         let typed = Self::Input::deserialize(input).ok();
-        let subjects = typed.and_then(|typed| self.subjects(&typed));
+        let subjects = typed.and_then(|typed| self.rule_subjects(&typed));
         subjects.unwrap_or_else(|| vec![canonical_json(input)])
     }
 
-    /// Does it.
+    /// Runs a call of the tool.
     async fn call(
         &self,
         input: Self::Input,
         around: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure>;
 
-    /// Looks whether a call under this key has happened.
-    async fn verify(&self, _input: Self::Input, _around: &ToolContext) -> VerifyOutcome {
+    /// Checks whether an earlier call with the context's idempotency key has taken effect.
+    async fn verify(&self, _input: Self::Input, _ctx: &ToolContext) -> VerifyOutcome {
         VerifyOutcome::Unknown
     }
 }
 
-/// A typed tool that can't be one.
+/// Why a type can't be used as a typed tool.
 #[derive(Debug, thiserror::Error)]
 pub enum TypedToolError {
-    /// Its name is none.
+    /// The name of the tool is invalid.
     #[error(transparent)]
     Name(#[from] IdError),
-    /// Providers take the schema of an object and nothing else at its top.
+    /// The input type of the tool is not an object. Providers accept only objects at the top of a
+    /// schema.
     #[error(
-        "the input of the tool `{tool}` is {found}, and a tool's input is an object: make its type a \
-         struct with named fields, and put what differs into one of them"
+        "the input of the tool `{tool}` is {found}, but it must be an object: make its type a \
+         struct with named fields, and put the varying part into one of them"
     )]
     InputNotObject {
-        /// Which tool.
+        /// Name of the tool.
         tool: ToolName,
-        /// What its type is instead.
+        /// What the input type is instead of an object.
         found: &'static str,
     },
 }
 
-/// The tool as the runtime takes it.
+/// Converts a typed tool into a [`Tool`].
 pub fn typed<T: TypedTool>(tool: T) -> Result<Arc<dyn Tool>, TypedToolError> {
     let name = ToolName::new(T::NAME)?;
     let schema = schema::input_schema::<T::Input>();
     let schema =
         schema.map_err(|found| TypedToolError::InputNotObject { tool: name.clone(), found })?;
-    let card = ToolSpec {
+    let spec = ToolSpec {
         name,
         description: T::DESCRIPTION.to_owned(),
         schema,
@@ -119,18 +122,18 @@ pub fn typed<T: TypedTool>(tool: T) -> Result<Arc<dyn Tool>, TypedToolError> {
         in_doubt: T::IN_DOUBT,
         timeout: T::TIMEOUT,
     };
-    Ok(Arc::new(TypedAdapter { spec: card, tool }))
+    Ok(Arc::new(TypedToolAdapter { spec, tool }))
 }
 
-/// A typed tool behind the port.
+/// Adapter that implements [`Tool`] for a typed tool.
 #[derive(Debug)]
-struct TypedAdapter<T> {
+struct TypedToolAdapter<T> {
     spec: ToolSpec,
     tool: T,
 }
 
 #[async_trait]
-impl<T: TypedTool> Tool for TypedAdapter<T> {
+impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -140,23 +143,23 @@ impl<T: TypedTool> Tool for TypedAdapter<T> {
         input.map_or(T::CLASS, |input| self.tool.class(&input))
     }
 
-    fn subjects(&self, input: &Value) -> Vec<String> {
-        self.tool.raw_subjects(input)
+    fn rule_subjects(&self, input: &Value) -> Vec<String> {
+        self.tool.raw_rule_subjects(input)
     }
 
     fn is_cancel_safe(&self) -> bool {
         T::IS_CANCEL_SAFE
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input = tool_support::parse_input(&self.spec, input)?;
-        self.tool.call(input, around).await
+        self.tool.call(input, ctx).await
     }
 
-    async fn verify(&self, input: Value, around: &ToolContext) -> VerifyOutcome {
+    async fn verify(&self, input: Value, ctx: &ToolContext) -> VerifyOutcome {
         match tool_support::parse_input(&self.spec, input) {
-            Ok(input) => self.tool.verify(input, around).await,
-            // What can't be read was never called.
+            Ok(input) => self.tool.verify(input, ctx).await,
+            // An input that can't be parsed was never called with.
             Err(_) => VerifyOutcome::Unknown,
         }
     }

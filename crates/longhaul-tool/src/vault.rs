@@ -1,6 +1,7 @@
-//! The vault: a directory of Markdown notes that agents write and people read.
+//! The vault tools: a directory of Markdown notes that agents write and people read.
 //!
-//! Never: leaves its directory, follows a link, or changes a note halfway.
+//! Invariant: the tools stay in the directory, follow no symbolic link, and change a note
+//! completely or not at all.
 
 mod front_matter;
 mod list;
@@ -19,11 +20,11 @@ use longhaul_core::time::Clock;
 use crate::location::Location;
 use crate::safe_dir::SafeDir;
 use crate::typed::{TypedToolError, typed};
-use crate::vault::list::VaultList;
-use crate::vault::read::VaultRead;
-use crate::vault::write::VaultWrite;
+use crate::vault::list::VaultListTool;
+use crate::vault::read::VaultReadTool;
+use crate::vault::write::VaultWriteTool;
 
-/// A directory of notes. It is made when the first note is written.
+/// The vault tools for a directory of notes. The directory is created with the first note.
 #[derive(Debug, Clone)]
 pub struct Vault {
     dir: SafeDir,
@@ -31,18 +32,18 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// The vault in the directory `root`.
+    /// Creates the vault tools for the directory `root`.
     pub fn new(root: impl Into<Location>, clock: Arc<dyn Clock>) -> Self {
-        Self { dir: SafeDir::private(root.into()), clock }
+        Self { dir: SafeDir::new_private(root.into()), clock }
     }
 
-    /// `vault_write`, `vault_read` and `vault_list` over this vault.
+    /// Returns `vault_write`, `vault_read` and `vault_list` for this vault.
     pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
-        let write = VaultWrite { dir: self.dir.clone(), clock: self.clock.clone() };
+        let write = VaultWriteTool { dir: self.dir.clone(), clock: self.clock.clone() };
         Ok(vec![
             typed(write)?,
-            typed(VaultRead(self.dir.clone()))?,
-            typed(VaultList(self.dir.clone()))?,
+            typed(VaultReadTool(self.dir.clone()))?,
+            typed(VaultListTool(self.dir.clone()))?,
         ])
     }
 }

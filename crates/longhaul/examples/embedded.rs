@@ -1,9 +1,9 @@
-//! Durable agents inside a program: a Rust function, an agent with a model of the program's own,
-//! a gate that is answered, events that are followed, and a worker that drains.
+//! Durable agents inside a program: a Rust function as an agent, an agent with a model and a tool of
+//! the program, an approval, an event stream, and a worker that drains when it stops.
 //!
-//! Never: asks a real model, or keeps anything. It runs anywhere.
+//! It needs no real model and stores nothing, so it runs anywhere.
 
-#![allow(clippy::print_stdout, reason = "an example shows what came of it")]
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::sync::Arc;
 
@@ -20,106 +20,105 @@ use longhaul::{
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Order {
-    /// What it costs
-    crowns: u32,
+struct Payment {
+    /// Amount in cents
+    amount: u32,
 }
 
-/// A bank that charges once for one key.
-async fn charge_at_bank(crowns: u32, key: &str) -> Result<String, Error> {
-    Ok(format!("{crowns} crowns for {} letters", key.len()))
+/// Sends a payment to a bank that executes it only once per idempotency key.
+async fn send_payment(amount: u32, key: &str) -> Result<String, Error> {
+    Ok(format!("paid {amount} cents under {key}"))
 }
 
-async fn charge(
+async fn pay_invoice(
     request: HandlerRequest,
     progress: Arc<dyn Progress>,
 ) -> Result<String, HandlerError> {
-    let order: Order = request.input()?;
-    progress.report(Some(50), "asking the bank");
-    // The key is the same at every attempt: a bank takes it as its idempotency key, a database as
-    // a unique column.
-    Ok(charge_at_bank(order.crowns, &request.key).await?)
+    let payment: Payment = request.input()?;
+    progress.report(Some(50), "sending the payment");
+    // The key is the same at every attempt. Use it as the idempotency key of a request, or as a
+    // unique column in a database.
+    Ok(send_payment(payment.amount, &request.key).await?)
 }
 
-/// Pays for something.
 #[derive(Debug)]
 struct PayTool;
 
 #[async_trait]
 impl TypedTool for PayTool {
-    type Input = Order;
+    type Input = Payment;
     const NAME: &'static str = "pay";
-    const DESCRIPTION: &'static str = "Pays for something.";
+    const DESCRIPTION: &'static str = "Pays a bill.";
 
-    async fn call(&self, order: Order, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        Ok(ToolOutput::text(format!("paid {}", order.crowns)))
+    async fn call(&self, input: Payment, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        Ok(ToolOutput::text(format!("paid {} cents", input.amount)))
     }
 }
 
 async fn open() -> Result<Runtime, Error> {
-    let clerk = Agent::new("clerk")
-        .model("parrot")
+    let agent = Agent::new("billing")
+        .model("fixed")
         .prompt("You pay bills.")
         .tool(typed(PayTool))
         .approve("pay", "Pay this?")
         .max_turns(10);
     Runtime::builder()
         .store("sqlite::memory:")
-        .model("parrot", FixedReplyModel)
-        .agent(clerk)
-        .handler("charge", charge)
+        .model("fixed", FixedReplyModel)
+        .agent(agent)
+        .handler("pay_invoice", pay_invoice)
         .open()
         .await
 }
 
-/// A model that pays 7 crowns and then says so.
+/// A model that calls `pay` in its first turn and ends with a text in its second.
 #[derive(Debug)]
 struct FixedReplyModel;
 
 #[async_trait]
 impl Model for FixedReplyModel {
-    fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
+    fn estimate(&self, _request: &ModelRequest) -> CostEstimate {
         CostEstimate { hold: Hold::default(), pricing: ModelPricing::default() }
     }
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let (block, stop) = match ask.turn {
-            1 => (pay_call(7), StopReason::ToolUse),
-            _ => (text_block("Paid.", ear), StopReason::EndTurn),
+        let (block, stop) = match request.turn {
+            1 => (pay_call(700), StopReason::ToolUse),
+            _ => (text_block("Paid.", sink), StopReason::EndTurn),
         };
         Ok(ModelResponse {
-            reply: Arc::new(Reply { api: "parrot".to_owned(), blocks: vec![block] }),
+            reply: Arc::new(Reply { api: "fixed".to_owned(), blocks: vec![block] }),
             stop,
             usage: Usage::default(),
             cost: None,
-            model: "parrot".to_owned(),
+            model: "fixed".to_owned(),
         })
     }
 }
 
-fn pay_call(crowns: u32) -> Block {
+fn pay_call(amount: u32) -> Block {
     Block::ToolCall(ToolCall {
         id: "call-1".to_owned(),
         name: "pay".to_owned(),
-        input: RawJson::from_serialize(&serde_json::json!({ "crowns": crowns })),
+        input: RawJson::from_serialize(&serde_json::json!({ "amount": amount })),
         extra: None,
     })
 }
 
-fn text_block(words: &str, ear: &dyn DeltaSink) -> Block {
-    ear.on_text(words);
-    Block::Text(TextBlock { text: words.into(), extra: None })
+fn text_block(text: &str, sink: &dyn DeltaSink) -> Block {
+    sink.on_text(text);
+    Block::Text(TextBlock { text: text.into(), extra: None })
 }
 
-async fn answer_gates(runtime: &Runtime) -> Result<(), Error> {
+async fn approve_gates(runtime: &Runtime) -> Result<(), Error> {
     for gate in runtime.gates().open().await? {
         println!("{} {:?}", gate.ask, gate.input);
-        let yes = Answer::approve(gate.digest).by("shop:anna");
-        runtime.answer(gate.id, yes).await?;
+        let answer = Answer::approve(gate.digest).by("shop:anna");
+        runtime.answer(gate.id, answer).await?;
     }
     Ok(())
 }
@@ -130,7 +129,7 @@ async fn follow(runtime: &Runtime, run: &RunHandle) -> Result<(), Error> {
         let kind = entry?.event.kind();
         println!("{kind}");
         if kind == "run.waiting" {
-            answer_gates(runtime).await?;
+            approve_gates(runtime).await?;
         }
     }
     Ok(())
@@ -140,20 +139,21 @@ async fn drive(runtime: &Runtime, stop: CancellationToken) -> Result<(), Error> 
     let worker = runtime
         .worker()
         .max_concurrent(4)
-        .on_task_start(|run| println!("{run} begins"))
-        .on_task_complete(|run| println!("{} is done", run.id))
+        .on_task_start(|run| println!("{run} started"))
+        .on_task_complete(|run| println!("{} completed", run.id))
         .on_task_error(|run| println!("{} failed", run.id))
-        .on_empty(|| println!("nothing to do"));
+        .on_empty(|| println!("no runs to drive"));
     worker.run(stop).await
 }
 
 async fn submit_and_wait(runtime: &Runtime) -> Result<Vec<String>, Error> {
-    let task = Task::new("charge").input(serde_json::json!({ "crowns": 7 }));
-    let charged = runtime.submit(task.idempotency_key("order-7")).await?;
-    let clerk = runtime.submit(Task::new("clerk").input("Pay it.")).await?;
-    follow(runtime, &clerk).await?;
+    let task = Task::new("pay_invoice").input(serde_json::json!({ "amount": 700 }));
+    let invoice = runtime.submit(task.idempotency_key("invoice-7")).await?;
+    let billing = Task::new("billing").input("Pay the bill.");
+    let billing = runtime.submit(billing).await?;
+    follow(runtime, &billing).await?;
     let mut texts = Vec::new();
-    for run in [charged, clerk] {
+    for run in [invoice, billing] {
         texts.push(run.wait().await?.text()?.to_owned());
     }
     Ok(texts)
@@ -163,15 +163,15 @@ async fn submit_and_wait(runtime: &Runtime) -> Result<Vec<String>, Error> {
 pub(crate) async fn main() -> Result<(), Error> {
     let runtime = open().await?;
     let stop = CancellationToken::new();
-    let (worked, driven) = tokio::join!(
+    let (texts, driven) = tokio::join!(
         async {
-            let worked = submit_and_wait(&runtime).await;
+            let texts = submit_and_wait(&runtime).await;
             stop.cancel();
-            worked
+            texts
         },
         drive(&runtime, stop.clone()),
     );
     driven?;
-    println!("{:?}", worked?);
+    println!("{:?}", texts?);
     Ok(())
 }

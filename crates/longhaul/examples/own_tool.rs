@@ -1,7 +1,6 @@
-//! Tools of one's own with typed inputs, somebody who looks at the world for the
-//! agent, and a question of which nothing is kept.
+//! Typed tools and a context provider of a program, used in ephemeral runs, which store nothing.
 //!
-//! Never: asks a real model. A script stands for it, so that this runs anywhere.
+//! A script replaces the model, so this runs anywhere.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,69 +16,66 @@ use longhaul::tools::{
     EffectClass, InDoubtPolicy, ToolContext, ToolFailure, ToolOutput, TypedTool, VerifyOutcome,
     typed,
 };
-use longhaul::{AgentDefinition, AgentName, Millis, RawJson, async_trait, models};
+use longhaul::{AgentDefinition, AgentName, IdError, Millis, RawJson, async_trait, models};
 use serde::Deserialize;
 use serde_json::json;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FareInput {
-    /// Where it begins, such as `Oslo`
+    /// Station of departure, such as `Oslo`
     from: String,
-    /// Where it ends
+    /// Destination
     to: String,
-    /// With how many bags; none unless given
+    /// Number of bags; default 0
     #[schemars(range(max = 20))]
     bags: Option<u8>,
 }
 
+/// Calculates the price of a ticket.
 #[derive(Debug)]
-struct FareTool {
-    per_char: u32,
-}
+struct FareTool;
 
 #[async_trait]
 impl TypedTool for FareTool {
     type Input = FareInput;
     const NAME: &'static str = "fare";
-    const DESCRIPTION: &'static str = "Says what a journey costs.";
+    const DESCRIPTION: &'static str = "Returns the price of a ticket.";
     const CLASS: EffectClass = EffectClass::Pure;
 
-    async fn call(&self, journey: FareInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        if journey.from == journey.to {
-            let words = "it ends where it begins; ask for another one";
-            return Err(ToolFailure::new(words));
+    async fn call(&self, input: FareInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        if input.from == input.to {
+            let message = "departure and destination are the same; choose another destination";
+            return Err(ToolFailure::new(message));
         }
-        ctx.progress.report(Some(50), "counting letters");
-        let letters = journey.from.chars().chain(journey.to.chars()).count();
-        let bags = usize::from(journey.bags.unwrap_or_default());
-        let crowns = (letters + bags) * self.per_char as usize;
-        Ok(ToolOutput::text(format!("{crowns} crowns")))
+        ctx.progress.report(Some(50), "calculating the price");
+        let price = 40 + 5 * u32::from(input.bags.unwrap_or_default());
+        Ok(ToolOutput::text(format!("{price} euros")))
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SeatInput {
-    /// Which train, such as `IC 61`
+struct BookingInput {
+    /// The train, such as `IC 61`
     train: String,
 }
 
-/// An office that knows its bookings by the keys of our calls.
+/// A booking system that stores each booking under the idempotency key of its call.
 #[derive(Debug, Default)]
-struct BookSeat {
+struct BookingTool {
     bookings: Mutex<BTreeMap<String, String>>,
 }
 
-impl BookSeat {
+impl BookingTool {
     fn lock_bookings(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.bookings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl TypedTool for BookSeat {
-    type Input = SeatInput;
+impl TypedTool for BookingTool {
+    type Input = BookingInput;
     const NAME: &'static str = "book";
     const DESCRIPTION: &'static str = "Books a seat on a train.";
     const CLASS: EffectClass = EffectClass::Once;
@@ -87,37 +83,42 @@ impl TypedTool for BookSeat {
     const VERIFIES: bool = true;
     const IN_DOUBT: Option<InDoubtPolicy> = Some(InDoubtPolicy::Ask);
 
-    fn subjects(&self, seat: &SeatInput) -> Option<Vec<String>> {
-        Some(vec![seat.train.clone()])
+    fn rule_subjects(&self, input: &BookingInput) -> Option<Vec<String>> {
+        Some(vec![input.train.clone()])
     }
 
-    async fn call(&self, seat: SeatInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(
+        &self,
+        input: BookingInput,
+        ctx: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure> {
         let Some(counter) = ctx.context.get("counter") else {
-            return Err(ToolFailure::new("no counter is open"));
+            return Err(ToolFailure::new("no ticket counter is open"));
         };
-        ctx.progress.report(None, "the office is asked");
-        let booked = format!("{} at counter {}", seat.train, counter.as_str());
-        self.lock_bookings().insert(ctx.idempotency_key.clone(), booked.clone());
-        Ok(ToolOutput::text(booked))
+        ctx.progress.report(None, "booking the seat");
+        let booking = format!("{} at counter {}", input.train, counter.as_str());
+        let key = ctx.idempotency_key.clone();
+        self.lock_bookings().insert(key, booking.clone());
+        Ok(ToolOutput::text(booking))
     }
 
-    async fn verify(&self, _seat: SeatInput, ctx: &ToolContext) -> VerifyOutcome {
+    async fn verify(&self, _input: BookingInput, ctx: &ToolContext) -> VerifyOutcome {
         match self.lock_bookings().get(&ctx.idempotency_key) {
-            Some(booked) => VerifyOutcome::Happened(ToolOutput::text(booked.as_str())),
+            Some(booking) => VerifyOutcome::Happened(ToolOutput::text(booking.as_str())),
             None => VerifyOutcome::NotHappened,
         }
     }
 }
 
-/// Looks at the board of a station.
+/// Reads the departure board of a station.
 #[derive(Debug)]
 struct DepartureBoard;
 
 #[async_trait]
 impl ContextProvider for DepartureBoard {
-    async fn fetch(&self, glance: &ContextRequest) -> Result<Perception, ContextError> {
-        if glance.input.to_value().is_null() {
-            return Err(ContextError::permanent("nobody asked anything"));
+    async fn fetch(&self, request: &ContextRequest) -> Result<Perception, ContextError> {
+        if request.input.to_value().is_null() {
+            return Err(ContextError::permanent("the run has no input"));
         }
         let world = json!({ "station": "Oslo S", "late": ["IC 61"] });
         Ok(Perception {
@@ -127,7 +128,7 @@ impl ContextProvider for DepartureBoard {
     }
 }
 
-/// What the model says, turn by turn.
+/// The model's replies, one per turn.
 const SCRIPT: &str = "
 replies:
   - tools: [{ name: fare, input: { from: Oslo, to: Bergen, bags: 2 } }]
@@ -135,33 +136,38 @@ replies:
   - text: 'You have a seat: {{ last_result }}.'
 ";
 
-pub(crate) async fn answer() -> Result<EphemeralOutcome, Box<dyn Error>> {
-    let model = models::scripted("fares", SCRIPT)?;
-    let models = SingleModel::new("scripted/fares", Arc::new(model));
-    let tools = [typed(FareTool { per_char: 7 })?, typed(BookSeat::default())?];
-    let mut eyes = ContextProviderRegistry::default();
-    eyes.register("board", Arc::new(DepartureBoard));
-    let agent = AgentDefinition {
+fn ticket_agent() -> Result<AgentDefinition, IdError> {
+    Ok(AgentDefinition {
         tools: vec!["fare".to_owned(), "book".to_owned()],
         context: vec!["counter".to_owned()],
         perception: Some(PerceptionConfig {
-            source: PerceptionSource::Named("board".to_owned()),
+            source: PerceptionSource::Named("departures".to_owned()),
             every: PerceptionInterval::Run,
         }),
         prompt: "You sell tickets at {{ perception.station }}. \
                  Late: {{ perception.late }}."
             .to_owned(),
-        ..AgentDefinition::new(AgentName::new("clerk")?)
-    };
-    let clerk = Ephemeral::new(Arc::new(models), tools)?.context_providers(Arc::new(eyes));
-    let first = clerk.ask(agent.clone(), Vec::new(), "Oslo to Bergen, two bags?").await?;
-    // Nothing was kept: what was said before is handed in again.
-    let second = clerk.ask(agent, first.messages, "Say it again.").await?;
+        ..AgentDefinition::new(AgentName::new("tickets")?)
+    })
+}
+
+pub(crate) async fn answer() -> Result<EphemeralOutcome, Box<dyn Error>> {
+    let model = models::scripted("tickets", SCRIPT)?;
+    let models = SingleModel::new("scripted/tickets", Arc::new(model));
+    let tools = [typed(FareTool)?, typed(BookingTool::default())?];
+    let mut providers = ContextProviderRegistry::default();
+    providers.register("departures", Arc::new(DepartureBoard));
+    let client = Ephemeral::new(Arc::new(models), tools)?.context_providers(Arc::new(providers));
+    let agent = ticket_agent()?;
+    let question = "Oslo to Bergen, two bags?";
+    let first = client.ask(agent.clone(), Vec::new(), question).await?;
+    // Nothing was stored, so the messages so far are passed in as the history.
+    let second = client.ask(agent, first.messages, "Repeat that.").await?;
     Ok(second)
 }
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "an example shows what came of it")]
+#[expect(clippy::print_stdout, reason = "an example prints its result")]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let outcome = answer().await?;
     println!("{} ({:?})", outcome.text, outcome.tools_called);

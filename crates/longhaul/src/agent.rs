@@ -1,11 +1,11 @@
-//! An agent that a program writes in Rust: its definition, and the tools that come with it.
+//! Agent definitions that a program writes in Rust, with the tools that belong to them.
 //!
-//! Never: fails while it is written. What is wrong is said when the runtime is opened.
+//! The builder methods never fail: an invalid value is reported when the runtime is opened.
 
 use std::sync::Arc;
 
 use longhaul_core::id::{AgentName, IdError};
-use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, RuleAction};
+use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::Agent as AgentDefinition;
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
@@ -32,11 +32,11 @@ pub struct Agent {
     serialize_error: Option<SerializeError>,
 }
 
-/// A tool of an agent: one of the program's own, or the name of one that the project has.
+/// A tool of an agent: implemented by the program, or the name of a tool that the project provides.
 ///
-/// It is made from what [`Agent::tool`] takes: the result of [`tools::typed`](crate::tools::typed),
-/// an `Arc` of anything that implements [`Tool`](crate::tools::Tool), or a name such as
-/// `"read_file"` or `"mcp:github"`.
+/// Converts from the types that [`Agent::tool`] accepts: the result of
+/// [`tools::typed`](crate::tools::typed), an `Arc` of any type that implements
+/// [`Tool`](crate::tools::Tool), or a name such as `"read_file"` or `"mcp:github"`.
 #[derive(Debug)]
 pub struct AgentTool(ToolRef);
 
@@ -71,7 +71,7 @@ impl From<&str> for AgentTool {
 }
 
 impl Agent {
-    /// An agent of this name without a prompt, a model or tools.
+    /// Creates an agent with this name. Its prompt, models and tools are set by the other methods.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             definition: AgentName::new(name.into()).map(AgentDefinition::new),
@@ -80,7 +80,7 @@ impl Agent {
         }
     }
 
-    /// Sets what the definition has no method for here, such as caps or the output gate.
+    /// Sets fields of the definition that have no method here, such as caps or the output gate.
     ///
     /// ```
     /// let agent = longhaul::Agent::new("npc").define(|agent| agent.lane = Some("npc-7".into()));
@@ -93,84 +93,86 @@ impl Agent {
         self
     }
 
-    /// What the agent is for, in a sentence.
+    /// Sets the description: the agent's purpose in one sentence.
     #[must_use]
     pub fn description(self, description: impl Into<String>) -> Self {
         self.define(|agent| agent.description = description.into())
     }
 
-    /// Adds a model, as `provider/model` or under the name that the builder's `model` gave it.
-    /// The first one is asked; the next ones when those before them fail for good.
+    /// Adds a model, as `provider/model` or under the name registered with `RuntimeBuilder::model`.
+    /// The first model is used; the others are fallbacks, used in order when the previous one fails
+    /// permanently.
     #[must_use]
     pub fn model(self, name: impl Into<String>) -> Self {
         self.define(|agent| agent.models.push(name.into()))
     }
 
-    /// The system prompt, a template over `input`, `context`, `perception` and `memory`.
+    /// Sets the system prompt: a template over `input`, `context`, `perception` and `memory`.
     #[must_use]
     pub fn prompt(self, prompt: impl Into<String>) -> Self {
         self.define(|agent| agent.prompt = prompt.into())
     }
 
-    /// Adds a tool that the agent may call. See [`AgentTool`] for what it is made from.
+    /// Adds a tool that the agent may call. [`AgentTool`] lists the accepted types.
     #[must_use]
     pub fn tool(mut self, tool: impl Into<AgentTool>) -> Self {
         self.tools.push(tool.into());
         self
     }
 
-    /// Calls of the tools that this glob matches wait until a person approves, who is asked this.
+    /// Requires approval by a person for calls of the tools that match the glob `tool`. `question`
+    /// is the text shown to that person.
     #[must_use]
-    pub fn approve(self, tool: impl Into<String>, ask: impl Into<String>) -> Self {
+    pub fn approve(self, tool: impl Into<String>, question: impl Into<String>) -> Self {
         let rule = GateRule {
             tool: tool.into(),
             subject: None,
-            action: RuleAction::Ask(ask.into()),
+            action: RuleAction::Ask(question.into()),
             always: false,
             timeout: None,
-            on_timeout: OnTimeout::default(),
+            on_timeout: TimeoutAction::default(),
             in_doubt: None,
-            approvers: Approvers::default(),
+            approvers: ApprovalRequirement::default(),
             remind: None,
         };
         self.define(|agent| agent.rules.push(rule))
     }
 
-    /// The context provider of this name is asked before the first turn. What it says is
-    /// `perception` in the prompt.
+    /// Calls the context provider with this name before the first turn of a run. The prompt
+    /// template can use the result as `perception`.
     #[must_use]
     pub fn context_provider(self, name: impl Into<String>) -> Self {
-        let sight = PerceptionConfig {
+        let perception = PerceptionConfig {
             source: PerceptionSource::Named(name.into()),
             every: PerceptionInterval::Run,
         };
-        self.define(|agent| agent.perception = Some(sight))
+        self.define(|agent| agent.perception = Some(perception))
     }
 
-    /// Adds the name of a value that tools get as `ctx.context`, out of the model's reach. The
-    /// value comes from the task or from the context provider.
+    /// Adds the name of a value that tools receive in `ctx.context` and that the model can't
+    /// change. The value comes from the task or from the context provider.
     #[must_use]
     pub fn context(self, name: impl Into<String>) -> Self {
         self.define(|agent| agent.context.push(name.into()))
     }
 
-    /// The JSON Schema of the agent's output.
+    /// Sets the JSON Schema of the agent's output.
     #[must_use]
     pub fn output_schema(self, schema: impl Serialize) -> Self {
-        let mut fault = None;
-        let schema = to_json("the output schema", &schema, &mut fault);
+        let mut error = None;
+        let schema = to_json("the output schema", &schema, &mut error);
         let mut agent = self.define(|agent| agent.output = Some(schema));
-        agent.serialize_error = fault;
+        agent.serialize_error = error;
         agent
     }
 
-    /// Maximum number of turns; after it a run fails.
+    /// Sets the maximum number of turns (model calls) of a run. A run that needs more turns fails.
     #[must_use]
     pub fn max_turns(self, turns: u32) -> Self {
         self.define(|agent| agent.max_turns = Some(turns))
     }
 
-    /// The definition, and the tools that are the program's own.
+    /// Checks the values and returns the definition with the tools that the program implements.
     pub(crate) fn build(self) -> Result<(AgentDefinition, Vec<Arc<dyn Tool>>), Error> {
         let mut definition = self.definition?;
         if let Some(bad) = self.serialize_error {

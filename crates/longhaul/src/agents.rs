@@ -1,7 +1,7 @@
-//! Agents as files: Markdown with YAML front matter, read into the engine's `Agent`.
+//! Agents as files: Markdown with YAML front matter, parsed into the engine's `Agent`.
 //!
-//! Never: runs an agent whose file asks for what this build can't do. Such a
-//! file is told apart from a broken one, and refused like it.
+//! Invariant: an agent whose file needs something that this build does not support is not run. The
+//! file is reported as unsupported, not as invalid.
 
 pub mod built_in;
 pub mod check;

@@ -1,6 +1,7 @@
-//! Puts the program together: the one room that knows the concrete names.
+//! Builds the runtime of a project: opens the store and connects it with models, tools, agents and
+//! MCP servers.
 //!
-//! Never: a rule. It opens, hands over and names what is missing.
+//! No other module names the concrete implementations. This module contains no business rules.
 
 mod adapter;
 mod cassettes;
@@ -35,7 +36,7 @@ use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_engine::Longhaul;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::read_output::ReadOutput;
+use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::redaction::Redaction;
 #[cfg(feature = "server")]
 use longhaul_engine::secret::Secret;
@@ -43,16 +44,16 @@ use longhaul_engine::services::{EngineServices, ModelResolver};
 use longhaul_engine::sweep::Retention;
 use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
 use longhaul_engine::worker::WorkerOptions;
-use longhaul_model::cassette::Recorder;
+use longhaul_model::cassette::CassetteRecorder;
 #[cfg(feature = "server")]
-use longhaul_server::{Options as ServerOptions, options::DEFAULT_RATE};
+use longhaul_server::{ServerOptions, options::DEFAULT_RATE};
 use longhaul_store::options::FatalHook;
 use longhaul_store::{OpenMode, SqliteStore, StoreOptions};
 use longhaul_tool::{Files, Location, Memory, Shell, Skills, Vault, crash_probe, memory};
 
 use crate::agents::built_in::BUILT_IN_AGENTS;
-use crate::agents::load::load;
-use crate::agents::load_context::{LoadContext, ServersUnavailable};
+use crate::agents::load::load_all_agents;
+use crate::agents::load_context::{LoadContext, McpUnavailableReason};
 use crate::agents::loaded_agents::LoadedAgents;
 use crate::assemble::cassettes::RecordingModels;
 use crate::assemble::context::ProjectContextProviders;
@@ -70,33 +71,33 @@ use crate::mcp::file::McpFile;
 use crate::skills;
 use crate::trust::items::{SEND_MESSAGE_TOOL, SHELL_TOOL};
 
-/// Why the program can't be put together.
+/// Reason why the runtime of a project can't be built.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     /// The store can't be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A tool can't be taken in.
+    /// A tool can't be registered.
     #[error(transparent)]
     Tool(#[from] ToolRegistrationError),
-    /// A built-in tool is no tool.
+    /// The definition of a built-in tool is invalid.
     #[error(transparent)]
     BuiltInTool(#[from] longhaul_tool::typed::TypedToolError),
-    /// A name of ours is none.
+    /// A name, such as that of an inbox, is not a valid id.
     #[error(transparent)]
     InvalidId(#[from] IdError),
-    /// A setting does not fit.
+    /// A setting is invalid. The text is the complete message.
     #[error("{0}")]
     Setting(String),
-    /// What this build can't do yet.
+    /// This build does not support a requested feature. The text is the complete message.
     #[error("{0}")]
     Unsupported(String),
-    /// An agent that a program wrote in Rust can't be used.
+    /// An agent that a program defines in Rust can't be used.
     #[error("the agent `{name}` can't be used:\n{}", .problems.join("\n"))]
     Agent {
-        /// Its name.
+        /// Name of the invalid agent.
         name: String,
-        /// Everything that is wrong with it.
+        /// All problems of the invalid agent.
         problems: Vec<String>,
     },
 }
@@ -110,99 +111,99 @@ impl From<(String, Vec<String>)> for AssembleError {
 pub use crate::assemble::cassettes::{cassette_file, cassette_folder, replay_model_name};
 pub use crate::assemble::models::load_script;
 
-/// A store that nobody finds again.
+/// URL of a store in memory, whose content is lost when the process ends.
 pub(crate) const IN_MEMORY_URL: &str = "sqlite::memory:";
 
-/// The whole program over one store.
+/// A project's runtime: one store, connected with models, tools, agents and MCP servers.
 #[derive(Debug)]
 pub struct ProjectRuntime {
-    /// What people and programs ask.
+    /// Handle that submits tasks and queries runs.
     pub longhaul: Longhaul,
-    /// The agents, and what is wrong with them.
+    /// The agents of the project, and the problems of their files.
     pub loaded: LoadedAgents,
-    /// What is set.
+    /// The effective settings of the project.
     pub config: Config,
-    /// The store itself, for those who count its commits.
+    /// The store, for callers that count its commits.
     pub store: Arc<SqliteStore>,
-    /// The servers of tools, to be closed when everything ends.
+    /// The tools of the project's MCP servers. Must be closed at shutdown.
     pub mcp_tools: Arc<McpTools>,
 }
 
 impl ProjectRuntime {
-    /// Closes the servers of tools; the future returns when they are closed. Whoever needs one
-    /// from now on has it started again.
+    /// Closes the connections to all MCP servers. The returned future completes when they are
+    /// closed. A server that is needed afterwards is started again.
     pub(crate) fn restart_servers(&self) -> impl Future<Output = ()> + use<> {
-        let file = self.mcp_tools.file();
+        let file = self.mcp_tools.current_file();
         let clock = &self.longhaul.services().clock;
         let line = mcp_servers::client(&self.config, &file, clock);
-        self.mcp_tools.restart(file, line)
+        self.mcp_tools.restart_servers(file, line)
     }
 }
 
-/// How the store is opened.
+/// Options for opening the runtime of a project.
 #[derive(Clone)]
-pub struct OpenOptions {
-    /// Whether this process drives.
+pub struct ProjectOpenOptions {
+    /// Whether this process drives runs or only reads and submits.
     pub mode: OpenMode,
-    /// What a second driver is told about this one.
+    /// Description of this process, shown to another process that wants to drive the same store.
     pub holder: String,
-    /// Called when nothing is known any more.
+    /// Called after a fatal error of the store, when it is unknown which changes are on disk.
     pub on_fatal: Option<FatalHook>,
-    /// Who listens to what models are asked, if somebody does.
-    pub recorder: Option<Arc<Recorder>>,
+    /// Records requests to models and their responses. `None` means that nothing is recorded.
+    pub recorder: Option<Arc<CassetteRecorder>>,
 }
 
-impl std::fmt::Debug for OpenOptions {
+impl std::fmt::Debug for ProjectOpenOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenOptions")
+        f.debug_struct("ProjectOpenOptions")
             .field("mode", &self.mode)
             .field("holder", &self.holder)
             .finish_non_exhaustive()
     }
 }
 
-/// The file that holds the runs.
+/// Returns the path of the store's SQLite file.
 ///
 /// # Errors
-/// The runs are not kept in SQLite.
+/// The store is not SQLite.
 pub fn store_file(config: &Config) -> Result<PathBuf, AssembleError> {
     match config.store_url() {
         StoreUrl::Sqlite(file) => Ok(file.path()),
         StoreUrl::Postgres(_) => Err(AssembleError::Unsupported(
-            "this build keeps runs in SQLite only; set `[store] url` to `sqlite:PATH`".into(),
+            "this build supports only SQLite stores; set `[store] url` to `sqlite:PATH`".into(),
         )),
     }
 }
 
-/// Opens everything.
+/// Opens the runtime with the project's store.
 ///
 /// # Errors
-/// The store can't be opened, or a tool, a name or a setting can't be used.
-pub fn open(config: Config, opening: OpenOptions) -> Result<ProjectRuntime, AssembleError> {
+/// The store can't be opened, or a tool, a name or a setting is invalid.
+pub fn open(config: Config, options: ProjectOpenOptions) -> Result<ProjectRuntime, AssembleError> {
     let url = store_url(&config)?;
-    open_at(url, config, opening, Registrations::default())
+    open_with_store_url(url, config, options, Registrations::default())
 }
 
-/// The same over a store that is forgotten: nothing is made on disk.
+/// Opens the runtime with a store in memory: nothing is written to disk.
 ///
 /// # Errors
-/// The same.
+/// The store can't be opened, or a tool, a name or a setting is invalid.
 pub fn open_in_memory(
     config: Config,
-    opening: OpenOptions,
+    options: ProjectOpenOptions,
 ) -> Result<ProjectRuntime, AssembleError> {
-    open_at(IN_MEMORY_URL.to_owned(), config, opening, Registrations::default())
+    open_with_store_url(IN_MEMORY_URL.to_owned(), config, options, Registrations::default())
 }
 
-/// The URL of the store that the settings name.
+/// Returns the URL of the project's store.
 fn store_url(config: &Config) -> Result<String, AssembleError> {
     Ok(format!("sqlite:{}", store_file(config)?.display()))
 }
 
-fn open_at(
+fn open_with_store_url(
     url: String,
     config: Config,
-    opening: OpenOptions,
+    options: ProjectOpenOptions,
     registered: Registrations,
 ) -> Result<ProjectRuntime, AssembleError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -211,44 +212,45 @@ fn open_at(
         make_private(&config.data_folder().join("longhaul.db"), 0o600);
     }
     let store = Arc::new(longhaul_store::open(StoreOptions {
-        holder: opening.holder,
-        on_fatal: opening.on_fatal,
-        ..StoreOptions::new(url, opening.mode, clock.clone())
+        holder: options.holder,
+        on_fatal: options.on_fatal,
+        ..StoreOptions::new(url, options.mode, clock.clone())
     })?);
     let out = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
     let tools = with_store_tools(build_tools(&config, &clock, &out)?, &store)?;
-    let mut registered = registered.with_handlers(&store)?;
-    let tools = registered.tool_registry(tools)?;
+    let mut registered = registered.with_converted_handlers(&store)?;
+    let tools = registered.extend_tool_registry(tools)?;
     with_load_context(
         &config,
         &tools,
         (Path::new(""), &skills::LoadedSkills::default()),
-        |shelf| registered.check(&config, shelf),
+        |registry| registered.check_agents(&config, registry),
     )?;
     let loaded = load_agents(&config, &tools, Path::new(""));
-    let album = StoreImageSource(Arc::clone(&store) as Arc<dyn RecordStore>);
-    let shelf = ModelRegistry::new(&config, Arc::clone(&clock)).with_images(Arc::new(album));
-    let shelf: Arc<dyn ModelResolver> = Arc::new(shelf);
-    let models = match opening.recorder {
-        Some(recorder) => Arc::new(RecordingModels { models: shelf, recorder }),
-        None => shelf,
+    let images = StoreImageSource(Arc::clone(&store) as Arc<dyn RecordStore>);
+    let registry =
+        ModelRegistry::new(&config, Arc::clone(&clock)).with_image_source(Arc::new(images));
+    let registry: Arc<dyn ModelResolver> = Arc::new(registry);
+    let models = match options.recorder {
+        Some(recorder) => Arc::new(RecordingModels { models: registry, recorder }),
+        None => registry,
     };
     let file = McpFile::load(&config);
     let line = mcp_servers::client(&config, &file, &clock);
     let served = Arc::new(McpTools::new(&config, file, line));
     let shell = shell_tool(&config, &clock)?;
     let withheld = TrustGatedTools::new(&config, Arc::clone(&served), out.sender, shell);
-    let eyes = ProjectContextProviders::new(&config, out.client, Arc::clone(&clock));
+    let context_providers = ProjectContextProviders::new(&config, out.client, Arc::clone(&clock));
     let models = registered.model_resolver(models);
-    let ports = EngineServices {
+    let services = EngineServices {
         tool_source: Arc::new(withheld),
-        context_providers: registered.context_providers(Arc::new(eyes)),
+        context_providers: registered.context_providers(Arc::new(context_providers)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
-        ..EngineServices::minimal(Arc::clone(&store), clock, models, tools)
+        ..EngineServices::from_single_store(Arc::clone(&store), clock, models, tools)
     };
-    let roster = registered.agent_registry(loaded.registry());
+    let agents = registered.extend_agent_registry(loaded.registry());
     Ok(ProjectRuntime {
-        longhaul: Longhaul::new(ports, roster, config.defaults()),
+        longhaul: Longhaul::new(services, agents, config.run_defaults()),
         loaded,
         config,
         store,
@@ -256,12 +258,12 @@ fn open_at(
     })
 }
 
-/// These tools, and those that need nothing but a store.
+/// Adds the tools that access the store to a registry.
 fn with_store_tools(
     tools: ToolRegistry,
     store: &Arc<SqliteStore>,
 ) -> Result<ToolRegistry, AssembleError> {
-    let paging = ReadOutput::new(store.clone(), store.clone())?;
+    let paging = ReadOutputTool::new(store.clone(), store.clone())?;
     let mut tools = tools.with_tool(Arc::new(paging))?;
     for tool in Memory::new(store.clone()).tools()? {
         tools = tools.with_tool(tool)?;
@@ -269,8 +271,8 @@ fn with_store_tools(
     Ok(tools)
 }
 
-/// Takes the permissions of others away from a file or folder of the user's own. Where that is not
-/// possible it stays as it is.
+/// Removes the access rights of other users from a file or folder. Symbolic links are left alone,
+/// and errors are ignored.
 fn make_private(path: &Path, mode: u32) {
     let found = std::fs::symlink_metadata(path);
     let is_open = |found: &std::fs::Metadata| !found.is_symlink() && found.mode() & 0o077 != 0;
@@ -279,16 +281,16 @@ fn make_private(path: &Path, mode: u32) {
     }
 }
 
-/// The models that this project can ask.
+/// Returns the resolver for the models of this project.
 pub fn model_resolver(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dyn ModelResolver> {
     Arc::new(ModelRegistry::new(config, Arc::clone(clock)))
 }
 
-/// The tools of this build, but those that need a store, and the one that sends
-/// messages where it needs trust. Who drives has the one that runs commands apart.
+/// Returns the built-in tools, including the shell tool, but without the tools that need a store
+/// and without a message tool that needs trust.
 ///
 /// # Errors
-/// A tool can't be made, or a setting does not fit.
+/// A tool can't be created, or a setting is invalid.
 pub fn tool_registry(
     config: &Config,
     clock: &Arc<dyn Clock>,
@@ -297,7 +299,7 @@ pub fn tool_registry(
     Ok(build_tools(config, clock, &out)?.with_tool(shell_tool(config, clock)?)?)
 }
 
-/// The tool that runs commands.
+/// Returns the tool that runs shell commands.
 fn shell_tool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Tool>, AssembleError> {
     let shell = Shell::new(&config.root, protected_paths(config), clock.clone())?;
     Ok(Arc::new(shell))
@@ -310,10 +312,11 @@ fn build_tools(
 ) -> Result<ToolRegistry, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
         Vault::new(config.data_location().join("vault"), clock.clone()).tools()?;
-    let files = Files::new(&config.root, clock.clone()).with_protected(protected_paths(config));
+    let files =
+        Files::new(&config.root, clock.clone()).with_protected_paths(protected_paths(config));
     tools.extend(files.tools()?);
-    let taught =
-        Skills::new(&config.root, skills::SKILL_FOLDERS).with_protected(protected_paths(config));
+    let taught = Skills::new(&config.root, skills::SKILL_FOLDERS)
+        .with_protected_paths(protected_paths(config));
     tools.push(taught.tool()?);
     tools.extend(out.tools.iter().cloned());
     if let Some(file) = config.crash_probe_file() {
@@ -322,8 +325,7 @@ fn build_tools(
     Ok(ToolRegistry::new(tools)?)
 }
 
-/// What is the runtime's own, wherever the settings put it: no agent's file
-/// tools open it.
+/// Returns the paths of the runtime's own files, which the file tools of agents must not open.
 fn protected_paths(config: &Config) -> Vec<PathBuf> {
     let mut own = vec![config.data_folder()];
     if let StoreUrl::Sqlite(store) = config.store_url() {
@@ -334,37 +336,38 @@ fn protected_paths(config: &Config) -> Vec<PathBuf> {
             PathBuf::from(file)
         });
         own.extend(beside);
-        // A new file in the place of the lock would let in a second driver.
+        // Protected because a replaced lock file would let a second driver start.
         own.push(store.with_file_name("driver.lock"));
         own.push(store);
     }
     own
 }
 
-/// The agents of this project, checked against the tools that there are, and
-/// what is wrong with its skills. `said` is how people are told of the project.
-pub fn load_agents(config: &Config, tools: &ToolRegistry, said: &Path) -> LoadedAgents {
-    let skills = skills::load(&config.root, said);
-    let mut loaded = with_load_context(config, tools, (said, &skills), load);
+/// Loads the agents and skills of a project, and checks that the tools of the agents exist.
+/// `display_root` is the project's path as shown to people.
+pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -> LoadedAgents {
+    let skills = skills::load_skills(&config.root, display_root);
+    let mut loaded = with_load_context(config, tools, (display_root, &skills), load_all_agents);
     loaded.problems.extend(skills.problems);
     loaded.notes.extend(skills.notes);
-    // Known everywhere as what runs are pinned to: without secrets.
+    // Redacted here because runs are pinned to this definition, which is shown in many places.
     let redactor = ProjectRedactor(build_redactor(config));
     for one in &mut loaded.agents {
-        one.agent = Redaction(&redactor).agent(one.agent.clone());
+        one.agent = Redaction(&redactor).redact_agent(one.agent.clone());
     }
     loaded
 }
 
-/// Does something with all that an agent's file may name.
+/// Collects the names of tools, MCP servers, skills and models that an agent file may refer to, and
+/// calls `work` with them.
 pub fn with_load_context<T>(
     config: &Config,
     tools: &ToolRegistry,
-    (said, skills): (&Path, &skills::LoadedSkills),
+    (display_root, skills): (&Path, &skills::LoadedSkills),
     work: impl FnOnce(&LoadContext<'_>) -> T,
 ) -> T {
-    let mut names: Vec<&str> = tools.all().map(|tool| tool.spec().name.as_str()).collect();
-    // What needs a store or trust is there whenever a run is.
+    let mut names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();
+    // Tools that need a store or trust are available in every run.
     for name in ["read_output", SEND_MESSAGE_TOOL, SHELL_TOOL].into_iter().chain(memory::NAMES) {
         if !names.contains(&name) {
             names.push(name);
@@ -372,16 +375,16 @@ pub fn with_load_context<T>(
     }
     let file = McpFile::load(config);
     let servers: Vec<&str> = file.servers.iter().map(|one| one.name.as_str()).collect();
-    let lack = file.no_servers_reason();
-    let unserved = lack.as_deref().map(|lack| match file.unusable() {
-        Some(_) => ServersUnavailable::Invalid(lack),
-        None => ServersUnavailable::NotConfigured(lack),
+    let reason = file.no_servers_reason();
+    let unserved = reason.as_deref().map(|reason| match file.unusable_reason() {
+        Some(_) => McpUnavailableReason::Invalid(reason),
+        None => McpUnavailableReason::NotConfigured(reason),
     });
     let models = config.model_aliases().aliases;
     let short_names: Vec<&str> = models.keys().map(String::as_str).collect();
     work(&LoadContext {
         root: &config.root,
-        display_root: said,
+        display_root,
         built_in: BUILT_IN_AGENTS,
         tools: &names,
         servers: &servers,
@@ -392,7 +395,7 @@ pub fn with_load_context<T>(
     })
 }
 
-/// How the server of this project behaves.
+/// Returns the options for the HTTP server of a project.
 #[cfg(feature = "server")]
 pub fn server_options(config: &Config, local_key: Secret) -> ServerOptions {
     let server = config.server_settings();
@@ -405,15 +408,15 @@ pub fn server_options(config: &Config, local_key: Secret) -> ServerOptions {
     }
 }
 
-/// How this project's worker works.
+/// Returns the options for a worker of a project.
 ///
 /// # Errors
-/// The name of an inbox can't be one.
+/// The name of an inbox is invalid.
 pub fn worker_options(config: &Config) -> Result<WorkerOptions, IdError> {
     let worker = config.worker_settings();
     let inboxes: Vec<InboxName> =
         worker.inboxes.iter().map(InboxName::new).collect::<Result<_, _>>()?;
-    let runs = config.retention();
+    let runs = config.run_retention();
     Ok(WorkerOptions {
         inboxes,
         concurrency: worker.concurrency,

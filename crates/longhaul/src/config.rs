@@ -1,9 +1,9 @@
-//! The configuration: `longhaul.toml`, the environment and flags, made one.
+//! The configuration: merges `longhaul.toml`, the environment and command-line flags.
 //!
-//! `key` is the one table of what can be set; checking and `config show` come from it.
-//! `load` reads all layers and gives a `Config`.
+//! `schema` is the table of all settings; validation and `config show` are derived from it.
+//! `load` reads all layers and returns a `Config`.
 //!
-//! Never: reads the environment of the process. It is handed in.
+//! The environment of the process is a parameter: this module does not read it.
 
 pub mod built_in_providers;
 mod cross_checks;

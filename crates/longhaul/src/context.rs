@@ -1,4 +1,5 @@
-//! Context providers of a program's own: what an agent is told of the world before it thinks.
+//! Context providers that a program implements: they supply information about the outside world to
+//! an agent's prompt.
 //!
 //! ```
 //! use std::collections::BTreeMap;

@@ -1,13 +1,12 @@
-//! Spans of time as people write them: `15s`, `2m`, `1h 30m`, `90d`.
-//!
-//! Never: guesses a unit. A bare number is no span.
+//! Durations as people write them: `15s`, `2m`, `1h 30m`, `90d`. A number without a unit is
+//! invalid.
 
 use longhaul_core::time::Millis;
 
-/// What a span looks like, for messages.
+/// Examples of valid durations, for messages.
 pub const DURATION_EXAMPLES: &str = "15s, 2m, 1h 30m or 90d";
 
-/// The units from the longest to the shortest, each with its milliseconds.
+/// Units of durations, each with its length in milliseconds, longest first.
 const UNITS: &[(&str, u64)] = &[
     ("w", 7 * 24 * 60 * 60 * 1_000),
     ("d", 24 * 60 * 60 * 1_000),
@@ -17,7 +16,8 @@ const UNITS: &[(&str, u64)] = &[
     ("ms", 1),
 ];
 
-/// Reads a span: whole numbers with their units, the longest unit first.
+/// Parses a duration: whole numbers with units, longest unit first. `None` means that the text is
+/// not a valid duration.
 pub fn parse(text: &str) -> Option<Millis> {
     let mut rest = text.trim();
     let mut units = UNITS;
@@ -30,20 +30,20 @@ pub fn parse(text: &str) -> Option<Millis> {
         let (number, after) = rest.split_at(digits);
         let end = after.find(|c: char| !c.is_ascii_alphabetic());
         let (unit, after) = after.split_at(end.unwrap_or(after.len()));
-        let place = units.iter().position(|(name, _)| *name == unit)?;
-        let span = number.parse::<u64>().ok()?.checked_mul(units[place].1)?;
-        total = total.checked_add(span)?;
-        units = &units[place + 1..];
+        let index = units.iter().position(|(name, _)| *name == unit)?;
+        let millis = number.parse::<u64>().ok()?.checked_mul(units[index].1)?;
+        total = total.checked_add(millis)?;
+        units = &units[index + 1..];
         rest = after.trim_start();
     }
     Some(Millis(total))
 }
 
-/// Writes a span as `read` would take it.
-pub fn format(span: Millis) -> String {
-    let mut rest = span.0;
+/// Formats a duration as a text that `parse` accepts.
+pub fn format(duration: Millis) -> String {
+    let mut rest = duration.0;
     let mut parts = Vec::new();
-    // Weeks are read and never written: people count days.
+    // Weeks are accepted as input but not used for output.
     for (unit, millis) in UNITS.iter().filter(|(unit, _)| *unit != "w") {
         if rest >= *millis {
             parts.push(format!("{}{unit}", rest / millis));
@@ -60,23 +60,23 @@ pub fn format(span: Millis) -> String {
 mod tests {
     use super::*;
 
-    fn check(text: &str, millis: Option<u64>) {
+    fn assert_parsed_duration(text: &str, millis: Option<u64>) {
         assert_eq!(parse(text), millis.map(Millis), "{text}");
     }
 
     #[test]
     fn a_duration_is_numbers_with_units() {
-        check("15s", Some(15_000));
-        check("50ms", Some(50));
-        check("1h 30m", Some(5_400_000));
-        check("1h30m", Some(5_400_000));
-        check(" 2m ", Some(120_000));
-        check("90d", Some(7_776_000_000));
-        check("1w", Some(604_800_000));
+        assert_parsed_duration("15s", Some(15_000));
+        assert_parsed_duration("50ms", Some(50));
+        assert_parsed_duration("1h 30m", Some(5_400_000));
+        assert_parsed_duration("1h30m", Some(5_400_000));
+        assert_parsed_duration(" 2m ", Some(120_000));
+        assert_parsed_duration("90d", Some(7_776_000_000));
+        assert_parsed_duration("1w", Some(604_800_000));
         for wrong in
             ["", "15", "s", "1.5h", "-1s", "1s 1h", "1h 1h", "1 h", "2min", "99999999999999999w"]
         {
-            check(wrong, None);
+            assert_parsed_duration(wrong, None);
         }
     }
 

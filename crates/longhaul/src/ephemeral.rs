@@ -1,8 +1,8 @@
-//! The stateless use: history in, result out, nothing kept. Each question has a
-//! run of its own over a store in memory that is forgotten with it.
+//! Runs an agent without storing anything: the caller passes the history and gets the result. Each
+//! request has its own run in its own store in memory, which is discarded afterwards.
 //!
-//! Never: a file, a lock or a word to another question. Effects stay: a tool
-//! that writes has written.
+//! Requests create no files and no locks and share no state. Effects of tools are not undone: a
+//! file that a tool wrote is kept.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, Wait};
 use longhaul_core::time::Clock;
-use longhaul_engine::agent::{Agent, AgentRegistry, Defaults};
+use longhaul_engine::agent::{Agent, AgentRegistry, PolicyDefaults};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::read_output::ReadOutput;
+use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::{EngineServices, NoContextProviders};
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tool_registry::{ToolRegistrationError, ToolRegistry};
@@ -33,12 +33,12 @@ pub use longhaul_engine::services::{ContextProviders, ModelError, ModelResolver,
 
 use crate::assemble::IN_MEMORY_URL;
 
-/// One model under its full name, whatever is asked for.
+/// Model resolver that returns the same model for every name.
 #[derive(Debug, Clone)]
 pub struct SingleModel(pub ResolvedModel);
 
 impl SingleModel {
-    /// This model, as `provider/model`.
+    /// Creates a resolver for this model. `name` has the form `provider/model`.
     pub fn new(name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         let name = name.into();
         Self(ResolvedModel { name, model })
@@ -51,59 +51,61 @@ impl ModelResolver for SingleModel {
     }
 }
 
-/// Models and tools for questions of which nothing is kept. Clones share them,
-/// and nothing else.
+/// Client for ephemeral runs (runs that are not stored), with the models and tools they use. Cheap
+/// to clone; clones share only the models, tools and context providers.
 #[derive(Debug, Clone)]
 pub struct Ephemeral {
     models: Arc<dyn ModelResolver>,
     tools: ToolRegistry,
     context_providers: Arc<dyn ContextProviders>,
-    defaults: Defaults,
+    defaults: PolicyDefaults,
 }
 
-/// What came of a question.
+/// Result of an ephemeral run.
 #[derive(Debug, Clone)]
 pub struct EphemeralOutcome {
-    /// The final words.
+    /// Final text of the agent.
     pub text: String,
-    /// The structured answer.
+    /// Structured output of the agent. `None` means that the agent has no output schema.
     pub data: Option<RawJson>,
-    /// The tools called, in order and with repeats.
+    /// Names of the called tools in the order of the calls. A tool that was called twice occurs
+    /// twice.
     pub tools_called: Vec<String>,
-    /// Tokens.
+    /// Token usage of the run.
     pub usage: UsageView,
-    /// The whole conversation: the history of the next question.
+    /// Complete conversation of the run, usable as the history of the next request.
     pub messages: Vec<Message>,
 }
 
-/// Why a question has no answer.
+/// Reason why an ephemeral run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum EphemeralError {
-    /// The run ended without one.
+    /// The run failed or was cancelled.
     #[error("{}: {}", .0.code, .0.message)]
     Failed(RunError),
-    /// Somebody would have to be waited for, and nothing is kept to wait with.
-    #[error("{0} A run of which nothing is kept can't wait")]
+    /// The run would have to wait for a person or an external event, which an ephemeral run can't
+    /// do.
+    #[error("{0} An ephemeral run can't wait")]
     WouldWait(String),
     /// The store in memory can't be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A tool can't be taken in.
+    /// A tool can't be registered.
     #[error(transparent)]
     Tool(#[from] ToolRegistrationError),
-    /// A name of ours is none.
+    /// A name, such as that of the agent, is not a valid id.
     #[error(transparent)]
     InvalidId(#[from] IdError),
-    /// The engine refuses, or met a fault.
+    /// The engine rejected the request or failed.
     #[error(transparent)]
     Engine(#[from] Error),
 }
 
 impl Ephemeral {
-    /// For questions to these models with these tools.
+    /// Creates a client with these models and tools.
     ///
     /// # Errors
-    /// The schema of a tool is broken, or two have one name.
+    /// The schema of a tool is invalid, or two tools have the same name.
     pub fn new(
         models: Arc<dyn ModelResolver>,
         tools: impl IntoIterator<Item = Arc<dyn Tool>>,
@@ -112,26 +114,26 @@ impl Ephemeral {
             models,
             tools: ToolRegistry::new(tools)?,
             context_providers: Arc::new(NoContextProviders),
-            defaults: Defaults::default(),
+            defaults: PolicyDefaults::default(),
         })
     }
 
-    /// The same for agents with a perception: these find whoever looks for them.
+    /// Sets the context providers, for agents that use `perception`.
     #[must_use]
-    pub fn context_providers(self, eyes: Arc<dyn ContextProviders>) -> Self {
-        Self { context_providers: eyes, ..self }
+    pub fn context_providers(self, context_providers: Arc<dyn ContextProviders>) -> Self {
+        Self { context_providers, ..self }
     }
 
-    /// The same with these caps and retries where the agent names none.
+    /// Sets the limits and retries for agents that do not define them.
     #[must_use]
-    pub fn defaults(self, defaults: Defaults) -> Self {
+    pub fn defaults(self, defaults: PolicyDefaults) -> Self {
         Self { defaults, ..self }
     }
 
-    /// Asks an agent, after this history. To stop waiting ends the run.
+    /// Runs an agent on this input, with this history before it. Dropping the future ends the run.
     ///
     /// # Errors
-    /// The run failed, or would have to wait for somebody; or a name or a tool can't be used.
+    /// The run failed or would have to wait for somebody, or a name or a tool is invalid.
     pub async fn ask(
         &self,
         agent: Agent,
@@ -148,13 +150,13 @@ impl Ephemeral {
         let rest = tokio::select! {
             biased;
             rest = wait_until_stopped(&longhaul, run) => rest?,
-            // Nobody told it to, so it met a fault.
+            // The worker was not asked to stop, so it failed.
             worked = worker.as_mut() => {
                 worked?;
-                return build_outcome(&longhaul, run, RunStop::Ended).await;
+                return build_outcome(&longhaul, run, RunStopReason::Ended).await;
             }
         };
-        stop.drain();
+        stop.request_drain();
         worker.await?;
         build_outcome(&longhaul, run, rest).await
     }
@@ -163,44 +165,42 @@ impl Ephemeral {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let options = StoreOptions::new(IN_MEMORY_URL, OpenMode::Driver, Arc::clone(&clock));
         let store = Arc::new(longhaul_store::open(options)?);
-        let paging = ReadOutput::new(store.clone(), store.clone())?;
+        let paging = ReadOutputTool::new(store.clone(), store.clone())?;
         let tools = self.tools.clone().with_tool(Arc::new(paging))?;
-        let mut ports = EngineServices::minimal(store, clock, Arc::clone(&self.models), tools);
-        ports.context_providers = Arc::clone(&self.context_providers);
-        let mut roster = AgentRegistry::default();
-        roster.register(Agent {
-            // Who could follow up?
+        let mut services =
+            EngineServices::from_single_store(store, clock, Arc::clone(&self.models), tools);
+        services.context_providers = Arc::clone(&self.context_providers);
+        let mut agents = AgentRegistry::default();
+        agents.register(Agent {
+            // A follow-up message can't reach an ephemeral run.
             keep_open: None,
             ..agent
         });
-        Ok(Longhaul::new(ports, roster, self.defaults))
+        Ok(Longhaul::new(services, agents, self.defaults))
     }
 }
 
-/// How a run came to rest.
-enum RunStop {
+/// Why a run stopped making progress.
+enum RunStopReason {
     Ended,
-    /// Somebody else would have to speak.
+    /// The run waits for a person or another external event.
     Waiting,
 }
 
-/// Returns when a run has ended, or waits for somebody.
-async fn wait_until_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStop, Error> {
+/// Waits until the run has ended or waits for a person or an external event.
+async fn wait_until_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopReason, Error> {
     let mut watching = longhaul.watch(run, Seq::START).await?;
     while let Some(entries) = watching.next().await? {
-        if entries.iter().any(|entry| needs_input(&entry.event)) {
-            return Ok(RunStop::Waiting);
+        if entries.iter().any(|entry| makes_run_wait(&entry.event)) {
+            return Ok(RunStopReason::Waiting);
         }
     }
-    Ok(RunStop::Ended)
+    Ok(RunStopReason::Ended)
 }
 
-/// Whether a run rests until somebody else speaks.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "most facts say nothing about who is waited for"
-)]
-fn needs_input(event: &Event) -> bool {
+/// Whether this event means that the run waits for a person or an external event.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most events do not make a run wait")]
+fn makes_run_wait(event: &Event) -> bool {
     match event {
         Event::RunWaiting(waiting) => match waiting.wait {
             Wait::Approval(_)
@@ -224,10 +224,10 @@ fn needs_input(event: &Event) -> bool {
 async fn build_outcome(
     longhaul: &Longhaul,
     run: RunId,
-    rest: RunStop,
+    stop: RunStopReason,
 ) -> Result<EphemeralOutcome, EphemeralError> {
-    if let RunStop::Waiting = rest {
-        return Err(EphemeralError::WouldWait(longhaul.why_view(run).await?.message));
+    if let RunStopReason::Waiting = stop {
+        return Err(EphemeralError::WouldWait(longhaul.explain_run(run).await?.message));
     }
     let view = longhaul.show(run).await?;
     let Some(output) = view.output else {

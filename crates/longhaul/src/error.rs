@@ -1,7 +1,7 @@
-//! What can go wrong for a program that uses Longhaul, in sentences that say what helps.
+//! Errors of the library. Each message says what helps against the error.
 //!
-//! Never: the failure of a run. That is a fact of its journal and part of `FinishedRun`;
-//! `FinishedRun::output` turns it into an error for those who want one.
+//! The failure of a run is not an error here: it is recorded in the journal and returned in
+//! `FinishedRun`. `FinishedRun::text` and `FinishedRun::data` turn it into an [`Error`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,131 +18,137 @@ use serde::Serialize;
 use crate::agents::loaded_agents::AgentError;
 use crate::assemble::AssembleError;
 
-/// Why something that a program asked of Longhaul was not done.
+/// Reason why a request of the program to Longhaul failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Neither a store nor a project was named.
+    /// Neither a store nor a project was set.
     #[error(
-        "nothing says where runs are kept: name a store, such as `.store(\"sqlite:agents.db\")`, \
-         or a project with `.project(\".\")`"
+        "no store is set: call `.store(\"sqlite:agents.db\")`, \
+         or open a project with `.project(\".\")`"
     )]
     StoreNotConfigured,
-    /// The store can't be opened, or failed.
+    /// The store can't be opened, or an operation on the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A name can't be one of Longhaul's names.
+    /// A name contains characters that an id of Longhaul must not contain.
     #[error(transparent)]
     InvalidName(#[from] IdError),
-    /// A value can't be written as JSON, such as a map whose keys are no texts.
-    #[error("{what} can't be written as JSON: {why}")]
+    /// A value can't be serialized as JSON, such as a map whose keys are not strings.
+    #[error("{what} can't be serialized as JSON: {why}")]
     Serialize {
-        /// Which value.
+        /// Description of the value that can't be serialized.
         what: String,
-        /// What is wrong with it.
+        /// Reason from the serializer.
         why: String,
     },
-    /// Two agents, models or context providers of one name; a handler is an agent.
+    /// Two agents, models or context providers have the same name. A handler counts as an agent.
     #[error("there are two {kind}s named `{name}`: give one of them another name")]
     Duplicate {
-        /// `agent`, `model` or `context provider`.
+        /// What has the duplicate name: `agent`, `model` or `context provider`.
         kind: &'static str,
-        /// The name.
+        /// The name that is used twice.
         name: String,
     },
-    /// What an agent is made of, in a file or in code, can't be used.
+    /// An agent, defined in a file or in code, is invalid.
     #[error("the agent `{name}` can't be used:\n{}", .problems.join("\n"))]
     BrokenAgent {
-        /// The agent.
+        /// Name of the invalid agent.
         name: String,
-        /// Everything that is wrong with it.
+        /// All problems of the invalid agent.
         problems: Vec<String>,
     },
-    /// The model of an agent can't be asked, such as for want of a key.
+    /// A model of an agent can't be used, for example because its API key is missing. The text is
+    /// the complete message.
     #[error("{0}")]
     ModelUnavailable(String),
-    /// A tool can't be registered.
+    /// A tool can't be registered, for example because its name is used twice.
     #[error(transparent)]
     Tool(#[from] tool_registry::ToolRegistrationError),
-    /// The type of a tool's input gives no schema that models take.
+    /// The input type of a tool has no JSON Schema that models accept.
     #[error(transparent)]
     ToolInput(#[from] typed::TypedToolError),
-    /// The script of a scripted model can't be read.
+    /// The script of a scripted model can't be parsed.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// The settings of the project or of the environment can't be used.
+    /// The settings of the project or of the environment are invalid. The text is the complete
+    /// message.
     #[error("{0}")]
     Settings(String),
-    /// No agent has this name.
+    /// There is no agent with the requested name.
     #[error(
         "there is no agent named `{name}`{}: register it with `.agent(..)` or `.handler(..)` \
          before `.open()`",
-        .suggestion.as_ref().map_or(String::new(), |like| format!(", did you mean `{like}`?"))
+        .suggestion.as_ref().map_or(String::new(), |name| format!(", did you mean `{name}`?"))
     )]
     AgentNotFound {
-        /// The name that was asked for.
+        /// The requested name of the agent.
         name: String,
-        /// A name that may have been meant.
+        /// The most similar name of an existing agent.
         suggestion: Option<String>,
     },
-    /// The idempotency key belongs to another task.
+    /// The idempotency key was already used for another task.
     #[error(
         "this idempotency key was used for another task in the last 24 hours: submit the same \
-         task again, or take another key"
+         task again, or use another key"
     )]
     IdempotencyKeyReused,
-    /// The engine refuses what was asked, or met a fault.
+    /// The engine rejected the request or failed.
     #[error(transparent)]
     Engine(longhaul_engine::Error),
-    /// A run has ended without an output.
+    /// The run failed or was cancelled, so it has no output.
     #[error("{run} ended as {}: {}: {}", .status.as_str(), .error.code, .error.message)]
     NoOutput {
-        /// The run.
+        /// Id of the run that has no output.
         run: RunId,
-        /// How it ended.
+        /// Final status of the run.
         status: Status,
-        /// Why, and what helps.
+        /// Reason why the run failed or was cancelled, with a hint.
         error: RunError,
     },
-    /// The output of a run is not of the type that was asked for.
-    #[error("the output of {run} is not what was expected: {why}")]
+    /// The output of a run can't be deserialized to the requested type.
+    #[error("the output of {run} does not have the expected type: {why}")]
     OutputType {
-        /// The run.
+        /// Id of the run with this output.
         run: RunId,
-        /// What does not fit.
+        /// Reason from the deserializer.
         why: serde_json::Error,
     },
-    /// The folder of the project can't be opened.
+    /// The project folder can't be opened.
     #[error("the project folder `{}` can't be opened: {why}", .folder.display())]
     ProjectUnavailable {
-        /// The folder that was named.
+        /// Path of the project folder.
         folder: PathBuf,
-        /// Why not.
+        /// Reason from the operating system.
         why: std::io::Error,
     },
-    /// The listener of a server has no address.
+    /// The listener of the server has no local address.
     #[cfg(feature = "server")]
-    #[error("the listener has no address to serve at: {0}")]
+    #[error("the listener has no local address: {0}")]
     Listener(std::io::Error),
-    /// The last worker has failed, so that nothing is driven.
+    /// The last running worker has failed, so no worker drives the runs.
     #[error(
-        "nothing is driven, since the worker has ended: {0}. Start another with \
-         `runtime.worker()`: its runs go on"
+        "no worker is running, since the last one failed: {0}. Start another with \
+         `runtime.worker()`: its runs continue"
     )]
     WorkerFailed(#[source] Arc<Self>),
-    /// The worker that was run or stopped has failed. Its code is that of the cause.
+    /// The worker that was run or stopped has failed. [`Error::code`] returns the code of the
+    /// cause.
     #[error("the worker has failed: {0}")]
     Worker(#[source] Arc<Self>),
-    /// A worker has panicked.
+    /// A worker panicked.
     #[error("a worker panicked; the panic message says where")]
     WorkerPanicked,
-    /// A task of the runtime ended without a result; runs wait for the next worker.
-    #[error("a task of the runtime was lost: {0}. Open the runtime again: its runs go on")]
+    /// A background task of the runtime ended without a result. Its runs continue when the next
+    /// worker takes them over.
+    #[error(
+        "a background task of the runtime failed: {0}. Open the runtime again: its runs continue"
+    )]
     TaskLost(#[from] tokio::task::JoinError),
 }
 
 impl Error {
-    /// A word for programs, which stays the same when the sentence is put better.
+    /// Returns the error code, for programs. The code stays the same when the message is reworded.
     ///
     /// ```no_run
     /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -187,12 +193,12 @@ impl Error {
 impl From<longhaul_engine::Error> for Error {
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "only some errors are said in other words to a program"
+        reason = "only some errors have a variant of their own here"
     )]
     fn from(error: longhaul_engine::Error) -> Self {
         match error {
-            longhaul_engine::Error::AgentNotFound { name, suggestion: like } => {
-                Self::AgentNotFound { name, suggestion: like }
+            longhaul_engine::Error::AgentNotFound { name, suggestion } => {
+                Self::AgentNotFound { name, suggestion }
             }
             longhaul_engine::Error::IdempotencyKeyReused => Self::IdempotencyKeyReused,
             longhaul_engine::Error::Store(error) => Self::Store(error),
@@ -226,22 +232,23 @@ impl From<AgentError> for Error {
     }
 }
 
-/// A value as JSON. `fault` keeps why it can't be written, for the call that takes the value.
+/// Converts a value to JSON. If the value can't be serialized, stores the reason in `error` and
+/// returns null.
 pub(crate) fn to_json(
     what: &str,
     value: &impl Serialize,
-    fault: &mut Option<SerializeError>,
+    error: &mut Option<SerializeError>,
 ) -> RawJson {
     match serde_json::to_string(value).and_then(RawJson::parse) {
         Ok(json) => json,
         Err(why) => {
-            *fault = Some(SerializeError { what: what.to_owned(), why: why.to_string() });
+            *error = Some(SerializeError { what: what.to_owned(), why: why.to_string() });
             RawJson::null()
         }
     }
 }
 
-/// Why a value can't be written as JSON.
+/// Reason why a value of the program can't be serialized as JSON.
 #[derive(Debug, Clone)]
 pub(crate) struct SerializeError {
     what: String,

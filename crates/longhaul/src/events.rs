@@ -1,4 +1,4 @@
-//! What happens to a run: the entries of its journal, as `RunHandle::events` gives them.
+//! The journal entries of a run, as `RunHandle::events` returns them.
 //!
 //! ```no_run
 //! # async fn example(run: longhaul::RunHandle) -> Result<(), longhaul::Error> {

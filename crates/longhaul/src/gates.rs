@@ -1,10 +1,11 @@
-//! Gates: what runs ask people, and the answers that programs bring.
+//! Gates (questions and approvals that wait for a person), and the answers that programs give to
+//! them.
 //!
-//! Never: judges an answer. The engine does, and the first valid one wins.
+//! The engine validates answers. The first valid answer to a gate wins.
 
 use longhaul_api::gate::GateView;
 use longhaul_core::id::GateId;
-use longhaul_core::policy::gate::{Answer as GateAnswer, Decision, GateStatus, Scope};
+use longhaul_core::policy::gate::{Answer as GateAnswer, AnswerScope, Decision, GateStatus};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::Hash;
 use longhaul_engine::Longhaul;
@@ -13,13 +14,13 @@ use serde::Serialize;
 
 use crate::error::{Error, SerializeError, to_json};
 
-/// Who speaks where a program names nobody.
+/// Name that is recorded as the author of an answer if the program does not set one.
 pub(crate) const DEFAULT_ACTOR: &str = "program";
 
-/// Maximum number of gates that are listed at once.
+/// Maximum number of gates that a list returns.
 const GATES_MAX: usize = 1_000;
 
-/// The gates of a runtime.
+/// The gates of a runtime: questions and approvals that wait for a person.
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -33,21 +34,21 @@ const GATES_MAX: usize = 1_000;
 pub struct Gates<'a>(pub(crate) &'a Longhaul);
 
 impl Gates<'_> {
-    /// The newest 1,000 gates that wait for an answer, newest first.
+    /// Returns the open gates, newest first, at most 1,000 of them.
     ///
     /// # Errors
     /// The store failed.
     pub async fn open(&self) -> Result<Vec<GateView>, Error> {
-        let ask = GateFilter {
+        let filter = GateFilter {
             status: Some(GateStatus::Open),
             limit: GATES_MAX,
             ..GateFilter::default()
         };
-        let rows = self.0.gates(ask).await?;
+        let rows = self.0.gates(filter).await?;
         Ok(rows.iter().map(gate_view).collect())
     }
 
-    /// One gate, open or not.
+    /// Returns the gate with this id, open or closed.
     ///
     /// # Errors
     /// There is no such gate, or the store failed.
@@ -56,7 +57,7 @@ impl Gates<'_> {
     }
 }
 
-/// An answer at a gate.
+/// An answer to a gate.
 ///
 /// ```
 /// use longhaul::Answer;
@@ -71,14 +72,16 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Yes to what has this digest: the gate's, as it was shown. A gate without one takes `None`.
+    /// Creates an answer that approves the content with this digest. Pass the digest of the gate as
+    /// it was shown to the person, or `None` if the gate has none.
     pub fn approve(digest: impl Into<Option<Hash>>) -> Self {
         let mut answer = Self::new(Decision::Approve);
         answer.answer.digest = digest.into();
         answer
     }
 
-    /// Yes, but with this input instead of the one with this digest.
+    /// Creates an answer that approves the call with `input` instead of the input that has this
+    /// digest.
     pub fn edit(digest: impl Into<Option<Hash>>, input: impl Serialize) -> Self {
         let mut bad_value = None;
         let input = to_json("the edited input", &input, &mut bad_value);
@@ -88,17 +91,17 @@ impl Answer {
         answer
     }
 
-    /// No.
+    /// Creates an answer that rejects what the gate asks to approve.
     pub fn reject() -> Self {
         Self::new(Decision::Reject)
     }
 
-    /// The words that answer a question.
-    pub fn text(words: impl Into<String>) -> Self {
-        Self::new(Decision::Answer(words.into()))
+    /// Creates an answer to a question, with this text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(Decision::Answer(text.into()))
     }
 
-    /// What was waited for has happened.
+    /// Creates an answer which reports that the awaited event has happened.
     pub fn complete() -> Self {
         Self::new(Decision::Complete)
     }
@@ -107,7 +110,7 @@ impl Answer {
         let answer = GateAnswer {
             decision,
             by: DEFAULT_ACTOR.to_owned(),
-            scope: Scope::default(),
+            scope: AnswerScope::default(),
             note: None,
             payload: None,
             digest: None,
@@ -115,21 +118,22 @@ impl Answer {
         Self { answer, serialize_error: None }
     }
 
-    /// Who answers, such as `shop:anna`; `program` unless it is said.
+    /// Sets the name of the person or program that answers, such as `shop:anna`. Default:
+    /// `program`.
     #[must_use]
-    pub fn by(mut self, who: impl Into<String>) -> Self {
-        self.answer.by = who.into();
+    pub fn by(mut self, actor_name: impl Into<String>) -> Self {
+        self.answer.by = actor_name.into();
         self
     }
 
-    /// Words for the model.
+    /// Adds a note that the model reads.
     #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.answer.note = Some(note.into());
         self
     }
 
-    /// Data for the model and for templates.
+    /// Adds data that the model and templates can read.
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
         let payload = to_json("the payload", &payload, &mut self.serialize_error);
@@ -137,14 +141,14 @@ impl Answer {
         self
     }
 
-    /// An approval that holds for every call of this run that the same rule stops.
+    /// Extends the approval to all later calls of this run that match the same rule.
     #[must_use]
     pub fn for_this_run(mut self) -> Self {
-        self.answer.scope = Scope::Run;
+        self.answer.scope = AnswerScope::Run;
         self
     }
 
-    /// The answer as the engine takes it.
+    /// Returns the answer in the engine's format, or the error of an invalid value.
     pub(crate) fn build(self) -> Result<GateAnswer, Error> {
         match self.serialize_error {
             Some(bad) => Err(bad.into()),

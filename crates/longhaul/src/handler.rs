@@ -1,8 +1,9 @@
-//! A plain Rust function as an agent. A run of it is journaled like any other: a model that
-//! asks nobody calls the function as a tool, once, and ends the run with its result.
+//! Handlers: Rust functions that are registered as agents. A run of a handler is journaled like any
+//! other run: an internal model calls the function once as a tool, and ends the run with the
+//! function's result.
 //!
-//! Never: a second result. A call that has a result in the journal is not made again; one that
-//! was cut off by a crash is, under the same key.
+//! Invariant: a call whose result is in the journal is not repeated. A call that a crash
+//! interrupted is repeated with the same idempotency key.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,7 +20,7 @@ use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::port::records::RecordStore;
-use longhaul_core::port::store::{ReadRequest, Store, StoreError};
+use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
 use longhaul_core::port::tool::{Progress, Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -29,28 +30,31 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// How long one call of a handler may take.
+/// Maximum duration of one call of a handler.
 const CALL_TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// Maximum active time of a run: every call that a crash may repeat, and time to spare.
+/// Maximum active time of a handler's run: enough for every call that a crash may repeat, plus a
+/// margin.
 const ACTIVE_MAX: Millis = Millis::from_secs(10 * 24 * 60 * 60);
 
-/// Maximum number of turns of a run. Two are needed; a crash or a message may add some.
+/// Maximum number of turns of a handler's run. Two turns are needed; crashes and messages may add
+/// more.
 const TURNS_MAX: u32 = 1_000;
 
-/// The control tool that ends a run.
+/// Name of the tool that ends a run with a result.
 const FINISH_TOOL: &str = "finish";
 
-/// Maximum number of bytes of a result as JSON: what a call of `finish` may hold.
+/// Maximum size of a handler's result as JSON in bytes. It follows from the size limit of a call of
+/// `finish`.
 const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024 - RESULT_FIELD.len() - 1;
 
-/// How the input of `finish` begins, before the result.
+/// Start of the JSON input of `finish`. The handler's result follows.
 const RESULT_FIELD: &str = "{\"output\":";
 
 /// Number of journal entries that are read at once.
 const PAGE_SIZE: usize = 500;
 
-/// What a handler is called with.
+/// A call of a handler: the argument of the handler's function.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -58,7 +62,7 @@ const PAGE_SIZE: usize = 500;
 /// use longhaul::tools::Progress;
 /// use longhaul::{HandlerError, HandlerRequest, Runtime};
 ///
-/// /// Sends a letter; the post office knows by the key which one it has already.
+/// /// Sends a letter. The post office recognizes a repeated request by the key.
 /// async fn send(request: HandlerRequest, _: Arc<dyn Progress>) -> Result<String, HandlerError> {
 ///     let address: String = request.input()?;
 ///     Ok(format!("letter {} to {address}, try {}", request.key, request.attempt))
@@ -68,37 +72,39 @@ const PAGE_SIZE: usize = 500;
 /// ```
 #[derive(Debug, Clone)]
 pub struct HandlerRequest {
-    /// The run.
+    /// Id of the run that calls the handler.
     pub run: RunId,
-    /// The task's input.
+    /// Input of the task, as JSON.
     pub input: RawJson,
-    /// Which call this is, from 1. It is more than 1 after a crash in the middle of a call.
+    /// Number of this call of the function in the run, starting at 1. Greater than 1 if a crash
+    /// interrupted earlier calls.
     pub attempt: u32,
-    /// The same at every attempt, and another in every run: with it an effect is made once,
-    /// however often the handler is called.
+    /// Idempotency key: unique per run, and the same at every attempt. An external system can use
+    /// it to recognize a repeated request.
     pub key: String,
 }
 
 impl HandlerRequest {
-    /// The task's input as a type.
+    /// Deserializes the input of the task.
     ///
     /// # Errors
-    /// The input is not of this type, or nested too deep to be read.
+    /// The input does not have this type, or is nested too deeply.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
-        serde_json::from_str(self.input.as_str())
-            .map_err(|why| HandlerError::new(format!("the input is not what was expected: {why}")))
+        serde_json::from_str(self.input.as_str()).map_err(|why| {
+            HandlerError::new(format!("the input does not have the expected type: {why}"))
+        })
     }
 }
 
-/// Why a handler failed: the words that the run fails with. Every `std::error::Error` becomes
-/// one by `?`.
+/// Reason why a handler failed. The run fails with this message. Converts from every
+/// `std::error::Error`, so `?` works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandlerError(String);
 
 impl HandlerError {
-    /// A failure in these words.
-    pub fn new(words: impl Into<String>) -> Self {
-        Self(words.into())
+    /// Creates a handler error with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
     }
 }
 
@@ -108,7 +114,8 @@ impl fmt::Display for HandlerError {
     }
 }
 
-// `HandlerError` is no `std::error::Error` itself: else this would be a second `From<Self>`.
+// `HandlerError` does not implement `std::error::Error`: that would conflict with `impl From<T> for
+// T`.
 impl<E: std::error::Error> From<E> for HandlerError {
     fn from(error: E) -> Self {
         Self(error.to_string())
@@ -119,7 +126,7 @@ type HandlerFn = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static,
     + Send
     + Sync;
 
-/// A function under the name of an agent.
+/// A Rust function that is registered as an agent.
 pub(crate) struct Handler {
     pub(crate) name: String,
     function: Arc<HandlerFn>,
@@ -131,7 +138,7 @@ impl fmt::Debug for Handler {
     }
 }
 
-/// The parts that a handler is made of.
+/// The agent, tool and model that a handler is converted to.
 #[derive(Debug)]
 pub(crate) struct HandlerParts {
     pub(crate) agent: AgentDefinition,
@@ -154,11 +161,11 @@ impl Handler {
         Self { name, function: Arc::new(function) }
     }
 
-    /// The agent, its tool and its model, over the store that has the journals.
+    /// Creates the agent, the tool and the model of the handler. `store` contains the journals.
     pub(crate) fn into_parts(
         self,
         store: Arc<dyn Store>,
-        shelves: Arc<dyn RecordStore>,
+        records: Arc<dyn RecordStore>,
     ) -> Result<HandlerParts, IdError> {
         let tool = ToolName::new(format!("handler:{}", self.name))?;
         let model_name = format!("handler/{}", self.name);
@@ -167,8 +174,8 @@ impl Handler {
             models: vec![model_name.clone()],
             fixed_model: true,
             tools: vec![tool.to_string(), FINISH_TOOL.to_owned()],
-            // The time limit of the call is the only one: with the agents' usual budget a long
-            // call would end before its result is the run's output.
+            // Only the timeout of the call limits a run: with the agents' default budget a long
+            // call would end before its result becomes the run's output.
             budget: BudgetPatch {
                 caps: BudgetRaise {
                     turns: Some(TURNS_MAX),
@@ -183,9 +190,9 @@ impl Handler {
             name: model_name.clone(),
             tool: tool.wire_name().into_owned(),
             store: Arc::clone(&store),
-            records: shelves,
+            records,
         };
-        let card = ToolSpec {
+        let spec = ToolSpec {
             name: tool,
             description: agent.description.clone(),
             schema: json!({ "type": "object", "additionalProperties": false }),
@@ -195,7 +202,7 @@ impl Handler {
         };
         Ok(HandlerParts {
             tool: Arc::new(HandlerTool {
-                spec: card,
+                spec,
                 function: self.function,
                 agent: agent.name.clone(),
                 store,
@@ -207,7 +214,7 @@ impl Handler {
     }
 }
 
-/// The function behind the port of tools.
+/// Tool that calls the handler's function.
 struct HandlerTool {
     spec: ToolSpec,
     function: Arc<HandlerFn>,
@@ -222,20 +229,20 @@ impl fmt::Debug for HandlerTool {
 }
 
 impl HandlerTool {
-    /// The input of the run's task, if the run is one of this handler.
-    async fn input(&self, run: RunId) -> Result<RawJson, ToolFailure> {
-        let ask = ReadRequest { run, after: Seq::START, limit: 1 };
-        let read = self.store.read(ask).await;
+    /// Returns the input of the run's task. Fails if the run does not belong to this handler.
+    async fn task_input(&self, run: RunId) -> Result<RawJson, ToolFailure> {
+        let request = JournalReadRequest { run, after: Seq::START, limit: 1 };
+        let read = self.store.read_journal(request).await;
         let page = read.map_err(|error| ToolFailure::new(error.to_string()))?;
         match page.entries.into_iter().next().map(|first| first.event) {
-            // With a model of the task's own it would be that model that calls.
+            // If the task named another model, that model would make this call.
             Some(Event::RunCreated(created))
                 if created.task.agent == self.agent && created.task.model.is_none() =>
             {
                 Ok(created.task.input)
             }
             Some(_) | None => Err(ToolFailure::new(format!(
-                "this is the function of the agent `{}`: no other agent can call it",
+                "this function belongs to the agent `{}`: no other agent can call it",
                 self.agent
             ))),
         }
@@ -248,7 +255,8 @@ impl Tool for HandlerTool {
         &self.spec
     }
 
-    /// Called again after a crash: the function has the key to make that harmless.
+    /// The class is `Keyed`, so a call is repeated after a crash: the idempotency key makes that
+    /// safe.
     fn class(&self, _input: &Value) -> EffectClass {
         EffectClass::Keyed
     }
@@ -256,7 +264,7 @@ impl Tool for HandlerTool {
     async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let request = HandlerRequest {
             run: ctx.run,
-            input: self.input(ctx.run).await?,
+            input: self.task_input(ctx.run).await?,
             attempt: ctx.attempt,
             key: ctx.run.to_string(),
         };
@@ -264,48 +272,50 @@ impl Tool for HandlerTool {
         let result = called.map_err(|error| ToolFailure::new(error.0))?;
         if result.len() > RESULT_BYTES_MAX {
             return Err(ToolFailure::new(format!(
-                "the result has {} bytes as JSON, and at most {RESULT_BYTES_MAX} are kept: write it \
+                "the result has {} bytes as JSON, but the maximum is {RESULT_BYTES_MAX}: write it \
                  to a file, and return the file's name",
                 result.len()
             )));
         }
-        // As the run will be ended with it: what can't be read then can't be kept now.
+        // Checked in the form that `finish` receives: a result that can't be parsed then must fail
+        // now.
         serde_json::from_str::<Value>(&format!("{RESULT_FIELD}{result}}}"))
-            .map_err(|why| ToolFailure::new(format!("the result can't be kept: {why}")))?;
+            .map_err(|why| ToolFailure::new(format!("the result can't be stored: {why}")))?;
         Ok(ToolOutput::text(result))
     }
 }
 
-/// A model that asks nobody: it calls the function, and ends the run with its result.
+/// Model of a handler, without a provider: it calls the function as a tool, and ends the run with
+/// the function's result.
 #[derive(Debug)]
 struct HandlerModel {
     name: String,
-    /// The tool's name as models are told it.
+    /// Name of the handler's tool, in the format that models receive.
     tool: String,
     store: Arc<dyn Store>,
     records: Arc<dyn RecordStore>,
 }
 
-/// What a journal says of the function's calls.
+/// The calls of the handler's function that the journal of a run contains.
 #[derive(Debug, Default)]
-struct JournaledCall {
+struct JournaledCalls {
     started: BTreeSet<CallId>,
     result: Option<ToolOutput>,
     failure: Option<ToolOutput>,
 }
 
-impl JournaledCall {
+impl JournaledCalls {
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "only the start and the end of calls are looked for"
+        reason = "only the start and the end of calls matter"
     )]
-    fn apply(&mut self, event: Event) {
+    fn apply_event(&mut self, event: Event) {
         match event {
             Event::ToolStarted(started) => _ = self.started.insert(started.call),
-            // The first one: `finish` is a call too.
+            // Only the first result: `finish` completes as a call too.
             Event::ToolCompleted(ended) => _ = self.result.get_or_insert(ended.output),
-            // A call that a message cut off or kept from its start is made again: a function
-            // can't read messages.
+            // A call that a message interrupted or prevented is made again: a function can't read
+            // messages.
             Event::ToolFailed(ended) if self.started.contains(&ended.call) => {
                 self.failure = Some(ended.output);
             }
@@ -315,10 +325,10 @@ impl JournaledCall {
 }
 
 impl HandlerModel {
-    async fn next_call(&self, ask: &ModelRequest) -> Result<ToolCall, Failure> {
-        let journaled = self.read_journaled_call(ask.run).await.map_err(store_failure)?;
+    async fn next_call(&self, request: &ModelRequest) -> Result<ToolCall, Failure> {
+        let journaled = self.read_journaled_calls(request.run).await.map_err(store_failure)?;
         if let Some(output) = journaled.result {
-            let result = self.full_text(output).await.map_err(store_failure)?;
+            let result = self.full_output_text(output).await.map_err(store_failure)?;
             let input = RawJson::parse(format!("{RESULT_FIELD}{result}}}"));
             let input = input.map_err(|why| {
                 permanent_failure(format!("the handler's result can't be read: {why}"))
@@ -326,48 +336,49 @@ impl HandlerModel {
             return Ok(tool_call(FINISH_TOOL, input));
         }
         match journaled.failure {
-            Some(output) => Err(permanent_failure(join_text(&output.content))),
+            Some(output) => Err(permanent_failure(join_text_parts(&output.content))),
             None => Ok(tool_call(&self.tool, RawJson::from_serialize(&json!({})))),
         }
     }
 
-    async fn read_journaled_call(&self, run: RunId) -> Result<JournaledCall, StoreError> {
-        let mut found = JournaledCall::default();
+    async fn read_journaled_calls(&self, run: RunId) -> Result<JournaledCalls, StoreError> {
+        let mut found = JournaledCalls::default();
         let mut after = Seq::START;
         loop {
             let limit = PAGE_SIZE;
-            let page = self.store.read(ReadRequest { run, after, limit }).await?;
+            let page = self.store.read_journal(JournalReadRequest { run, after, limit }).await?;
             let Some(last) = page.entries.last() else {
                 return Ok(found);
             };
             after = last.seq;
             for entry in page.entries {
-                found.apply(entry.event);
+                found.apply_event(entry.event);
             }
         }
     }
 
-    /// A result as it was returned: a long one is shown in part, and kept whole.
-    async fn full_text(&self, output: ToolOutput) -> Result<String, StoreError> {
-        let kept = match output.full {
+    /// Returns the full text of a tool output. If the output was truncated, the full text is read
+    /// from a blob in the store.
+    async fn full_output_text(&self, output: ToolOutput) -> Result<String, StoreError> {
+        let stored = match output.full {
             Some(full) => self.records.blob(full.hash).await?,
             None => None,
         };
-        Ok(match kept {
+        Ok(match stored {
             Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            None => join_text(&output.content),
+            None => join_text_parts(&output.content),
         })
     }
 }
 
 #[async_trait]
 impl Model for HandlerModel {
-    fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
+    fn estimate(&self, _request: &ModelRequest) -> CostEstimate {
         CostEstimate {
             hold: Hold::default(),
             pricing: ModelPricing {
                 price: Some(Price::default()),
-                // Nobody reads the conversation, so it is never too long.
+                // The conversation is not sent anywhere, so it is never too long.
                 window_tokens: u64::from(u32::MAX),
                 ..ModelPricing::default()
             },
@@ -376,10 +387,10 @@ impl Model for HandlerModel {
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        _ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        _sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let call = self.next_call(ask).await?;
+        let call = self.next_call(request).await?;
         Ok(ModelResponse {
             reply: Arc::new(Reply {
                 api: "handler".to_owned(),
@@ -397,7 +408,7 @@ fn tool_call(name: &str, input: RawJson) -> ToolCall {
     ToolCall { id: String::new(), name: name.to_owned(), input, extra: None }
 }
 
-fn join_text(content: &[Part]) -> String {
+fn join_text_parts(content: &[Part]) -> String {
     let texts = content.iter().filter_map(|part| match part {
         Part::Text(text) => Some(&**text),
         Part::Image(_) => None,
@@ -405,9 +416,9 @@ fn join_text(content: &[Part]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The run fails with these words: to ask again would end no better.
-fn permanent_failure(words: String) -> Failure {
-    Failure::new(FailureClass::InvalidRequest, words)
+/// Creates a failure that is not retried, since a retry would fail again.
+fn permanent_failure(message: String) -> Failure {
+    Failure::new(FailureClass::InvalidRequest, message)
 }
 
 fn store_failure(error: StoreError) -> Failure {
@@ -426,16 +437,20 @@ mod tests {
         let failed = |index| {
             Event::ToolFailed(ToolEnded {
                 call: call(index),
-                output: ToolOutput::text("a person wrote"),
+                output: ToolOutput::text("interrupted by a message"),
                 active: Millis::ZERO,
             })
         };
-        let mut journaled = JournaledCall::default();
-        // A message to the run came before the call began.
-        journaled.apply(failed(1));
+        let mut journaled = JournaledCalls::default();
+        // A message arrived before the call started.
+        journaled.apply_event(failed(1));
         assert!(journaled.failure.is_none());
-        journaled.apply(Event::ToolStarted(ToolStarted { call: call(2), attempt: 1, until: None }));
-        journaled.apply(failed(2));
+        journaled.apply_event(Event::ToolStarted(ToolStarted {
+            call: call(2),
+            attempt: 1,
+            until: None,
+        }));
+        journaled.apply_event(failed(2));
         assert!(journaled.failure.is_some());
     }
 }

@@ -1,12 +1,12 @@
-//! Longhaul, a durable runtime for AI agents, as the library that programs depend on.
+//! Longhaul, a durable runtime for AI agents, as a library.
 //!
 //! [`Runtime::builder`] opens a store with agents, Rust functions, tools, models and context
-//! providers; `docs/library.md` begins with a whole program. A program names no other crate of
-//! ours. Features: `mcp` (tools of MCP servers; on by default) and `server` (the HTTP API and the
-//! dashboard inside a program).
+//! providers; `docs/library.md` starts with a complete program. A program depends on this crate
+//! only, not on the other Longhaul crates. Features: `mcp` (tools of MCP servers; on by default)
+//! and `server` (the HTTP API and the dashboard inside a program).
 //!
-//! Never: holds a business rule. It names the concrete parts, puts them
-//! together, and passes words on.
+//! This crate contains no business rules: it builds the concrete components and forwards requests
+//! to the engine.
 
 #![deny(missing_docs)]
 
@@ -69,11 +69,11 @@ pub use {schemars, serde_json};
 
 use std::path::Path;
 
-/// The bytes of the project's file `name` below `root`, at most `bytes_max`. A link is followed as
-/// long as it stays inside.
+/// Reads the file `name` of the project in `root`, at most `bytes_max` bytes. A symbolic link is
+/// followed if its target is inside the project.
 ///
 /// # Errors
-/// Why it can't be read, as the rest of a sentence that begins with its name.
+/// The file can't be read. The message does not contain the file's name.
 pub fn read_project_file(root: &Path, name: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
-    project_file::read(root, name, bytes_max).map_err(|unread| unread.to_string())
+    project_file::read_file_in_project(root, name, bytes_max).map_err(|error| error.to_string())
 }

@@ -1,7 +1,8 @@
-//! The machine's own key: a file that only its owner may read. Whoever may read
-//! it could write the store as well, so it opens every door.
+//! The local API key: a file in the data folder that only its owner may read. The key grants full
+//! access to the server, since a user who can read the file could also write the store.
 //!
-//! Never: followed through a link, and never trusted when others may read it.
+//! Invariant: the file is not read through a symbolic link and not trusted if other users may read
+//! it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,46 +11,46 @@ use longhaul_engine::secret::{KEY_PREFIX, Secret};
 use crate::config::settings::Config;
 use crate::private_file::{self, AccessCheck, PrivateFileError};
 
-/// The file's name, in the data folder.
+/// Name of the key file in the data folder.
 const FILE_NAME: &str = "local.key";
 
-/// Maximum length of a key in bytes.
-const BYTES_MAX: u64 = 256;
+/// Maximum length of the key file in bytes.
+const KEY_BYTES_MAX: u64 = 256;
 
-/// Where the key is.
-pub fn path(config: &Config) -> PathBuf {
+/// Returns the path of the key file of a project.
+pub fn local_key_path(config: &Config) -> PathBuf {
     config.data_folder().join(FILE_NAME)
 }
 
-/// The key; `None` means that there is no such file.
+/// Loads the local API key from this file. `None` means that the file does not exist.
 ///
 /// # Errors
-/// The file is not its owner's alone, or can't be read.
-pub fn load(at: &Path) -> Result<Option<Secret>, PrivateFileError> {
-    let text = private_file::read(at, BYTES_MAX, AccessCheck::Secret)?;
-    text.map(|text| parse(at, text.trim())).transpose()
+/// Other users may read the file, or it can't be read.
+pub fn load_local_key(file: &Path) -> Result<Option<Secret>, PrivateFileError> {
+    let text = private_file::read_private_file(file, KEY_BYTES_MAX, AccessCheck::Secret)?;
+    text.map(|text| parse_key(file, text.trim())).transpose()
 }
 
-/// The key, made now if there is none.
+/// Loads the local API key from this file. If the file does not exist, creates it with a new key.
 ///
 /// # Errors
-/// The file is not its owner's alone, or can't be read or written.
-pub fn load_or_create(at: &Path, fresh: &Secret) -> Result<Secret, PrivateFileError> {
-    if let Some(key) = load(at)? {
+/// Other users may read the file, or it can't be read or written.
+pub fn load_or_create_local_key(file: &Path, new_key: &Secret) -> Result<Secret, PrivateFileError> {
+    if let Some(key) = load_local_key(file)? {
         return Ok(key);
     }
-    private_file::create(at, fresh.reveal())?;
-    // Another process may have made one meanwhile.
-    let text = private_file::read(at, BYTES_MAX, AccessCheck::Secret)?;
-    parse(at, text.unwrap_or_default().trim())
+    private_file::create_private_file(file, new_key.reveal())?;
+    // Another process may have created the file in the meantime.
+    let text = private_file::read_private_file(file, KEY_BYTES_MAX, AccessCheck::Secret)?;
+    parse_key(file, text.unwrap_or_default().trim())
 }
 
-fn parse(at: &Path, text: &str) -> Result<Secret, PrivateFileError> {
+fn parse_key(file: &Path, text: &str) -> Result<Secret, PrivateFileError> {
     if text.starts_with(KEY_PREFIX) && text.len() > KEY_PREFIX.len() + 40 {
         return Ok(Secret::from_text(text));
     }
-    let path = at.to_owned();
-    let what = "holds no key";
+    let path = file.to_owned();
+    let what = "does not contain a valid key";
     Err(PrivateFileError::Content { path, what })
 }
 
@@ -68,9 +69,9 @@ mod tests {
     fn the_first_key_is_kept_and_readable_by_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("data").join(FILE_NAME);
-        assert!(load(&at).unwrap().is_none());
-        assert_eq!(load_or_create(&at, &secret(1)).unwrap(), secret(1));
-        assert_eq!(load_or_create(&at, &secret(2)).unwrap(), secret(1));
+        assert!(load_local_key(&at).unwrap().is_none());
+        assert_eq!(load_or_create_local_key(&at, &secret(1)).unwrap(), secret(1));
+        assert_eq!(load_or_create_local_key(&at, &secret(2)).unwrap(), secret(1));
         assert_eq!(fs::metadata(&at).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(at.parent().unwrap()).unwrap().count(), 1);
     }
@@ -79,14 +80,14 @@ mod tests {
     fn a_readable_or_linked_key_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join(FILE_NAME);
-        load_or_create(&at, &secret(1)).unwrap();
+        load_or_create_local_key(&at, &secret(1)).unwrap();
         fs::set_permissions(&at, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(matches!(load(&at), Err(PrivateFileError::Readable { .. })));
+        assert!(matches!(load_local_key(&at), Err(PrivateFileError::Readable { .. })));
         let link = folder.path().join("link.key");
         std::os::unix::fs::symlink(&at, &link).unwrap();
-        assert!(matches!(load(&link), Err(PrivateFileError::Io { .. })));
+        assert!(matches!(load_local_key(&link), Err(PrivateFileError::Io { .. })));
         fs::write(&at, "nothing").unwrap();
         fs::set_permissions(&at, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(matches!(load(&at), Err(PrivateFileError::Content { .. })));
+        assert!(matches!(load_local_key(&at), Err(PrivateFileError::Content { .. })));
     }
 }

@@ -1,7 +1,6 @@
-//! The servers of tools that a project names in `.mcp.json`, as other programs
-//! write that file.
+//! The MCP servers that a project lists in `.mcp.json`, in the format that other MCP clients use.
 //!
-//! Never: starts one, and never shows what a variable holds.
+//! This module starts no server and never shows the value of a variable.
 
 pub mod expand;
 pub mod file;

@@ -1,4 +1,4 @@
-//! Models of a program's own, and the scripted one that needs no key.
+//! Models that a program implements, and the scripted model, which needs no API key.
 //!
 //! ```
 //! use longhaul::{Agent, Runtime, models};
@@ -27,10 +27,11 @@ pub use longhaul_core::raw::StoredText;
 pub use longhaul_core::usage::{Hold, MicroUsd, ModelPricing, Price, Usage};
 pub use longhaul_model::scripted::{Script, ScriptError, ScriptedModel};
 
-/// A model that plays this script, as `docs/guide.md` describes it: for tests and first steps.
+/// Creates a model that plays this script instead of calling a provider: for tests and first steps.
+/// `docs/guide.md` describes the format of scripts.
 ///
 /// # Errors
-/// The script is not YAML of that form.
+/// The script is not valid YAML of that format.
 pub fn scripted(name: &str, script: &str) -> Result<ScriptedModel, ScriptError> {
     let script = Script::parse(name, script)?;
     Ok(ScriptedModel::new(name, script, Arc::new(SystemClock)))

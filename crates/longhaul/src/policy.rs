@@ -1,4 +1,4 @@
-//! What binds the runs of an agent, as [`Agent::define`](crate::Agent::define) sets it.
+//! Limits and rules for the runs of an agent, set with [`Agent::define`](crate::Agent::define).
 //!
 //! ```
 //! use longhaul::policy::{BudgetPatch, BudgetRaise};
@@ -11,13 +11,13 @@
 //! });
 //! ```
 
-pub use longhaul_core::policy::LaneOnPark;
+pub use longhaul_core::policy::ParkedLanePolicy;
 pub use longhaul_core::policy::budget::BudgetRaise;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 pub use longhaul_core::policy::gate::{
-    Approvers, GateRule, OnTimeout, ResultGate, RuleAction, RulePattern, Scope,
+    AnswerScope, ApprovalRequirement, GateRule, ResultGate, RuleAction, RulePattern, TimeoutAction,
 };
 pub use longhaul_engine::agent::config::{
-    Isolation, LoopGuardConfig, SandboxConfig, Skill, Volume,
+    IsolationLevel, LoopGuardConfig, SandboxConfig, SandboxVolume, Skill,
 };
-pub use longhaul_engine::agent::{BudgetPatch, Defaults, EffectRule, RetryPatch};
+pub use longhaul_engine::agent::{BudgetPatch, EffectRule, PolicyDefaults, RetryPatch};

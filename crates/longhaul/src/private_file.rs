@@ -1,5 +1,5 @@
-//! Files of the runtime that belong to one user: read through no link, and written
-//! whole or not at all.
+//! Files of the runtime that belong to one user. They are read without following symbolic links,
+//! and written atomically.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -14,79 +14,79 @@ use tempfile::NamedTempFile;
 /// Reason why a private file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateFileError {
-    /// The system refuses.
+    /// The operating system returned an error for the file.
     #[error("`{path}` can't be used: {source}")]
     Io {
-        /// The file.
+        /// Path of the private file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Others may read a secret.
-    #[error("`{path}` may be read by others (mode {mode:03o}), so it is no secret")]
+    /// Other users may read a file that contains a secret.
+    #[error("`{path}` is readable by other users (mode {mode:03o}), so it is not secret")]
     Readable {
-        /// The file.
+        /// Path of the file that others may read.
         path: PathBuf,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// Others may write what only one user decides.
-    #[error("`{path}` may be written by others (mode {mode:03o})")]
+    /// Other users may write a file that must be protected from changes.
+    #[error("`{path}` is writable by other users (mode {mode:03o})")]
     Writable {
-        /// The file.
+        /// Path of the file that others may write.
         path: PathBuf,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// It belongs to somebody else.
+    /// The file belongs to another user, so its content can't be trusted.
     #[error("`{path}` belongs to another user (uid {owner})")]
     ForeignOwner {
-        /// The file.
+        /// Path of the file that belongs to another user.
         path: PathBuf,
-        /// Its owner.
+        /// User id of the file's owner.
         owner: u32,
     },
-    /// Its content is not what it should be.
+    /// The content of the private file is invalid.
     #[error("`{path}` {what}")]
     Content {
-        /// The file.
+        /// Path of the file with invalid content.
         path: PathBuf,
-        /// What is wrong, as the rest of a sentence.
+        /// What is wrong with the content. It follows the path in the message, such as `is empty`.
         what: &'static str,
     },
-    /// There is no folder for it.
-    #[error("there is no home to keep trust in: set HOME or XDG_STATE_HOME")]
+    /// There is no folder for the file, because the home folder is unknown.
+    #[error("no folder to store trust decisions in: set HOME or XDG_STATE_HOME")]
     NoHome,
 }
 
-/// What must hold before a file's content counts.
+/// Check of owner and access rights that a file must pass before its content is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessCheck {
-    /// Nobody else may read it.
+    /// Other users must not be able to read the file.
     Secret,
-    /// Nobody else may write it, and it belongs to this user or to root.
+    /// Other users must not be able to write the file, and it must belong to this user or to root.
     Owned,
-    /// It proves nothing, whoever wrote it.
+    /// The file is not checked: its content is not trusted anyway.
     Unchecked,
 }
 
 impl AccessCheck {
-    fn check(self, path: &Path, found: &Metadata) -> Result<(), PrivateFileError> {
+    fn check_file(self, path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
         let me = rustix::process::geteuid().as_raw();
-        self.check_owned(path, (found.uid(), found.mode() & 0o777), me)
+        self.check_owner_and_mode(path, (metadata.uid(), metadata.mode() & 0o777), me)
     }
 
-    fn check_owned(
+    fn check_owner_and_mode(
         self,
         path: &Path,
         (owner, mode): (u32, u32),
-        me: u32,
+        current_uid: u32,
     ) -> Result<(), PrivateFileError> {
         let path = path.to_owned();
         match self {
             Self::Secret if mode & 0o077 != 0 => Err(PrivateFileError::Readable { path, mode }),
-            Self::Owned if owner != me && owner != 0 => {
+            Self::Owned if owner != current_uid && owner != 0 => {
                 Err(PrivateFileError::ForeignOwner { path, owner })
             }
             Self::Owned if mode & 0o022 != 0 => Err(PrivateFileError::Writable { path, mode }),
@@ -95,45 +95,47 @@ impl AccessCheck {
     }
 }
 
-/// The text of a file, at most `bytes_max` of it; `None` means that there is no file.
-pub(crate) fn read(
+/// Reads a private file as text, at most `bytes_max` bytes. `None` means that there is no file.
+pub(crate) fn read_private_file(
     path: &Path,
     bytes_max: u64,
     guard: AccessCheck,
 ) -> Result<Option<String>, PrivateFileError> {
-    // Without NONBLOCK a pipe in its place would be waited for.
+    // Without NONBLOCK, opening a pipe would block.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
-    let file = match opened {
+    let result = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(|error| io_error(path, error))?,
+        result => result.map_err(|error| io_error(path, error))?,
     };
     let found = file.metadata().map_err(|error| io_error(path, error))?;
-    guard.check(path, &found)?;
+    guard.check_file(path, &found)?;
     let mut text = String::new();
     let read = file.take(bytes_max).read_to_string(&mut text);
     read.map_err(|error| io_error(path, error))?;
     Ok(Some(text))
 }
 
-/// Replaces the file by one with this line, which only its owner may read.
-pub(crate) fn write(path: &Path, line: &str) -> Result<(), PrivateFileError> {
-    let written = write_temp(path, line).and_then(|file| Ok(file.persist(path)?));
+/// Replaces the content of the file with this line, atomically and readable only by its owner.
+pub(crate) fn write_private_file(path: &Path, line: &str) -> Result<(), PrivateFileError> {
+    let written = write_temp_file(path, line).and_then(|file| Ok(file.persist(path)?));
     written.map(drop).map_err(|error| io_error(path, error))
 }
 
-/// Makes the file with this line, unless there is one: of two that make it one wins.
-pub(crate) fn create(path: &Path, line: &str) -> Result<(), PrivateFileError> {
-    match write_temp(path, line).and_then(|file| Ok(file.persist_noclobber(path)?)) {
+/// Creates a file with this line, unless the file exists. If two processes do so at once, one of
+/// them wins.
+pub(crate) fn create_private_file(path: &Path, line: &str) -> Result<(), PrivateFileError> {
+    match write_temp_file(path, line).and_then(|file| Ok(file.persist_noclobber(path)?)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         created => created.map(drop).map_err(|error| io_error(path, error)),
     }
 }
 
-/// Waits for the lock beside this file, and holds it as long as the handle lives.
-pub(crate) fn lock(path: &Path) -> Result<File, PrivateFileError> {
+/// Locks the lock file that belongs to `path`, waiting if necessary. The lock is held until the
+/// returned handle is dropped.
+pub(crate) fn lock_private_file(path: &Path) -> Result<File, PrivateFileError> {
     let locked = || {
-        make_folder(path)?;
+        create_parent_folder(path)?;
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -147,11 +149,11 @@ pub(crate) fn lock(path: &Path) -> Result<File, PrivateFileError> {
     locked().map_err(|error| io_error(path, error))
 }
 
-/// A file in the same folder, complete on disk, that only its owner may read.
-fn write_temp(path: &Path, line: &str) -> io::Result<NamedTempFile> {
-    let folder = make_folder(path)?;
+/// Writes a temporary file in the folder of `path`, synced to disk and readable only by its owner.
+fn write_temp_file(path: &Path, line: &str) -> io::Result<NamedTempFile> {
+    let folder = create_parent_folder(path)?;
     let mut file = NamedTempFile::new_in(folder)?;
-    // Under a strict umask not even the owner could read what is made.
+    // Under a strict umask not even the owner could read the new file.
     let mode = Permissions::from_mode(0o600);
     file.as_file().set_permissions(mode)?;
     writeln!(file, "{line}")?;
@@ -159,7 +161,7 @@ fn write_temp(path: &Path, line: &str) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-fn make_folder(path: &Path) -> io::Result<&Path> {
+fn create_parent_folder(path: &Path) -> io::Result<&Path> {
     let folder = path.parent().unwrap_or(path);
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;
@@ -177,22 +179,22 @@ mod tests {
 
     #[test]
     fn files_that_others_may_change_or_read_are_refused() {
-        let check = |guard: AccessCheck, owner, mode, says: Option<&str>| {
-            let said = guard.check_owned(Path::new("/b"), (owner, mode), 7).err();
-            let said = said.map(|error| error.to_string());
-            let right = says.map(|says| format!("`/b` {says}"));
-            assert_eq!(said, right, "{guard:?} {owner} {mode:o}");
+        let check = |guard: AccessCheck, owner, mode, expected: Option<&str>| {
+            let message = guard.check_owner_and_mode(Path::new("/b"), (owner, mode), 7).err();
+            let message = message.map(|error| error.to_string());
+            let right = expected.map(|expected| format!("`/b` {expected}"));
+            assert_eq!(message, right, "{guard:?} {owner} {mode:o}");
         };
         check(AccessCheck::Owned, 7, 0o600, None);
         check(AccessCheck::Owned, 7, 0o644, None);
         check(AccessCheck::Owned, 0, 0o600, None);
-        let writable = "may be written by others (mode 620)";
+        let writable = "is writable by other users (mode 620)";
         check(AccessCheck::Owned, 7, 0o620, Some(writable));
         let foreign = "belongs to another user (uid 8)";
         check(AccessCheck::Owned, 8, 0o600, Some(foreign));
         check(AccessCheck::Owned, 8, 0o666, Some(foreign));
         check(AccessCheck::Secret, 7, 0o600, None);
-        let readable = "may be read by others (mode 644), so it is no secret";
+        let readable = "is readable by other users (mode 644), so it is not secret";
         check(AccessCheck::Secret, 7, 0o644, Some(readable));
         check(AccessCheck::Unchecked, 8, 0o666, None);
     }
@@ -201,19 +203,22 @@ mod tests {
     fn links_and_pipes_are_refused_and_no_temp_file_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/file");
-        assert!(read(&path, 9, AccessCheck::Secret).unwrap().is_none());
-        create(&path, "one").unwrap();
-        create(&path, "two").unwrap();
-        assert_eq!(read(&path, 9, AccessCheck::Secret).unwrap().unwrap(), "one\n");
-        write(&path, "three").unwrap();
-        assert_eq!(read(&path, 3, AccessCheck::Owned).unwrap().unwrap(), "thr");
+        assert!(read_private_file(&path, 9, AccessCheck::Secret).unwrap().is_none());
+        create_private_file(&path, "one").unwrap();
+        create_private_file(&path, "two").unwrap();
+        assert_eq!(read_private_file(&path, 9, AccessCheck::Secret).unwrap().unwrap(), "one\n");
+        write_private_file(&path, "three").unwrap();
+        assert_eq!(read_private_file(&path, 3, AccessCheck::Owned).unwrap().unwrap(), "thr");
         let parent = path.parent().unwrap();
         assert_eq!(std::fs::read_dir(parent).unwrap().count(), 1);
         assert_eq!(parent.metadata().unwrap().mode() & 0o777, 0o700);
         let link = parent.join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(read(&link, 9, AccessCheck::Unchecked).is_err());
+        assert!(read_private_file(&link, 9, AccessCheck::Unchecked).is_err());
         rustix::fs::mkfifoat(rustix::fs::CWD, parent.join("pipe"), 0o600.into()).unwrap();
-        assert_eq!(read(&parent.join("pipe"), 9, AccessCheck::Unchecked).unwrap().unwrap(), "");
+        assert_eq!(
+            read_private_file(&parent.join("pipe"), 9, AccessCheck::Unchecked).unwrap().unwrap(),
+            ""
+        );
     }
 }

@@ -1,14 +1,13 @@
-//! What this process was started with: the one place that asks for it.
-//!
-//! Never: interprets it; `config` does that.
+//! Reads the environment of this process. The module `config` interprets it.
 
 use std::path::PathBuf;
 
 use crate::config::process_env::ProcessEnv;
 
-/// The environment, the home and the user of this process, for work in this folder.
+/// Returns the environment variables, home folder and user id of this process, with `folder` as
+/// working directory.
 pub fn process_env(folder: PathBuf) -> ProcessEnv {
-    // What is not UTF-8 can't be a setting of ours.
+    // A setting can't have a name or value that is not UTF-8.
     let env = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     ProcessEnv {

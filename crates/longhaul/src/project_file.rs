@@ -1,8 +1,7 @@
-//! Reads a file of the project, one of those that have their place or one that
-//! another file of it names.
+//! Reads files of a project: files at fixed paths, and files that other files of the project name.
 //!
-//! Never: follows a path or a link out of the project, waits for a pipe, or
-//! reads without a bound.
+//! Invariant: no path or symbolic link leads out of the project, a read never blocks on a pipe, and
+//! every read has a size limit.
 
 use std::fs;
 use std::io;
@@ -11,28 +10,28 @@ use std::path::{Component, Path, PathBuf};
 use longhaul_tool::Location;
 use rustix::io::Errno;
 
-/// Why a file can't be read.
+/// Reason why a file of the project can't be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProjectFileError {
-    /// It is not there.
-    #[error("is not there")]
+    /// The project has no file at this path.
+    #[error("the file does not exist")]
     Missing,
-    /// Its name leads somewhere else.
-    #[error("leads out of the project: name a file inside of it")]
+    /// The path leads out of the project.
+    #[error("the path leads out of the project: name a file inside of it")]
     OutsideProject,
-    /// What stands there leads somewhere else.
+    /// The path is a symbolic link out of the project or to a hidden file.
     #[error(
-        "is a link that leads out of the project or to a hidden file: put the file itself there"
+        "the file is a link that leads out of the project or to a hidden file: put the file itself there"
     )]
     Symlink,
-    /// It is a folder, a pipe or a device.
-    #[error("is no file")]
+    /// The path is a folder, a pipe or a device.
+    #[error("the file is not a regular file")]
     NotAFile,
-    /// It is too long.
-    #[error("is longer than {0} bytes")]
+    /// The file is longer than this many bytes.
+    #[error("the file is longer than {0} bytes")]
     TooLong(usize),
-    /// The system refuses.
-    #[error("can't be read: {0}")]
+    /// The operating system returned an error.
+    #[error("the file can't be read: {0}")]
     Io(io::Error),
 }
 
@@ -52,7 +51,7 @@ impl From<io::Error> for ProjectFileError {
 impl From<Errno> for ProjectFileError {
     fn from(errno: Errno) -> Self {
         match errno {
-            // A link that was put there after it was looked up.
+            // The link was created after the path had been resolved.
             Errno::LOOP => Self::Symlink,
             Errno::INVAL | Errno::NXIO => Self::NotAFile,
             errno => io::Error::from(errno).into(),
@@ -60,9 +59,13 @@ impl From<Errno> for ProjectFileError {
     }
 }
 
-/// The bytes of a file below `root`, at most `most`. A link is followed as long as it stays
-/// inside.
-pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, ProjectFileError> {
+/// Reads the file `name` of the project in `root`, at most `bytes_max` bytes. A symbolic link is
+/// followed if its target is inside the project.
+pub(crate) fn read_file_in_project(
+    root: &Path,
+    name: &Path,
+    bytes_max: usize,
+) -> Result<Vec<u8>, ProjectFileError> {
     let inward = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if !name.components().all(inward) {
         return Err(ProjectFileError::OutsideProject);
@@ -70,7 +73,7 @@ pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, Pro
     let root = root.canonicalize()?;
     let real = root.join(name).canonicalize()?;
     let relative = real.strip_prefix(&root).map_err(|_| ProjectFileError::Symlink)?;
-    // A link into `.longhaul` or to `.env` would show the keys in them.
+    // A link into `.longhaul` or to `.env` would expose the keys in them.
     let hides = |part: Component<'_>| {
         let name = part.as_os_str().as_encoded_bytes();
         name.starts_with(b".") && name != b".claude"
@@ -79,18 +82,21 @@ pub(crate) fn read(root: &Path, name: &Path, most: usize) -> Result<Vec<u8>, Pro
     if relative != plain && relative.components().any(hides) {
         return Err(ProjectFileError::Symlink);
     }
-    // Opened by handles from the root: the links may lead elsewhere by now.
-    let file = Location::below(&root, relative).ok_or(ProjectFileError::Symlink)?;
-    file.read(most)?.ok_or(ProjectFileError::TooLong(most))
+    // Opened relative to the root without following links, since links may have changed since they
+    // were resolved.
+    let file = Location::below_root(&root, relative).ok_or(ProjectFileError::Symlink)?;
+    file.read(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
 }
 
-/// The bytes of a file that the user chose, at most `most`. A link is followed, wherever it leads.
-pub(crate) fn read_user_file(path: &Path, most: usize) -> Result<Vec<u8>, ProjectFileError> {
+/// Reads a file that the user chose, at most `bytes_max` bytes. Symbolic links are followed to any
+/// target.
+pub(crate) fn read_user_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ProjectFileError> {
     let file = Location::Anywhere(path.canonicalize()?);
-    file.read(most)?.ok_or(ProjectFileError::TooLong(most))
+    file.read(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
 }
 
-/// The first component of `relative` that is a link.
+/// Returns the first component of `relative` that is a symbolic link. `None` means that there is
+/// none.
 pub(crate) fn first_symlink(root: &Path, relative: &Path) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     relative.components().find_map(|part| {
@@ -118,11 +124,11 @@ mod tests {
         symlink("loop", root.join("loop")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, root.join("pipe"), 0o600.into()).unwrap();
         let check = |name: &str, expected: &str| {
-            let said = match read(&root, Path::new(name), 4) {
+            let message = match read_file_in_project(&root, Path::new(name), 4) {
                 Ok(bytes) => String::from_utf8(bytes).unwrap(),
-                Err(unread) => unread.to_string(),
+                Err(error) => error.to_string(),
             };
-            assert!(said.contains(expected), "{name}: {said}");
+            assert!(message.contains(expected), "{name}: {message}");
         };
         check("a/b", "text");
         check("./a/./b", "text");
@@ -132,10 +138,10 @@ mod tests {
         check("a/../a/b", "leads out");
         check("/etc/passwd", "leads out");
         check("loop", "can't be read");
-        check("pipe", "no file");
-        check("a", "no file");
-        check("a/b/c", "no file");
-        check("none", "not there");
+        check("pipe", "not a regular file");
+        check("a", "not a regular file");
+        check("a/b/c", "not a regular file");
+        check("none", "does not exist");
         fs::write(root.join("a/b"), "texts").unwrap();
         check("a/b", "longer than 4 bytes");
     }

@@ -1,6 +1,5 @@
-//! A run that a program follows, and what came of it.
-//!
-//! Never: ends with its handle. A run goes on whoever follows it.
+//! The handle of a run, and the result of a run that has ended. Dropping a handle does not affect
+//! the run.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +10,7 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use longhaul_api::run::{OutputView, RunView, UsageView};
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::status::{RunError, Status};
 use longhaul_engine::Longhaul;
@@ -22,7 +21,7 @@ use crate::error::Error;
 use crate::gates::DEFAULT_ACTOR;
 use crate::runtime_state::RuntimeState;
 
-/// A run that was submitted. Clones are the same; the run goes on without them.
+/// Handle of a submitted run. Cheap to clone; dropping all handles does not stop the run.
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -50,65 +49,65 @@ impl RunHandle {
         &self.state.runtime.longhaul
     }
 
-    /// The run's id.
+    /// Id of the run.
     pub const fn id(&self) -> RunId {
         self.id
     }
 
-    /// Waits until the run has ended, however it ends. That may take days if it waits for a
-    /// person, and for ever if no worker was started.
+    /// Waits until the run has ended, with any status. That may take days if the run waits for a
+    /// person, and forever if no worker is started.
     ///
     /// # Errors
-    /// There is no such run any more, the last worker has failed, or the store has.
+    /// The run no longer exists, the last worker has failed, or the store failed.
     pub async fn wait(&self) -> Result<FinishedRun, Error> {
         let mut journal = JournalFollower::follow(self.clone()).await?;
-        while journal.next().await?.is_some() {}
+        while journal.next_entries().await?.is_some() {}
         Ok(FinishedRun::from(self.view().await?))
     }
 
-    /// The run as it stands now.
+    /// Returns the current state of the run.
     ///
     /// # Errors
-    /// There is no such run any more, or the store failed.
+    /// The run no longer exists, or the store failed.
     pub async fn view(&self) -> Result<RunView, Error> {
         Ok(self.longhaul().show(self.id).await?)
     }
 
-    /// Everything that has happened to the run and happens from now on, in order, to its end.
-    /// An error ends the stream.
+    /// Streams all journal entries of the run, past and future, in order, until the run ends. An
+    /// error ends the stream.
     pub fn events(&self) -> RunEvents {
         let followed = stream::once(JournalFollower::follow(self.clone()));
         RunEvents(followed.map_ok(entry_stream).try_flatten().boxed())
     }
 
-    /// Writes a message to the run, which the agent reads before its next turn. The id is the
-    /// receipt.
+    /// Sends a message to the run, which the agent reads before its next turn. Returns the id of
+    /// the message.
     ///
     /// # Errors
-    /// The run has ended, too many messages wait already, or the store failed.
+    /// The run has ended, too many messages are waiting already, or the store failed.
     pub async fn steer(&self, text: impl Into<String>) -> Result<SteerId, Error> {
-        let delivery = Delivery::default();
+        let delivery = SteerDelivery::default();
         let sent = self.longhaul().steer(self.id, text, delivery, DEFAULT_ACTOR);
         Ok(sent.await?)
     }
 
-    /// Ends the run. When this returns nothing more of it can start.
+    /// Cancels the run. After this method returns, the run starts no more calls.
     ///
     /// # Errors
-    /// The run has ended already, or the store failed.
+    /// The run has already ended, or the store failed.
     pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
         Ok(self.longhaul().cancel(self.id, DEFAULT_ACTOR, reason).await?)
     }
 
-    /// Stops the run until `resume`.
+    /// Pauses the run until [`resume`](Self::resume) is called.
     ///
     /// # Errors
-    /// The run has ended or is paused already, or the store failed.
+    /// The run has ended or is already paused, or the store failed.
     pub async fn pause(&self) -> Result<(), Error> {
         Ok(self.longhaul().pause(self.id, DEFAULT_ACTOR).await?)
     }
 
-    /// Lets a paused run go on.
+    /// Resumes a paused run.
     ///
     /// # Errors
     /// The run has ended or is not paused, or the store failed.
@@ -117,7 +116,7 @@ impl RunHandle {
     }
 }
 
-/// A journal that is followed as it grows.
+/// Reads the journal of a run as it grows.
 struct JournalFollower {
     run: RunHandle,
     stream: JournalStream,
@@ -131,13 +130,14 @@ impl JournalFollower {
         Ok(Self { run, stream: watching, last_seq: last })
     }
 
-    /// What comes next, in order; none after the end of the run.
-    async fn next(&mut self) -> Result<Option<Vec<Entry>>, Error> {
+    /// Waits for the next journal entries and returns them in order. `None` means that the run has
+    /// ended.
+    async fn next_entries(&mut self) -> Result<Option<Vec<Entry>>, Error> {
         let page = tokio::select! {
             biased;
             page = self.stream.next() => page?,
             failed = self.run.state.wait_for_worker_failure() => {
-                // What was written before the worker failed is read first.
+                // Entries that were written before the worker failed are returned first.
                 let row = self.run.longhaul().run_row(self.run.id).await?;
                 if row.last_seq <= self.last_seq {
                     return Err(failed);
@@ -152,23 +152,24 @@ impl JournalFollower {
     }
 }
 
-/// The entries of a journal, one after the other.
+/// Converts a journal follower to a stream of single entries.
 fn entry_stream(journal: JournalFollower) -> impl Stream<Item = Result<Entry, Error>> {
     let pages = stream::try_unfold(journal, |mut journal| async move {
-        let page = journal.next().await;
+        let page = journal.next_entries().await;
         page.map(|page| page.map(|page| (stream::iter(page.into_iter().map(Ok)), journal)))
     });
     pages.try_flatten()
 }
 
-/// The journal of a run as a stream, from its first entry to its last.
+/// Stream of all journal entries of a run, from the first to the last.
 pub struct RunEvents(BoxStream<'static, Result<Entry, Error>>);
 
 impl RunEvents {
-    /// The next entry, or none after the last; the same as `StreamExt::next`.
+    /// Returns the next journal entry. `None` means that the run has ended. Same as
+    /// `StreamExt::next`.
     ///
     /// # Errors
-    /// There is no such run any more, the last worker has failed, or the store has.
+    /// The run no longer exists, the last worker has failed, or the store failed.
     pub async fn next(&mut self) -> Option<Result<Entry, Error>> {
         self.0.next().await
     }
@@ -188,7 +189,7 @@ impl fmt::Debug for RunEvents {
     }
 }
 
-/// A run that has ended.
+/// Result of a run that has ended.
 ///
 /// ```no_run
 /// # async fn example(run: longhaul::RunHandle) -> Result<(), longhaul::Error> {
@@ -202,19 +203,20 @@ impl fmt::Debug for RunEvents {
 /// ```
 #[derive(Debug, Clone)]
 pub struct FinishedRun {
-    /// The run's id.
+    /// Id of the run.
     pub id: RunId,
-    /// How it ended: completed, failed or cancelled.
+    /// Final status of the run: completed, failed or cancelled.
     pub status: Status,
-    /// What it gave; none unless it completed.
+    /// Output of the run. `None` means that the run failed or was cancelled.
     pub output: Option<OutputView>,
-    /// Why it failed or was cancelled.
+    /// Reason why the run failed or was cancelled. `None` means that it completed.
     pub error: Option<RunError>,
-    /// The tools that were called, in order and with repeats.
+    /// Names of the called tools in the order of the calls. A tool that was called twice occurs
+    /// twice.
     pub tools_called: Vec<String>,
-    /// Tokens.
+    /// Token usage of the run.
     pub usage: UsageView,
-    /// What it cost in dollars; none: not known.
+    /// Cost of the run in US dollars. `None` means that a price is unknown.
     pub cost_usd: Option<f64>,
 }
 
@@ -233,7 +235,7 @@ impl From<RunView> for FinishedRun {
 }
 
 impl FinishedRun {
-    /// The final text.
+    /// Returns the final text of the run.
     ///
     /// # Errors
     /// The run did not complete.
@@ -241,11 +243,12 @@ impl FinishedRun {
         Ok(&self.require_output()?.text)
     }
 
-    /// The structured output as a type: what a handler returned, or what the agent's output
-    /// schema describes. An agent that only spoke gives its text as a `String`.
+    /// Deserializes the structured output: the result of a handler, or the data that the agent's
+    /// output schema describes. If there is no structured output, `T` can be `String`, and the
+    /// final text is returned.
     ///
     /// # Errors
-    /// The run did not complete, or its output is not of this type.
+    /// The run did not complete, or its output does not have this type.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let output = self.require_output()?;
         let data = match &output.data {
@@ -259,10 +262,9 @@ impl FinishedRun {
         self.output.as_ref().ok_or_else(|| Error::NoOutput {
             run: self.id,
             status: self.status,
-            error: self
-                .error
-                .clone()
-                .unwrap_or_else(|| RunError::new(self.status.as_str(), "it has no output", "")),
+            error: self.error.clone().unwrap_or_else(|| {
+                RunError::new(self.status.as_str(), "the run has no output", "")
+            }),
         })
     }
 }

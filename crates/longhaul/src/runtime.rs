@@ -1,6 +1,7 @@
 //! The runtime inside a program: agents, handlers, tools and models over one store.
 //!
-//! Never: a rule. It puts the parts together and passes requests on to the engine.
+//! This module contains no business rules: it builds the components and forwards requests to the
+//! engine.
 
 mod builder;
 #[cfg(feature = "server")]
@@ -23,7 +24,8 @@ use crate::runtime_state::RuntimeState;
 use crate::task::Task;
 use crate::worker::Worker;
 
-/// Durable agents inside a program. Clones are the same.
+/// Runtime that executes durable agents inside a program. Cheap to clone; clones share the same
+/// store and state.
 ///
 /// ```no_run
 /// use longhaul::{Agent, Runtime, Task};
@@ -42,7 +44,7 @@ use crate::worker::Worker;
 pub struct Runtime(Arc<RuntimeState>);
 
 impl fmt::Debug for Runtime {
-    /// Only the names of its agents: the rest is long, and the program knows it.
+    /// Shows only the names of the agents, since their definitions are long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agents = self.longhaul().agents();
         let names = agents.iter().map(|agent| agent.name.as_str());
@@ -50,33 +52,34 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// What became of an answer at a gate.
+/// Effect of an answer to a gate (a question or approval that waits for a person).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerOutcome {
-    /// The gate is closed by it.
+    /// The answer closed the gate. The number is the position of the answer in the journal.
     Closed(Seq),
-    /// It counts, and others must agree.
+    /// The answer counts as a vote, and the gate waits for more votes. The number is the position
+    /// of the vote in the journal.
     Voted(Seq),
 }
 
 impl Runtime {
-    /// A runtime that nothing is said of yet.
+    /// Returns a builder for a runtime. At least a store or a project must be set.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
 
-    /// A worker that drives what is submitted, once it is spawned or run.
+    /// Returns a worker that drives submitted runs once it is spawned or run.
     pub fn worker(&self) -> Worker {
         Worker::new(Arc::clone(&self.0))
     }
 
-    /// Submits a task. When this returns the task is on disk, and a worker drives it sooner or
-    /// later, whatever happens to this process.
+    /// Submits a task. When this returns, the task is on disk, and a worker drives it eventually,
+    /// even if this process dies.
     ///
     /// # Errors
-    /// There is no such agent, or it can't be used; one of its models can't be asked; a handler
-    /// was given a model; the idempotency key was used for another task; the lane is full; the
-    /// last worker has failed, or the store has.
+    /// The agent is unknown or invalid; one of its models can't be used; a handler was given a
+    /// model; the idempotency key was used for another task; the lane is full; the last worker has
+    /// failed; or the store failed.
     pub async fn submit(&self, task: Task) -> Result<RunHandle, Error> {
         let task = task.build()?;
         if let Some(failed) = self.0.worker_failure() {
@@ -84,7 +87,7 @@ impl Runtime {
         }
         let longhaul = self.longhaul();
         match longhaul.agent(&task.agent) {
-            // A run for which one model is missing would wait for a person.
+            // Checked before submitting: a run with a missing model would wait for a person.
             Ok(agent) => {
                 let models = &longhaul.services().models;
                 let found = match (&task.model, agent.models.as_slice()) {
@@ -94,7 +97,8 @@ impl Runtime {
                         all.iter().try_for_each(|name| models.resolve(Some(name)).map(drop))
                     }
                 };
-                found.map_err(|none| Error::ModelUnavailable(none.message_for(&agent.name)))?;
+                found
+                    .map_err(|none| Error::ModelUnavailable(none.message_for_agent(&agent.name)))?;
             }
             Err(_) => {
                 if let Err(broken @ AgentError::Broken { .. }) =
@@ -111,17 +115,17 @@ impl Runtime {
         &self.0.runtime.longhaul
     }
 
-    /// The handle of a run that was submitted before, maybe by another process.
+    /// Returns a handle for the run with this id, which may have been submitted by another process.
     pub fn run(&self, id: RunId) -> RunHandle {
         RunHandle::new(Arc::clone(&self.0), id)
     }
 
-    /// What runs ask people.
+    /// Returns access to the gates: questions and approvals that wait for a person.
     pub fn gates(&self) -> Gates<'_> {
         Gates(self.longhaul())
     }
 
-    /// Answers a gate. The first valid answer wins.
+    /// Answers a gate. The first valid answer to a gate wins.
     ///
     /// ```no_run
     /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -136,8 +140,8 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// There is no such gate, it is closed or expired, the digest is not of what stands there,
-    /// the answer does not fit the gate, or the store failed.
+    /// The gate is unknown, closed or expired; the digest does not match the gate's current
+    /// content; the answer is not valid for this kind of gate; or the store failed.
     pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<AnswerOutcome, Error> {
         let verdict = self.longhaul().answer(gate, answer.build()?).await?;
         Ok(match verdict {
@@ -160,11 +164,11 @@ mod tests {
         let builder = builder
             .handler("waits", |_, _| async move { pending::<Result<(), HandlerError>>().await });
         let runtime = builder.open().await?;
-        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let (begins, mut started) = tokio::sync::mpsc::unbounded_channel();
         let worker = runtime.worker().on_task_start(move |run| _ = begins.send(run));
         let worker = worker.spawn();
         let run = runtime.submit(Task::new("waits")).await?;
-        begun.recv().await;
+        started.recv().await;
         let mut events = run.events();
         events.next().await.transpose()?;
         let tail = &runtime.longhaul().services().changes;

@@ -1,5 +1,5 @@
-//! The state that all handles of a runtime share: its parts, the number of running workers and the
-//! error of the last worker that failed.
+//! The state that all handles of a runtime share: its store and other parts, the number of running
+//! workers, and the error of the last worker that failed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::assemble::{ProjectRuntime, worker_options};
 use crate::error::Error;
 
-/// The parts of a runtime and the state of its workers.
+/// The store and other parts of a runtime, and the state of its workers.
 pub(crate) struct RuntimeState {
     pub(crate) runtime: ProjectRuntime,
     pub(crate) worker_options: WorkerOptions,
@@ -31,7 +31,8 @@ struct WorkerState {
 }
 
 impl WorkerState {
-    /// The error of the last failed worker if no worker runs.
+    /// Returns the error of the last failed worker if no other worker runs. `None` means that a
+    /// worker runs or that none has failed.
     fn failure(&self) -> Option<Error> {
         let failure = self.failure.as_ref().filter(|_| self.running == 0);
         failure.map(|why| Error::WorkerFailed(Arc::clone(why)))
@@ -39,29 +40,31 @@ impl WorkerState {
 }
 
 impl RuntimeState {
-    pub(crate) fn new(house: ProjectRuntime) -> Result<Self, Error> {
+    pub(crate) fn new(runtime: ProjectRuntime) -> Result<Self, Error> {
         Ok(Self {
-            worker_options: worker_options(&house.config)?,
-            runtime: house,
+            worker_options: worker_options(&runtime.config)?,
+            runtime,
             workers: watch::Sender::default(),
         })
     }
 
-    /// Counts a worker as running until the returned guard is ended or dropped.
-    pub(crate) fn start_worker(self: &Arc<Self>) -> RunningWorker {
+    /// Counts a worker as running until `finish` is called on the returned guard or the guard is
+    /// dropped.
+    pub(crate) fn register_worker(self: &Arc<Self>) -> RunningWorkerGuard {
         self.workers.send_modify(|workers| {
             workers.running += 1;
             workers.failure = None;
         });
-        RunningWorker(Some(Arc::clone(self)))
+        RunningWorkerGuard(Some(Arc::clone(self)))
     }
 
-    /// The error of the last failed worker if no worker runs.
+    /// Returns the error of the last failed worker if no other worker runs. `None` means that a
+    /// worker runs or that none has failed.
     pub(crate) fn worker_failure(&self) -> Option<Error> {
         self.workers.borrow().failure()
     }
 
-    /// Waits until the last running worker fails, and returns its error.
+    /// Waits until the last running worker fails, and returns the error of that worker.
     pub(crate) async fn wait_for_worker_failure(&self) -> Error {
         let mut workers = self.workers.subscribe();
         loop {
@@ -74,21 +77,21 @@ impl RuntimeState {
     }
 }
 
-/// Guard of a running worker.
+/// Guard that counts a worker as running while it exists.
 #[derive(Debug)]
-pub(crate) struct RunningWorker(Option<Arc<RuntimeState>>);
+pub(crate) struct RunningWorkerGuard(Option<Arc<RuntimeState>>);
 
-impl RunningWorker {
-    /// Records how the worker ended. After the last worker the MCP servers are closed; the next
-    /// worker starts them again.
-    pub(crate) async fn finish(mut self, worked: Result<(), Error>) -> Result<(), Error> {
-        let failure = worked.err().map(Arc::new);
+impl RunningWorkerGuard {
+    /// Records the result of a worker. After the last worker has ended, the MCP servers are closed;
+    /// the next worker starts them again.
+    pub(crate) async fn finish(mut self, result: Result<(), Error>) -> Result<(), Error> {
+        let failure = result.err().map(Arc::new);
         if let Some(state) = self.0.take() {
             let mut closing = None;
             state.workers.send_modify(|workers| {
                 workers.running -= 1;
                 workers.failure = failure.clone().or(workers.failure.take());
-                // A worker that starts from now on gets new connections.
+                // Decided under the lock: a worker that starts later gets new connections.
                 closing = (workers.running == 0).then(|| state.runtime.restart_servers());
             });
             if let Some(closing) = closing {
@@ -102,7 +105,7 @@ impl RunningWorker {
     }
 }
 
-impl Drop for RunningWorker {
+impl Drop for RunningWorkerGuard {
     fn drop(&mut self) {
         if let Some(state) = &self.0 {
             state.workers.send_modify(|workers| {

@@ -1,6 +1,7 @@
-//! The marker that a server leaves beside its store, so that commands find it.
+//! The marker file with the URL of a running server. The server writes it next to its store, so
+//! that CLI commands find the server.
 //!
-//! Never: proof that the server lives. The store's lock is, and an answer.
+//! The marker does not prove that the server is alive: only the store's lock or a response does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,61 +10,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::private_file::{self, AccessCheck, PrivateFileError};
 
-/// The file's name, beside the store.
+/// Name of the marker file, in the folder of the store.
 const FILE_NAME: &str = "server.json";
 
-/// More than this is no marker.
+/// Maximum size of a marker file in bytes.
 const BYTES_MAX: u64 = 4 * 1024;
 
-/// What a server says of itself.
+/// Content of the marker file: URL, process and store of a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerMarker {
-    /// Where it is.
+    /// Base URL of the server.
     pub url: String,
-    /// Which process.
+    /// Process id of the server.
     pub pid: u32,
-    /// Over which store.
+    /// Path of the store that the server uses.
     pub store: PathBuf,
 }
 
-/// Where the marker of this store is.
-pub fn path(store: &Path) -> PathBuf {
+/// Returns the path of the marker file for this store.
+pub fn server_marker_path(store: &Path) -> PathBuf {
     store.with_file_name(FILE_NAME)
 }
 
-/// The marker of this store, if there is one for it.
-pub fn load(store: &Path) -> Option<ServerMarker> {
-    let text = private_file::read(&path(store), BYTES_MAX, AccessCheck::Unchecked);
+/// Loads the marker file of this store. `None` means that it is missing, invalid or of another
+/// store.
+pub fn load_server_marker(store: &Path) -> Option<ServerMarker> {
+    let text = private_file::read_private_file(
+        &server_marker_path(store),
+        BYTES_MAX,
+        AccessCheck::Unchecked,
+    );
     let text = text.ok()??;
     let marker: ServerMarker = serde_json::from_str(&text).ok()?;
     let same = |other: &Path| fs::canonicalize(other).ok();
     (same(&marker.store)? == same(store)?).then_some(marker)
 }
 
-/// A marker that is there as long as this is.
+/// Guard of a marker file: removes the file when it is dropped.
 #[derive(Debug)]
-pub struct MarkerGuard {
+pub struct ServerMarkerGuard {
     path: PathBuf,
     marker: ServerMarker,
 }
 
-impl MarkerGuard {
-    /// Leaves a marker. Whoever holds the store's lock may.
+impl ServerMarkerGuard {
+    /// Writes the marker file. The caller must hold the store's lock.
     ///
     /// # Errors
     /// The file can't be written.
     pub fn create(marker: ServerMarker) -> Result<Self, PrivateFileError> {
-        let at = path(&marker.store);
+        let at = server_marker_path(&marker.store);
         let text = serde_json::to_string(&marker).unwrap_or_default();
-        private_file::write(&at, &text)?;
+        private_file::write_private_file(&at, &text)?;
         Ok(Self { path: at, marker })
     }
 }
 
-impl Drop for MarkerGuard {
+impl Drop for ServerMarkerGuard {
     fn drop(&mut self) {
-        // A next server may have left its own by now.
-        if load(&self.marker.store).as_ref() == Some(&self.marker) {
+        // Another server may have replaced the marker by now.
+        if load_server_marker(&self.marker.store).as_ref() == Some(&self.marker) {
             _ = fs::remove_file(&self.path);
         }
     }
@@ -80,18 +86,18 @@ mod tests {
         let other = folder.path().join("other.db");
         fs::write(&store, "").unwrap();
         fs::write(&other, "").unwrap();
-        assert_eq!(load(&store), None);
+        assert_eq!(load_server_marker(&store), None);
         let marker =
             ServerMarker { url: "http://127.0.0.1:4180".into(), pid: 7, store: store.clone() };
-        let standing = MarkerGuard::create(marker.clone()).unwrap();
-        assert_eq!(load(&store), Some(marker.clone()));
-        assert_eq!(load(&other), None);
-        let next = MarkerGuard::create(ServerMarker { pid: 8, ..marker }).unwrap();
-        drop(standing);
-        assert_eq!(load(&store).map(|found| found.pid), Some(8));
+        let guard = ServerMarkerGuard::create(marker.clone()).unwrap();
+        assert_eq!(load_server_marker(&store), Some(marker.clone()));
+        assert_eq!(load_server_marker(&other), None);
+        let next = ServerMarkerGuard::create(ServerMarker { pid: 8, ..marker }).unwrap();
+        drop(guard);
+        assert_eq!(load_server_marker(&store).map(|found| found.pid), Some(8));
         drop(next);
-        assert_eq!(load(&store), None);
-        fs::write(path(&store), "{").unwrap();
-        assert_eq!(load(&store), None);
+        assert_eq!(load_server_marker(&store), None);
+        fs::write(server_marker_path(&store), "{").unwrap();
+        assert_eq!(load_server_marker(&store), None);
     }
 }

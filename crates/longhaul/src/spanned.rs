@@ -1,9 +1,7 @@
-//! What a person wrote in a file, as a tree in which everything knows its place.
+//! A parsed file as a tree in which every value has its position in the file.
 //!
-//! TOML and YAML both become such a tree, so that one walk over it can find
-//! every problem and say where it is.
-//!
-//! Never: judges what is written.
+//! TOML and YAML are both converted to this tree, so that one pass can find every problem and
+//! report its position. The content is not validated here.
 
 pub mod toml;
 pub mod yaml;
@@ -12,20 +10,20 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// A place in a text; both count from 1.
+/// A position in a text. Line and column start at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line.
+    /// Line number, starting at 1.
     pub line: usize,
-    /// Column, in characters.
+    /// Column in characters, starting at 1.
     pub column: usize,
 }
 
 impl Position {
-    /// Where a text begins.
+    /// Position of the start of a text.
     pub const START: Self = Self { line: 1, column: 1 };
 
-    /// The place of the byte at this offset.
+    /// Returns the line and column of the byte at this offset.
     pub fn from_offset(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |end| end + 1);
@@ -33,45 +31,46 @@ impl Position {
     }
 }
 
-/// Distance in bytes between two known places of a [`PlaceIndex`].
+/// Size in bytes of the blocks into which a [`PositionIndex`] divides the text.
 const BLOCK_BYTES: usize = 256;
 
-/// Places of one text by their offsets, without reading the text again for each.
+/// Converts offsets in a text to lines and columns, without scanning the whole text for each
+/// offset.
 #[derive(Debug)]
 pub struct PositionIndex<'a> {
     text: &'a str,
-    /// Offsets at which lines begin.
-    lines: Vec<usize>,
-    /// Number of characters before each block.
+    /// Offset at which each line starts.
+    line_starts: Vec<usize>,
+    /// Number of characters before each block of `BLOCK_BYTES` bytes.
     characters: Vec<usize>,
 }
 
 impl<'a> PositionIndex<'a> {
-    /// Reads a text once.
+    /// Creates the index of a text.
     pub fn new(text: &'a str) -> Self {
         let mut lines = vec![0];
         lines.extend(text.match_indices('\n').map(|(at, _)| at + 1));
         let mut characters = vec![0];
         let mut sum = 0;
         for block in text.as_bytes().chunks(BLOCK_BYTES) {
-            sum += characters_in(block);
+            sum += count_characters(block);
             characters.push(sum);
         }
-        Self { text, lines, characters }
+        Self { text, line_starts: lines, characters }
     }
 
-    /// The place of the byte at this offset.
+    /// Returns the line and column of the byte at this offset.
     pub fn position(&self, offset: usize) -> Position {
         let offset = offset.min(self.text.len());
-        let line = self.lines.partition_point(|start| *start <= offset);
-        let start = self.lines.get(line - 1).copied().unwrap_or(0);
+        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let start = self.line_starts.get(line - 1).copied().unwrap_or(0);
         Position {
             line,
             column: self.characters_before(offset) - self.characters_before(start) + 1,
         }
     }
 
-    /// The place of a part of the text.
+    /// Returns the position at which `part`, a slice of the indexed text, starts.
     pub fn position_of(&self, part: &str) -> Position {
         let text = self.text.as_ptr().addr();
         self.position(part.as_ptr().addr().saturating_sub(text))
@@ -80,12 +79,12 @@ impl<'a> PositionIndex<'a> {
     fn characters_before(&self, offset: usize) -> usize {
         let block = offset / BLOCK_BYTES;
         let rest = &self.text.as_bytes()[block * BLOCK_BYTES..offset];
-        self.characters.get(block).copied().unwrap_or(0) + characters_in(rest)
+        self.characters.get(block).copied().unwrap_or(0) + count_characters(rest)
     }
 }
 
-/// Number of characters that begin in these bytes of a text.
-fn characters_in(bytes: &[u8]) -> usize {
+/// Returns the number of characters that start in these bytes.
+fn count_characters(bytes: &[u8]) -> usize {
     let begins = |byte: &&u8| (**byte & 0b1100_0000) != 0b1000_0000;
     bytes.iter().filter(begins).count()
 }
@@ -96,16 +95,17 @@ impl fmt::Display for Position {
     }
 }
 
-/// A value and where it stands.
+/// A parsed value, with its position in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Where it begins.
+    /// Position at which the value starts.
     pub position: Position,
-    /// What it is.
+    /// Parsed value, by type.
     pub value: NodeValue,
 }
 
-/// A person's words as they may stand on a terminal: what would steer it is escaped.
+/// Escapes control characters other than newline and tab, so that the text is safe to print on a
+/// terminal.
 pub fn escape_controls(text: &str) -> String {
     let escaped = |c: char| match c {
         '\n' | '\t' => c.to_string(),
@@ -115,44 +115,44 @@ pub fn escape_controls(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// The same in one line: what would begin another is escaped too.
+/// Escapes all control characters including newlines and tabs, so that the text stays on one line.
 pub fn escape_line(text: &str) -> String {
-    let letters = escape_controls(text);
-    letters.replace('\n', "\\n").replace('\t', "\\t")
+    let escaped = escape_controls(text);
+    escaped.replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// What can be written.
+/// Parsed value of a TOML or YAML file, by type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeValue {
-    /// Nothing.
+    /// YAML's `null`, or a key without a value.
     Null,
-    /// `true` or `false`.
+    /// The value `true` or `false`.
     Boolean(bool),
-    /// A whole number.
+    /// An integer.
     Integer(i128),
-    /// A number with a point.
+    /// A floating-point number.
     Float(f64),
-    /// Text.
+    /// A single text.
     Text(String),
-    /// A list.
+    /// A list of values.
     List(Vec<Node>),
-    /// Keys and values, in the order of the reader.
+    /// A table of keys and values, in the parser's order.
     Table(Vec<TableEntry>),
 }
 
-/// A key with its value.
+/// A key of a table, with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableEntry {
-    /// The key.
+    /// Text of the key.
     pub key: String,
-    /// Where the key stands.
+    /// Position of the key in the file.
     pub position: Position,
-    /// The value.
+    /// Value of the key, with its position.
     pub node: Node,
 }
 
 impl Node {
-    /// What it is, in a word for messages.
+    /// Returns the name of the value's type for messages.
     pub const fn type_name(&self) -> &'static str {
         match self.value {
             NodeValue::Null => "nothing",
@@ -165,32 +165,32 @@ impl Node {
         }
     }
 
-    /// The text, where it is one.
-    pub fn text(&self) -> Option<&str> {
+    /// Returns the value if it is a text. `None` means that it has another type.
+    pub fn as_text(&self) -> Option<&str> {
         let NodeValue::Text(text) = &self.value else {
             return None;
         };
         Some(text)
     }
 
-    /// The elements, where it is a list.
-    pub fn list(&self) -> Option<&[Self]> {
+    /// Returns the elements if the value is a list. `None` means that it has another type.
+    pub fn as_list(&self) -> Option<&[Self]> {
         let NodeValue::List(list) = &self.value else {
             return None;
         };
         Some(list)
     }
 
-    /// The entries, where it is a table.
-    pub fn table(&self) -> Option<&[TableEntry]> {
+    /// Returns the entries if the value is a table. `None` means that it has another type.
+    pub fn as_table(&self) -> Option<&[TableEntry]> {
         let NodeValue::Table(entries) = &self.value else {
             return None;
         };
         Some(entries)
     }
 
-    /// The number, where it is one.
-    pub fn number(&self) -> Option<f64> {
+    /// Returns the value if it is a number, as a float. `None` means that it has another type.
+    pub fn as_number(&self) -> Option<f64> {
         match &self.value {
             NodeValue::Integer(whole) => Some(*whole as f64),
             NodeValue::Float(real) => Some(*real),
@@ -199,7 +199,7 @@ impl Node {
         }
     }
 
-    /// The same without places.
+    /// Converts the value to JSON, without positions.
     pub fn to_json(&self) -> Value {
         match &self.value {
             NodeValue::Null => Value::Null,
@@ -219,13 +219,13 @@ impl Node {
     }
 }
 
-/// The text is not even of its format.
+/// A syntax error in a TOML or YAML file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: {message}")]
 pub struct ParseError {
-    /// Where reading ended.
+    /// Position of the error in the file.
     pub position: Position,
-    /// Why.
+    /// Description of the error.
     pub message: String,
 }
 
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(index.position_of(&text[2..4]), Position { line: 2, column: 1 });
     }
 
-    /// Where each value is looked for from the start, this takes an hour.
+    /// Takes an hour if each position is computed by scanning from the start of the text.
     #[test]
     fn long_files_are_read_in_linear_time() {
         let mut lines: String = (0..90_000).map(|n| format!("k{n} = {n}\n")).collect();

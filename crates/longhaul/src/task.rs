@@ -1,6 +1,5 @@
-//! A task as a program writes it.
-//!
-//! Never: fails while it is written. What is wrong is said when it is submitted.
+//! Tasks as programs write them. The builder methods never fail: an invalid value is reported when
+//! the task is submitted.
 
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
@@ -23,7 +22,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task for the agent of this name, without an input.
+    /// Creates a task for the agent with this name, without an input.
     pub fn new(agent: impl Into<String>) -> Self {
         Self {
             task: longhaul_engine::Task::new(agent, ""),
@@ -32,36 +31,37 @@ impl Task {
         }
     }
 
-    /// What the agent is to do: a text, or anything that serializes to JSON.
+    /// Sets the input for the agent: a text, or any value that serializes to JSON.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
         self.task.input = to_json("the input of the task", &input, &mut self.serialize_error);
         self
     }
 
-    /// The same key finds the same run, also after a crash: within 24 hours a task is done once,
-    /// however often it is submitted.
+    /// Sets the idempotency key. Within 24 hours, tasks with the same key are executed once: later
+    /// submissions return the existing run, also after a crash.
     #[must_use]
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.task.idempotency_key = Some(key.into());
         self
     }
 
-    /// Asks this model instead of the agent's own.
+    /// Sets the model that is used instead of the agent's models.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.task.model = Some(name.into());
         self
     }
 
-    /// A conversation that comes before the input.
+    /// Sets the conversation that precedes the input.
     #[must_use]
     pub fn history(mut self, messages: Vec<Message>) -> Self {
         self.task.history = messages;
         self
     }
 
-    /// Adds a value for tools, which the model can neither see nor set. The agent lists its name.
+    /// Adds a context value that tools receive. The model can neither see nor set it. The agent
+    /// must list its name.
     #[must_use]
     pub fn context(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
@@ -71,61 +71,63 @@ impl Task {
         self
     }
 
-    /// Only one run of a lane goes at a time; the others wait in their order.
+    /// Sets the lane. Only one run of a lane is active at a time; the others wait in order.
     #[must_use]
     pub fn lane(mut self, lane: impl AsRef<str>) -> Self {
-        self.task.lane = self.valid_name(LaneKey::new(lane.as_ref()));
+        self.task.lane = self.id_or_record_error(LaneKey::new(lane.as_ref()));
         self
     }
 
-    /// The conversation that the run belongs to.
+    /// Sets the conversation thread that the run belongs to: a sequence of runs with a common
+    /// memory.
     #[must_use]
     pub fn thread(mut self, thread: impl AsRef<str>) -> Self {
-        self.task.thread = self.valid_name(ThreadKey::new(thread.as_ref()));
+        self.task.thread = self.id_or_record_error(ThreadKey::new(thread.as_ref()));
         self
     }
 
-    /// Whom the conversation is about.
+    /// Sets the resource: the person or thing that the conversation is about.
     #[must_use]
     pub fn resource(mut self, resource: impl AsRef<str>) -> Self {
-        self.task.resource = self.valid_name(ResourceKey::new(resource.as_ref()));
+        self.task.resource = self.id_or_record_error(ResourceKey::new(resource.as_ref()));
         self
     }
 
-    /// The inbox in which it waits for a worker, instead of `default`.
+    /// Sets the inbox in which the task waits for a worker. Default: `default`.
     #[must_use]
     pub fn inbox(mut self, inbox: impl AsRef<str>) -> Self {
-        self.task.inbox = self.valid_name(InboxName::new(inbox.as_ref()));
+        self.task.inbox = self.id_or_record_error(InboxName::new(inbox.as_ref()));
         self
     }
 
-    /// A higher priority goes first.
+    /// Sets the priority. Runs with a higher priority are started first.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.task.priority = priority;
         self
     }
 
-    /// Who submits it, such as `shop:anna`.
+    /// Sets the name of the person or program that submits the task, such as `shop:anna`.
     #[must_use]
     pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
         self.task.submitter = Some(submitter.into());
         self
     }
 
-    /// Adds a label to find the run by.
+    /// Adds a tag by which the run can be found.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {
         self.task.tags.push(tag.into());
         self
     }
 
-    /// The name, if it is one; else the fault is kept until the task is submitted.
-    fn valid_name<T>(&mut self, name: Result<T, IdError>) -> Option<T> {
-        name.map_err(|bad| self.name_error = Some(bad)).ok()
+    /// Returns the id if it is valid. Otherwise stores the error, which is reported when the task
+    /// is submitted.
+    fn id_or_record_error<T>(&mut self, checked_id: Result<T, IdError>) -> Option<T> {
+        checked_id.map_err(|bad| self.name_error = Some(bad)).ok()
     }
 
-    /// The task as the engine takes it.
+    /// Returns the task in the engine's format, or the error of an invalid value.
     pub(crate) fn build(self) -> Result<longhaul_engine::Task, Error> {
         match (self.name_error, self.serialize_error) {
             (Some(bad), _) => Err(bad.into()),

@@ -1,7 +1,7 @@
-//! Tools of a program's own: what an agent can do.
+//! Tools that a program implements for its agents.
 //!
-//! A tool whose input is a Rust type is a [`TypedTool`], and [`typed`] makes the [`Tool`] of it
-//! that [`Agent::tool`](crate::Agent::tool) takes. A tool whose schema is known only at run time
+//! A tool whose input is a Rust type implements [`TypedTool`]; [`typed`] turns it into the [`Tool`]
+//! that [`Agent::tool`](crate::Agent::tool) accepts. A tool whose schema is known only at run time
 //! implements [`Tool`] itself.
 //!
 //! ```
@@ -11,7 +11,7 @@
 //!
 //! #[derive(Debug, serde::Deserialize, JsonSchema)]
 //! struct FareInput {
-//!     /// Where it begins, such as `Oslo`
+//!     /// Where the journey starts, such as `Oslo`
 //!     from: String,
 //! }
 //!
@@ -22,7 +22,7 @@
 //! impl TypedTool for FareTool {
 //!     type Input = FareInput;
 //!     const NAME: &'static str = "fare";
-//!     const DESCRIPTION: &'static str = "Says what a journey costs.";
+//!     const DESCRIPTION: &'static str = "Returns the price of a journey.";
 //!     const CLASS: EffectClass = EffectClass::Pure;
 //!
 //!     async fn call(&self, journey: FareInput, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {

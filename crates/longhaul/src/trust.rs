@@ -1,7 +1,8 @@
-//! What a project would run, send or open on its own waits until a person has looked at it.
+//! Trust: a project's commands, outbound requests and MCP servers are blocked until a person has
+//! approved them.
 //!
-//! Invariant: decisions lie outside the project. Each one covers a digest of the settings that
-//! were shown, and one of every file of the project that they run.
+//! Invariant: decisions are stored outside the project. Each one covers a digest of the settings
+//! that were shown, and a digest of every project file that they run.
 
 pub mod decisions;
 pub mod egress;
@@ -10,5 +11,5 @@ pub mod item;
 pub mod items;
 mod servers;
 
-/// Trusts everything, for machines that nobody sits at.
+/// Environment variable that trusts all projects, for unattended machines.
 pub const TRUST_VAR: &str = "LONGHAUL_TRUST";

@@ -1,6 +1,7 @@
-//! A worker inside a program: it drives what is submitted, and drains when it is told to stop.
+//! A worker inside a program: it drives submitted runs. When it is asked to stop, it releases them
+//! and then ends.
 //!
-//! Never: loses a run. What a worker lets go of waits for the next one.
+//! Invariant: no run is lost. A run that a worker releases waits for the next worker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::runtime_state::{RunningWorker, RuntimeState};
+use crate::runtime_state::{RunningWorkerGuard, RuntimeState};
 
-/// A worker that has not begun. It is made by [`Runtime::worker`](crate::Runtime::worker).
+/// A worker that is not started yet. Created by [`Runtime::worker`](crate::Runtime::worker).
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -30,7 +31,7 @@ use crate::runtime_state::{RunningWorker, RuntimeState};
 ///     .max_concurrent(4)
 ///     .on_task_error(|run| eprintln!("{} failed", run.id))
 ///     .spawn();
-/// // The rest of the program, and at its end:
+/// // The rest of the program. At its end:
 /// worker.stop().await
 /// # }
 /// ```
@@ -55,9 +56,9 @@ impl Worker {
         }
     }
 
-    /// Adds an inbox from which runs are taken; those that are added first go first. Without it
-    /// runs are taken from the inboxes that the project names for its workers, else from
-    /// `default`.
+    /// Adds an inbox from which the worker takes runs. Inboxes that were added first have
+    /// precedence. If this method is not called, the inboxes of the project's `[worker]` settings
+    /// are used, or else `default`.
     pub fn inbox(mut self, name: impl AsRef<str>) -> Self {
         match InboxName::new(name.as_ref()) {
             Ok(name) => self.inboxes.push(name),
@@ -66,68 +67,69 @@ impl Worker {
         self
     }
 
-    /// Maximum number of runs that are driven at once.
+    /// Sets the maximum number of runs that are driven at the same time.
     pub fn max_concurrent(mut self, runs: usize) -> Self {
         self.options.concurrency = runs;
         self
     }
 
-    /// Called when a run was claimed and is about to be driven, also when it goes on after a
-    /// crash or a wait. A hook must return soon: the run waits for it.
+    /// Sets the hook that is called after a run was claimed and before it is driven. It is also
+    /// called when a run continues after a crash or a wait. The hook must return quickly: the run
+    /// waits for it.
     pub fn on_task_start(mut self, hook: impl Fn(RunId) + Send + Sync + 'static) -> Self {
         self.hooks.start = Some(Box::new(hook));
         self
     }
 
-    /// Called when a run has completed.
+    /// Sets the hook that is called when a run has completed.
     pub fn on_task_complete(mut self, hook: impl Fn(&RunRow) + Send + Sync + 'static) -> Self {
         self.hooks.complete = Some(Box::new(hook));
         self
     }
 
-    /// Called when a run has failed or was cancelled.
+    /// Sets the hook that is called when a run has failed or was cancelled.
     pub fn on_task_error(mut self, hook: impl Fn(&RunRow) + Send + Sync + 'static) -> Self {
         self.hooks.error = Some(Box::new(hook));
         self
     }
 
-    /// Called when there was nothing to claim and nothing is under way.
+    /// Sets the hook that is called when there is no run to claim and no run is in progress.
     pub fn on_empty(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.empty = Some(Box::new(hook));
         self
     }
 
-    /// Drives runs in a task of its own until the handle is stopped or dropped. If it fails,
-    /// whoever waits for a run or submits one is told, until another worker is started.
+    /// Drives runs in a background task until the returned handle is stopped or dropped. If the
+    /// worker fails, submitting a run and waiting for a run return an error until another worker is
+    /// started.
     ///
     /// # Panics
-    /// Outside of a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     pub fn spawn(self) -> WorkerHandle {
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
-        let running = self.state.start_worker();
+        let running = self.state.register_worker();
         task.spawn(self.drive_and_finish(running, stop.clone()));
         WorkerHandle { stop, task }
     }
 
-    /// Drives runs until the token is cancelled. Then it begins nothing new, lets every run go
-    /// at its next journal entry, and returns; calls that take longer than 30 seconds are cut off.
+    /// Drives runs until the token is cancelled. Then it starts nothing new, releases every run at
+    /// its next journal entry, and returns. Calls that take longer than 30 seconds are aborted.
     ///
-    /// To drop the future ends the worker at once, as a crash of the process would: calls are cut
-    /// off where they stand, and those of class `Once` are in doubt. The next worker goes on with
-    /// the runs when it sees that this one is gone, which takes up to 15 seconds. So cancel the
-    /// token instead.
+    /// Dropping the future ends the worker at once, like a crash of the process: calls are aborted,
+    /// and calls of class `Once` are in doubt. The next worker takes over the runs when it notices
+    /// that this one is gone, which takes up to 15 seconds. Cancel the token instead.
     ///
     /// # Errors
-    /// [`Error::Worker`]: the name of an inbox can't be one, or the store failed.
+    /// [`Error::Worker`]: the name of an inbox is invalid, or the store failed.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        let running = self.state.start_worker();
+        let running = self.state.register_worker();
         self.drive_and_finish(running, stop).await
     }
 
     async fn drive_and_finish(
         self,
-        running: RunningWorker,
+        running: RunningWorkerGuard,
         stop: CancellationToken,
     ) -> Result<(), Error> {
         let worked = self.drive(stop).await;
@@ -142,15 +144,15 @@ impl Worker {
         if !self.inboxes.is_empty() {
             options.inboxes = self.inboxes;
         }
-        let ports = self.state.runtime.longhaul.services();
-        let worker = EngineWorker::new(ports, options).with_hooks(Arc::new(self.hooks));
+        let services = self.state.runtime.longhaul.services();
+        let worker = EngineWorker::new(services, options).with_hooks(Arc::new(self.hooks));
         let order = Shutdown::new();
         let background = async {
             let drain = async {
                 stop.cancelled().await;
-                order.drain();
+                order.request_drain();
             };
-            let ((), ()) = tokio::join!(drain, run_change_reader(ports));
+            let ((), ()) = tokio::join!(drain, run_change_reader(services));
             std::future::pending().await
         };
         let worked = tokio::select! {
@@ -162,17 +164,21 @@ impl Worker {
     }
 }
 
-/// Tells those who wait for runs which journals have grown, so that they need not look at every
-/// commit of any run themselves.
-async fn run_change_reader(ports: &EngineServices) {
-    let source =
-        ChangeSource { store: &*ports.store, records: &*ports.records, clock: &*ports.clock };
-    if let Err(error) = ports.changes.run_reader(source).await {
-        tracing::warn!(%error, "those who wait for runs look for themselves from now on");
+/// Reads from the store which journals have grown and notifies the callers that wait for these
+/// runs, so that the callers need not poll the store.
+async fn run_change_reader(services: &EngineServices) {
+    let source = ChangeSource {
+        store: &*services.store,
+        records: &*services.records,
+        clock: &*services.clock,
+    };
+    if let Err(error) = services.changes.read_changes(source).await {
+        tracing::warn!(%error, "the change feed failed; callers that wait for runs check the store themselves from now on");
     }
 }
 
-/// A worker that drives runs in a task of its own. Dropped, it drains without being waited for.
+/// Handle of a worker that runs in a background task. If the handle is dropped, the worker releases
+/// its runs and ends, without anybody waiting for it.
 #[must_use = "a worker stops when its handle is dropped"]
 #[derive(Debug)]
 pub struct WorkerHandle {
@@ -181,10 +187,11 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Begins nothing new, lets every run go at its next journal entry, and waits for that.
+    /// Stops the worker: it starts nothing new and releases every run at its next journal entry.
+    /// Waits until all runs are released.
     ///
     /// # Errors
-    /// [`Error::Worker`]: the name of an inbox can't be one, or the store failed.
+    /// [`Error::Worker`]: the name of an inbox is invalid, or the store failed.
     /// [`Error::TaskLost`]: the worker panicked.
     pub async fn stop(mut self) -> Result<(), Error> {
         self.stop.cancel();
@@ -195,14 +202,14 @@ impl WorkerHandle {
 impl Drop for WorkerHandle {
     fn drop(&mut self) {
         self.stop.cancel();
-        // An abort would leave calls in doubt that may still end.
+        // Aborting the task would leave calls in doubt that can still finish.
         self.task.detach_all();
     }
 }
 
 type RunHook = Box<dyn Fn(&RunRow) + Send + Sync>;
 
-/// The closures that a program wants called.
+/// Hooks that the program sets to follow the worker.
 #[derive(Default)]
 struct TaskHooks {
     start: Option<Box<dyn Fn(RunId) + Send + Sync>>,

@@ -1,4 +1,4 @@
-//! The one integration binary of this crate: each module is a file in `suite/`.
+//! The integration test binary of this crate. Each module is a file in `suite/`.
 
 #[cfg(test)]
 mod suite {

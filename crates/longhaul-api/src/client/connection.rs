@@ -1,6 +1,5 @@
-//! The connection to one server: sends requests, repeats those that may be sent twice, and
-//! reads responses of a bounded length. The key goes to no other server: redirects are not
-//! followed.
+//! Connection to one server: sends requests, retries requests that are safe to repeat, and limits
+//! the size of responses. Redirects are not followed, so the key is sent to no other server.
 
 use std::fmt;
 use std::sync::Once;
@@ -11,74 +10,77 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 
-use crate::client::request::Request;
+use crate::client::request::ApiRequest;
 use crate::problem::Problem;
 
-/// Timeout of a connection.
+/// Timeout for connecting to the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Timeout of a response.
+/// Timeout for the complete response to a request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// Maximum number of retries of a request that may be sent twice.
+/// Maximum number of retries of a request that is safe to repeat.
 const RETRIES_MAX: u32 = 3;
 
-/// Delay before the first retry; it doubles with each further one.
+/// Delay before the first retry of a request. The delay doubles with each further retry.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// Maximum length of a response in bytes.
+/// Maximum size of a response in bytes.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The header that says who is at the terminal.
+/// Header with the name of the person at the terminal.
 const USER_HEADER: HeaderName = HeaderName::from_static("x-longhaul-as");
 
-/// The header that makes a request count once.
+/// Header with the idempotency key of a request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A connection to a server.
-pub(super) struct Connection {
+/// HTTP connection to one server, with the headers of all requests.
+pub(super) struct ApiConnection {
     client: Client,
     base: Url,
     headers: HeaderMap,
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for ApiConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Connection").field(&self.base.as_str()).finish()
     }
 }
 
-/// What became of one attempt to send a request.
-enum Attempt {
-    /// The server responded.
+/// Result of one attempt to send a request.
+enum AttemptOutcome {
+    /// The server responded with this status and body.
     Response(StatusCode, Vec<u8>),
-    /// There is no response.
+    /// No complete response was received, for this reason.
     Lost(LostResponse),
 }
 
-/// Why there is no response.
+/// Reason why no complete response was received.
 struct LostResponse {
     why: String,
-    /// The request never left this machine.
+    /// Whether the request was never sent.
     unsent: bool,
-    /// A timeout has passed.
+    /// Whether a timeout or the size limit was exceeded, so that another attempt would take long,
+    /// too.
     timed_out: bool,
 }
 
 impl From<reqwest::Error> for LostResponse {
     fn from(error: reqwest::Error) -> Self {
         let (unsent, late) = (error.is_connect(), error.is_timeout());
-        // The address is said elsewhere, and its query is nobody's business.
+        // The error message already contains the server's address, and the query may be
+        // confidential.
         let why = match late {
-            true => "no answer in time".to_owned(),
-            false => root_cause(&error.without_url()),
+            true => "the server did not respond in time".to_owned(),
+            false => root_cause_message(&error.without_url()),
         };
         Self { why, unsent, timed_out: late }
     }
 }
 
-impl Connection {
-    /// A connection to this address with this key, on behalf of this person.
+impl ApiConnection {
+    /// Creates a connection to the server with this base URL. Every request carries the API key and
+    /// the name of the user.
     pub(super) fn new(base: Url, key: Option<&str>, user: Option<&str>) -> Result<Self, Problem> {
         let mut headers = HeaderMap::new();
         if let Some(user) = user
@@ -89,40 +91,48 @@ impl Connection {
         if let Some(key) = key {
             let value = HeaderValue::from_str(&format!("Bearer {key}"));
             let mut value = value
-                .map_err(|_| Problem::new("unauthorized", "the key has letters that no key has"))?;
+                .map_err(|_| Problem::new("unauthorized", "the key has invalid characters"))?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let client = http_client(&base).map_err(|error| {
-            let why = root_cause(&error);
-            Problem::new("tls_unavailable", format!("no connection can be made here: {why}"))
+        let client = build_http_client(&base).map_err(|error| {
+            let why = root_cause_message(&error);
+            Problem::new("tls_unavailable", format!("could not set up the HTTP client: {why}"))
         })?;
         Ok(Self { client, base, headers })
     }
 
-    /// The server's address.
-    pub(super) const fn base(&self) -> &Url {
+    /// Returns the base URL of the server.
+    pub(super) const fn base_url(&self) -> &Url {
         &self.base
     }
 
-    /// The server sent an event that this build can't read.
-    pub(super) fn unreadable_event(&self, why: &impl fmt::Display) -> Problem {
+    /// Returns the problem for an event of the server that this build can't read.
+    pub(super) fn unreadable_event_problem(&self, reason: &impl fmt::Display) -> Problem {
         let base = &self.base;
-        let detail = format!("{base} tells what this build can't read: {why}");
+        let detail = format!("{base} sent an event that this build can't read: {reason}");
         Problem::new("unexpected_response", detail)
     }
 
-    /// Sends, and reads what comes back.
-    pub(super) async fn send<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Problem> {
-        let (status, body) = self.with_retries(request).await?;
+    /// Sends a request and parses the body of the response.
+    pub(super) async fn send<T: DeserializeOwned>(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<T, Problem> {
+        let (status, body) = self.send_with_retries(request).await?;
         if !status.is_success() {
             return Err(self.parse_problem(status, &body));
         }
-        serde_json::from_slice(&body).map_err(|bad| self.unexpected_response(&bad.to_string()))
+        serde_json::from_slice(&body)
+            .map_err(|bad| self.unexpected_response_problem(&bad.to_string()))
     }
 
-    /// Opens a stream of events; it is as long as it likes.
-    pub(super) async fn stream(&self, request: &Request, after: u64) -> Result<Response, Problem> {
+    /// Opens a stream of events after a sequence number. The stream may stay open for any time.
+    pub(super) async fn open_stream(
+        &self,
+        request: &ApiRequest,
+        after: u64,
+    ) -> Result<Response, Problem> {
         let sent = self
             .client
             .get(request.url(&self.base))
@@ -131,7 +141,7 @@ impl Connection {
             .header("last-event-id", after)
             .send();
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sent).await;
-        let lost = |lost| self.lost_problem(request, &lost);
+        let lost = |lost| self.lost_response_problem(request, &lost);
         let Ok(sent) = sent else {
             return Err(lost(timeout_error()));
         };
@@ -141,35 +151,43 @@ impl Connection {
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         match (status.is_success(), kind.starts_with("text/event-stream")) {
             (true, true) => return Ok(response),
-            (true, false) => return Err(self.unexpected_response("it sends no events")),
+            (true, false) => {
+                return Err(self.unexpected_response_problem("it is not an event stream"));
+            }
             (false, _) => {}
         }
-        let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, read_bounded(response)).await else {
+        let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, read_bounded_body(response)).await
+        else {
             return Err(lost(timeout_error()));
         };
         let body = body.map_err(lost)?;
         Err(self.parse_problem(status, &body))
     }
 
-    async fn with_retries(&self, request: &Request) -> Result<(StatusCode, Vec<u8>), Problem> {
+    async fn send_with_retries(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<(StatusCode, Vec<u8>), Problem> {
         let mut repeats = 0;
         loop {
             let again = request.retries && repeats < RETRIES_MAX;
-            match self.attempt(request).await {
-                Attempt::Response(status, body) => {
+            match self.send_once(request).await {
+                AttemptOutcome::Response(status, body) => {
                     let busy = status == StatusCode::SERVICE_UNAVAILABLE
-                        || request.idempotency_key.is_some() && is_in_progress(status, &body);
+                        || request.idempotency_key.is_some()
+                            && is_request_in_progress(status, &body);
                     if !(again && busy && request.may_repeat()) {
                         return Ok((status, body));
                     }
                 }
-                Attempt::Lost(lost) => {
-                    // Whoever waited long for a look has waited long enough; a word
-                    // that counts once is said until it is known that it was heard.
+                AttemptOutcome::Lost(lost) => {
+                    // A read that timed out is not retried, because the user has waited long
+                    // enough. A request with an idempotency key is retried until its outcome is
+                    // known.
                     let waits = lost.unsent || !lost.timed_out || request.idempotency_key.is_some();
                     let harmless = lost.unsent || request.may_repeat();
                     if !(again && waits && harmless) {
-                        return Err(self.lost_problem(request, &lost));
+                        return Err(self.lost_response_problem(request, &lost));
                     }
                 }
             }
@@ -178,7 +196,7 @@ impl Connection {
         }
     }
 
-    async fn attempt(&self, request: &Request) -> Attempt {
+    async fn send_once(&self, request: &ApiRequest) -> AttemptOutcome {
         let mut sent = self
             .client
             .request(request.method.clone(), request.url(&self.base))
@@ -192,16 +210,16 @@ impl Connection {
         }
         let response = match sent.send().await {
             Ok(response) => response,
-            Err(error) => return Attempt::Lost(error.into()),
+            Err(error) => return AttemptOutcome::Lost(error.into()),
         };
         let status = response.status();
-        match read_bounded(response).await {
-            Ok(body) => Attempt::Response(status, body),
-            Err(lost) => Attempt::Lost(lost),
+        match read_bounded_body(response).await {
+            Ok(body) => AttemptOutcome::Response(status, body),
+            Err(lost) => AttemptOutcome::Lost(lost),
         }
     }
 
-    fn lost_problem(&self, request: &Request, lost: &LostResponse) -> Problem {
+    fn lost_response_problem(&self, request: &ApiRequest, lost: &LostResponse) -> Problem {
         let (base, why) = (&self.base, &lost.why);
         match lost.unsent || request.may_repeat() {
             true => {
@@ -210,13 +228,14 @@ impl Connection {
             false => Problem::new(
                 "response_lost",
                 format!(
-                    "the answer of {base} was lost, so nobody knows whether it was done: {why}"
+                    "the response of {base} was lost, so it is unknown whether the request took effect: {why}"
                 ),
             ),
         }
     }
 
-    /// What a server's no says; something between may have said it.
+    /// Parses the body of an error response. The body may come from a proxy and not describe a
+    /// problem.
     fn parse_problem(&self, status: StatusCode, body: &[u8]) -> Problem {
         if let Ok(problem) = serde_json::from_slice(body) {
             return problem;
@@ -230,53 +249,53 @@ impl Connection {
             _ => "unexpected_response",
         };
         let base = &self.base;
-        Problem::new(code, format!("{base} answered {status} without a reason"))
+        Problem::new(code, format!("{base} returned {status} without an explanation"))
     }
 
-    /// Something answers that is no server of ours.
-    fn unexpected_response(&self, why: &str) -> Problem {
+    /// Returns the problem for a response that does not come from a compatible Longhaul server.
+    fn unexpected_response_problem(&self, reason: &str) -> Problem {
         let base = &self.base;
-        let detail = format!("{base} answers, but not as this build understands it: {why}");
+        let detail = format!("{base} returned an unexpected response: {reason}");
         Problem::new("unexpected_response", detail)
     }
 }
 
-/// Whether a server answers at this address. It does so without a key.
-pub async fn is_alive(base: &Url) -> bool {
-    let Ok(client) = http_client(base) else {
+/// Returns whether a Longhaul server answers at this address. No key is needed.
+pub async fn is_server_alive(base_url: &Url) -> bool {
+    let Ok(client) = build_http_client(base_url) else {
         return false;
     };
-    let url = Request::get(&["livez"]).url(base);
+    let url = ApiRequest::get(&["livez"]).url(base_url);
     let answer = client.get(url).timeout(CONNECT_TIMEOUT).send().await;
     answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
 }
 
-fn http_client(base: &Url) -> reqwest::Result<Client> {
+fn build_http_client(base_url: &Url) -> reqwest::Result<Client> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // An error says that there is one already, which is as good.
+        // An error means that a provider is installed already, which is fine.
         _ = rustls::crypto::ring::default_provider().install_default();
     });
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_TIMEOUT);
-    match base.scheme() {
-        // A machine without certificates can still talk to itself, and no proxy
-        // stands between.
+    match base_url.scheme() {
+        // Plain HTTP needs no certificates, so a machine without any can still reach its own
+        // server. No proxy is used.
         "http" => client.tls_certs_only([]).no_proxy().build(),
         _ => client.build(),
     }
 }
 
-async fn read_bounded(response: Response) -> Result<Vec<u8>, LostResponse> {
+async fn read_bounded_body(response: Response) -> Result<Vec<u8>, LostResponse> {
     let mut body = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
         if body.len() + chunk.len() > RESPONSE_BYTES_MAX {
             return Err(LostResponse {
-                why: format!("the answer is longer than {RESPONSE_BYTES_MAX} bytes"),
+                why: format!("the response is longer than {RESPONSE_BYTES_MAX} bytes"),
                 unsent: false,
                 timed_out: true,
             });
@@ -288,21 +307,22 @@ async fn read_bounded(response: Response) -> Result<Vec<u8>, LostResponse> {
 
 fn timeout_error() -> LostResponse {
     LostResponse {
-        why: format!("no answer in {} s", RESPONSE_TIMEOUT.as_secs()),
+        why: format!("the server did not respond within {} s", RESPONSE_TIMEOUT.as_secs()),
         unsent: false,
         timed_out: true,
     }
 }
 
-/// The first of two that say the same is still at it.
-fn is_in_progress(status: StatusCode, body: &[u8]) -> bool {
+/// Returns whether the response says that an earlier request with the same idempotency key is still
+/// in progress.
+fn is_request_in_progress(status: StatusCode, body: &[u8]) -> bool {
     let problem = serde_json::from_slice::<Problem>(body);
     status == StatusCode::CONFLICT
         && problem.is_ok_and(|problem| problem.code == "idempotency_running")
 }
 
-/// What lies behind an error: the rest only says how deep it came from.
-fn root_cause(error: &dyn std::error::Error) -> String {
+/// Returns the message of the innermost error in a chain; the outer errors add nothing useful.
+fn root_cause_message(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(deeper) = deepest.source() {
         deepest = deeper;

@@ -1,6 +1,5 @@
-//! The events of a run as a server streams them. A lost connection is made again from the
-//! last event that was seen, for as long as the run goes on, so that no event comes twice and
-//! none is left out.
+//! Stream of the events of a run. When the connection is lost, it is reopened after the last
+//! received event until the run ends, so every event is delivered exactly once.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,48 +8,50 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
-use longhaul_core::event::entry::{Entry, Envelope};
+use longhaul_core::event::entry::{Entry, EntryEnvelope};
 use longhaul_core::id::{RunId, Seq};
 use reqwest::Response;
 use sse_stream::{Sse, SseByteStream};
 
-use crate::client::connection::Connection;
-use crate::client::request::Request;
+use crate::client::connection::ApiConnection;
+use crate::client::request::ApiRequest;
 use crate::problem::Problem;
 
-/// Timeout of a silent server: a live one sends something every ten seconds.
+/// Time without any data after which a connection counts as lost. A live server sends a heartbeat
+/// every ten seconds.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// Delay before a lost connection is made again; it doubles up to the maximum.
+/// Delay before the client reconnects. The delay doubles with each lost connection, up to the
+/// maximum.
 const RECONNECT_DELAY: Duration = Duration::from_millis(200);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// Maximum length of one event in bytes.
+/// Maximum size of one event in bytes.
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Codes of transient problems: the connection is made again after them.
-const TRANSIENT: &[&str] =
+/// Codes of transient problems, after which the client reconnects.
+const TRANSIENT_CODES: &[&str] =
     &["unreachable", "response_lost", "draining", "timeout", "busy", "rate_limited", "contention"];
 
-/// The events of one run, as they happen.
+/// Stream of the events of one run, as they happen.
 pub struct EventStream {
-    connection: Arc<Connection>,
+    connection: Arc<ApiConnection>,
     run: RunId,
-    /// The last event that was seen.
+    /// Sequence number of the last received event.
     last_seq: Seq,
-    /// None: the connection is lost.
+    /// Open connection to the server. `None` means that the connection is lost.
     stream: Option<SseConnection>,
-    /// Number of lost connections since the last event.
+    /// Number of connections lost since the last received event.
     losses: u32,
-    /// The user was warned of a lost connection.
+    /// Whether the user was warned about a lost connection.
     warned: bool,
     has_ended: bool,
 }
 
-/// A connection that events come over.
+/// An open connection that receives server-sent events.
 struct SseConnection {
     events: Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>,
-    /// So much came since the last event.
+    /// Number of bytes received since the last event.
     bytes_since_event: Arc<AtomicUsize>,
 }
 
@@ -62,14 +63,14 @@ impl SseConnection {
             let chunk = chunk.map_err(std::io::Error::other)?;
             let before = count.fetch_add(chunk.len(), Ordering::Relaxed);
             match before + chunk.len() > EVENT_BYTES_MAX {
-                true => Err(std::io::Error::other("an event without an end")),
+                true => Err(std::io::Error::other("an event exceeds the maximum size")),
                 false => Ok(chunk),
             }
         });
         Self { events: Box::pin(SseByteStream::new(chunks)), bytes_since_event: bytes }
     }
 
-    /// The next event; none: the connection is of no use any more.
+    /// Waits for the next server-sent event. `None` means that the connection is no longer usable.
     async fn next(&mut self) -> Option<Sse> {
         let next = tokio::time::timeout(SILENCE_TIMEOUT, self.events.next()).await;
         let event = next.ok()??.ok()?;
@@ -88,9 +89,9 @@ impl fmt::Debug for EventStream {
 }
 
 impl EventStream {
-    /// Follows a run from after a place on.
+    /// Opens the stream of a run's events after a sequence number.
     pub(super) async fn new(
-        connection: Arc<Connection>,
+        connection: Arc<ApiConnection>,
         run: RunId,
         after: Seq,
     ) -> Result<Self, Problem> {
@@ -109,8 +110,9 @@ impl EventStream {
 
     async fn connect(&mut self) -> Result<SseConnection, Problem> {
         let run = self.run.to_string();
-        let request = Request::get(&["v1", "runs", &run, "events"]).query("after", self.last_seq);
-        Ok(SseConnection::new(self.connection.stream(&request, self.last_seq.0).await?))
+        let request = ApiRequest::get(&["v1", "runs", &run, "events"])
+            .with_query_param("after", self.last_seq);
+        Ok(SseConnection::new(self.connection.open_stream(&request, self.last_seq.0).await?))
     }
 
     async fn reconnect(&mut self) -> Result<(), Problem> {
@@ -119,7 +121,7 @@ impl EventStream {
         tokio::time::sleep(doubled.min(RECONNECT_DELAY_MAX)).await;
         match self.connect().await {
             Ok(open) => self.stream = Some(open),
-            Err(problem) if TRANSIENT.contains(&problem.code.as_str()) => {
+            Err(problem) if TRANSIENT_CODES.contains(&problem.code.as_str()) => {
                 self.losses = self.losses.saturating_add(1);
             }
             Err(problem) => return Err(problem),
@@ -127,36 +129,38 @@ impl EventStream {
         Ok(())
     }
 
-    fn mark_lost(&mut self) {
+    fn mark_connection_lost(&mut self) {
         self.stream = None;
-        // Reset by the next event: a server that only closes connections is asked less and less.
+        // Reset by the next event. A server that only closes connections is asked less and less
+        // often.
         self.losses = self.losses.saturating_add(1);
         if !self.warned {
             self.warned = true;
-            let (server, last) = (self.connection.base(), self.last_seq);
+            let (server, last) = (self.connection.base_url(), self.last_seq);
             tracing::warn!(
-                "the connection to {server} was lost after event {last}; it is made again, nothing is missed"
+                "the connection to {server} was lost after event {last}; reconnecting, no event is missed"
             );
         }
     }
 
-    /// The journal entry of an event, if it has one that is new.
-    fn entry(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
+    /// Returns the journal entry that a server-sent event contains. `None` means that the event
+    /// contains no entry, or that the entry was received before.
+    fn parse_entry(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
         if event.event.as_deref() == Some("end") {
             self.has_ended = true;
             return Ok(None);
         }
-        // Only journal entries have an id; deltas of a reply have none.
+        // Only journal entries have an id; text deltas of a reply have none.
         let (Some(_), Some(data)) = (&event.id, &event.data) else {
             return Ok(None);
         };
-        let envelope: Envelope =
-            serde_json::from_str(data).map_err(|bad| self.connection.unreadable_event(&bad))?;
+        let envelope: EntryEnvelope = serde_json::from_str(data)
+            .map_err(|bad| self.connection.unreadable_event_problem(&bad))?;
         if envelope.seq <= self.last_seq {
             return Ok(None);
         }
-        let entry =
-            Entry::try_from(&envelope).map_err(|bad| self.connection.unreadable_event(&bad))?;
+        let entry = Entry::try_from(&envelope)
+            .map_err(|bad| self.connection.unreadable_event_problem(&bad))?;
         self.last_seq = entry.seq;
         self.losses = 0;
         self.has_ended = entry.event.is_terminal();
@@ -165,11 +169,14 @@ impl EventStream {
 }
 
 impl EventStream {
-    /// The next events, in order and each once; none: the run has ended and all of its events
-    /// came. A caller that stops waiting in the middle loses nothing.
+    /// Waits for the next events and returns them, in order and each event once. `None` means that
+    /// the run has ended and all its events were returned.
+    ///
+    /// Cancel safety: dropping the future loses no event.
     ///
     /// # Errors
-    /// The problem that the server answers with.
+    ///
+    /// Returns the problem with which the server responds.
     pub async fn next(&mut self) -> Result<Option<Vec<Entry>>, Problem> {
         while !self.has_ended {
             let Some(open) = &mut self.stream else {
@@ -178,11 +185,11 @@ impl EventStream {
             };
             match open.next().await {
                 Some(event) => {
-                    if let Some(entry) = self.entry(&event)? {
+                    if let Some(entry) = self.parse_entry(&event)? {
                         return Ok(Some(vec![entry]));
                     }
                 }
-                None => self.mark_lost(),
+                None => self.mark_connection_lost(),
             }
         }
         Ok(None)

@@ -1,23 +1,23 @@
-//! One request before it is sent: method, path, query, body, and whether it may be sent twice.
+//! A request to the API before it is sent: method, path, query, body and retry policy.
 
 use reqwest::{Method, Url};
 use serde::Serialize;
 
-/// A request.
+/// A request to the API that can be sent more than once.
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(super) struct ApiRequest {
     pub(super) method: Method,
     path: Vec<String>,
     query: Vec<(&'static str, String)>,
-    /// What is sent, as JSON.
+    /// Body of the request as JSON.
     pub(super) body: Option<String>,
-    /// The server does it once, however often the request comes under this key.
+    /// Idempotency key of the request: the server executes requests with the same key only once.
     pub(super) idempotency_key: Option<String>,
-    /// Whether the request is sent again when a server is busy.
+    /// Whether the request is retried when the server is busy or can't be reached.
     pub(super) retries: bool,
 }
 
-impl Request {
+impl ApiRequest {
     fn new(method: Method, path: &[&str]) -> Self {
         Self {
             method,
@@ -29,61 +29,65 @@ impl Request {
         }
     }
 
-    /// A GET.
+    /// Creates a GET request for this path.
     pub(super) fn get(path: &[&str]) -> Self {
         Self::new(Method::GET, path)
     }
 
-    /// A POST with this body.
+    /// Creates a POST request for this path with a JSON body.
     pub(super) fn post(path: &[&str], body: &impl Serialize) -> Self {
         Self {
-            // What is sent is ours and has names for keys, so it is always JSON.
+            // Our bodies have only string keys, so serialization can't fail.
             body: Some(serde_json::to_string(body).unwrap_or_default()),
             ..Self::new(Method::POST, path)
         }
     }
 
-    /// A DELETE.
+    /// Creates a DELETE request for this path.
     pub(super) fn delete(path: &[&str]) -> Self {
         Self::new(Method::DELETE, path)
     }
 
-    /// The same request with a query parameter.
+    /// Adds a query parameter to the request.
     #[must_use]
-    pub(super) fn query(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub(super) fn with_query_param(mut self, name: &'static str, value: impl ToString) -> Self {
         self.query.push((name, value.to_string()));
         self
     }
 
-    /// The same request with a query parameter, if there is one.
+    /// Adds a query parameter to the request if it has a value.
     #[must_use]
-    pub(super) fn query_opt(self, name: &'static str, value: Option<impl ToString>) -> Self {
+    pub(super) fn with_optional_query_param(
+        self,
+        name: &'static str,
+        value: Option<impl ToString>,
+    ) -> Self {
         match value {
-            Some(value) => self.query(name, value),
+            Some(value) => self.with_query_param(name, value),
             None => self,
         }
     }
 
-    /// The same request, done once however often it is sent.
+    /// Sets the idempotency key of the request.
     #[must_use]
-    pub(super) fn idempotent(self, key: String) -> Self {
+    pub(super) fn with_idempotency_key(self, key: String) -> Self {
         Self { idempotency_key: Some(key), ..self }
     }
 
-    /// The same request, sent a single time.
+    /// Disables retries of the request.
     #[must_use]
     pub(super) fn without_retries(self) -> Self {
         Self { retries: false, ..self }
     }
 
-    /// Whether the request does no harm when it is sent twice.
+    /// Returns whether the request is safe to send more than once.
     pub(super) fn may_repeat(&self) -> bool {
         self.method == Method::GET || self.idempotency_key.is_some()
     }
 
-    /// The address of the request, below a server's own.
-    pub(super) fn url(&self, base: &Url) -> Url {
-        let mut url = base.clone();
+    /// Returns the full URL of the request on the server with this base URL.
+    pub(super) fn url(&self, base_url: &Url) -> Url {
+        let mut url = base_url.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(&self.path);
         }
@@ -106,7 +110,7 @@ mod tests {
             ("https://a/deep/", "https://a/deep/v1/keys/a%2Fb%3F?x=1%262"),
         ] {
             let base: Url = base.parse().unwrap();
-            let request = Request::get(&["v1", "keys", "a/b?"]).query("x", "1&2");
+            let request = ApiRequest::get(&["v1", "keys", "a/b?"]).with_query_param("x", "1&2");
             assert_eq!(request.url(&base).as_str(), url);
         }
     }

@@ -1,6 +1,5 @@
-//! `longhaul agents check`: every problem as file:line:column, and what else to know.
-//!
-//! Never: mends one.
+//! `longhaul agents check`: reports every problem in agent files as file:line:column, and prints
+//! notes about agents, such as a model without an API key.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use longhaul::assemble::model_choice::ModelSelector;
 use longhaul::assemble::model_resolver;
 use longhaul::config::secrets;
 use longhaul::spanned::escape_line;
-use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
+use longhaul_engine::agent::{Agent, BudgetPatch, PolicyDefaults};
 use longhaul_engine::services::ModelResolver;
 use longhaul_tool::memory;
 use serde_json::{Value, json};
@@ -24,22 +23,22 @@ use crate::error::CliError;
 use crate::submit::dotenv_only_note;
 use crate::{environment, output};
 
-/// Reports every problem.
+/// Arguments of `longhaul agents check`.
 #[derive(Debug, Args)]
-pub(crate) struct Check {
-    /// Only this agent
+pub(crate) struct CheckAgentsCommand {
+    /// Check only the agent with this name
     name: Option<String>,
-    /// Print one JSON object
+    /// Print the problems and notes as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Check {
+impl CheckAgentsCommand {
     pub(crate) fn run(&self, project: &AgentsProject) -> anyhow::Result<()> {
         let name = self.name.as_deref();
         let loaded = &project.loaded;
-        // Those that ship are our own affair, unless somebody asks about one.
-        let wanted = |one: &&LoadedAgent| match name {
+        // Built-in agents are only checked if one is named.
+        let is_selected = |one: &&LoadedAgent| match name {
             Some(name) => one.agent.name.as_str() == name,
             None => one.source != AgentSource::BuiltIn,
         };
@@ -47,31 +46,33 @@ impl Check {
             None => loaded.problems.clone(),
             Some(Ok(_)) => Vec::new(),
             Some(Err(AgentError::Broken { problems, .. })) => problems,
-            Some(Err(AgentError::Unknown(said))) => bail!("{said}\n`longhaul agents` lists them"),
+            Some(Err(AgentError::Unknown(message))) => {
+                bail!("{message}\n`longhaul agents` lists all agents")
+            }
         };
-        let asking = AgentChecker::new(project)?;
+        let checker = AgentChecker::new(project)?;
         let mut notes = match name {
             None => loaded.notes.clone(),
             Some(_) => Vec::new(),
         };
-        for one in loaded.agents.iter().filter(wanted) {
-            let said = one.notes.iter().cloned().chain(asking.all_notes(&one.agent));
-            notes.extend(said.map(|note| (one.path.clone(), note)));
+        for one in loaded.agents.iter().filter(is_selected) {
+            let message = one.notes.iter().cloned().chain(checker.all_notes(&one.agent));
+            notes.extend(message.map(|note| (one.path.clone(), note)));
         }
         match name {
-            None => problems.extend(loaded.missing.iter().cloned()),
-            Some(name) => problems.extend(loaded.missing_for(name).cloned()),
+            None => problems.extend(loaded.missing_references.iter().cloned()),
+            Some(name) => problems.extend(loaded.missing_references_of(name).cloned()),
         }
         match self.json {
-            true => output::stdout_json(&to_json(&problems, &notes))?,
-            false => print(&problems, &notes)?,
+            true => output::print_json(&to_json(&problems, &notes))?,
+            false => print_findings(&problems, &notes)?,
         }
-        for note in secrets::notes(&project.config) {
-            output::stderr_line(&format!("note: {note}"));
+        for note in secrets::secret_warnings(&project.config) {
+            output::eprint_line(&format!("note: {note}"));
         }
-        let fine = loaded.agents.iter().filter(wanted).count();
+        let fine = loaded.agents.iter().filter(is_selected).count();
         if problems.is_empty() {
-            output::stderr_line(&format!("{fine} fine"));
+            output::eprint_line(&format!("agents without problems: {fine}"));
             return Ok(());
         }
         let many = match problems.len() {
@@ -80,8 +81,8 @@ impl Check {
         };
         let is_missing = |problem: &Problem| problem.kind == ProblemKind::Missing;
         match problems.iter().all(is_missing) {
-            true => bail!("{many}; runs wait until what is missing is there"),
-            false => bail!("{many}; an agent is used only when its file has none"),
+            true => bail!("{many}; runs wait until the missing parts are available"),
+            false => bail!("{many}; an agent with problems can't be used"),
         }
     }
 }
@@ -100,84 +101,87 @@ fn to_json(problems: &[Problem], notes: &[(PathBuf, String)]) -> Value {
     json!({ "problems": problems.collect::<Value>(), "notes": notes.collect::<Value>() })
 }
 
-fn print(problems: &[Problem], notes: &[(PathBuf, String)]) -> anyhow::Result<()> {
-    // Whoever wrote the files named them too.
+fn print_findings(problems: &[Problem], notes: &[(PathBuf, String)]) -> anyhow::Result<()> {
+    // Paths are untrusted as well, since the project's author chose them.
     for problem in problems {
-        output::stdout_text(&problem.to_string())?;
+        output::print_text(&problem.to_string())?;
     }
     for (path, note) in notes {
         let path = escape_line(&path.display().to_string());
-        output::stdout_text(&format!("{path}: note: {note}"))?;
+        output::print_text(&format!("{path}: note: {note}"))?;
     }
     Ok(())
 }
 
-/// The models that can be asked here, and what binds those who ask.
+/// Checks agents against the models, tools and defaults of the project.
 #[derive(Debug)]
 struct AgentChecker<'a> {
     project: &'a AgentsProject,
     models: Arc<dyn ModelResolver>,
-    /// The same with the project's `.env`, where there is one.
+    /// Models that become usable with the keys in the project's `.env`. `None` if `.env` adds no
+    /// variables.
     dotenv_models: Option<Arc<dyn ModelResolver>>,
     selector: ModelSelector,
-    defaults: Defaults,
+    defaults: PolicyDefaults,
 }
 
 impl<'a> AgentChecker<'a> {
     fn new(project: &'a AgentsProject) -> anyhow::Result<Self> {
-        let (here, config, clock) = (&project.process_env, &project.config, &project.clock);
-        let filed = environment::with_dotenv_if_valid(here.clone());
-        let filed = (filed.env != here.env)
-            .then(|| environment::load_config_quietly(&filed))
+        let (process_env, config, clock) = (&project.process_env, &project.config, &project.clock);
+        let dotenv_env = environment::with_dotenv_if_valid(process_env.clone());
+        let dotenv_env = (dotenv_env.env != process_env.env)
+            .then(|| environment::load_config_quietly(&dotenv_env))
             .transpose()?;
         Ok(Self {
             project,
             models: model_resolver(config, clock),
-            dotenv_models: filed.map(|config| model_resolver(&config, clock)),
+            dotenv_models: dotenv_env.map(|config| model_resolver(&config, clock)),
             selector: ModelSelector::from_config(config).map_err(CliError::usage)?,
-            defaults: config.defaults(),
+            defaults: config.run_defaults(),
         })
     }
 
-    /// Everything that is to be said of an agent.
+    /// Returns the notes about an agent: about its tools, settings and models.
     fn all_notes(&self, agent: &Agent) -> Vec<String> {
-        // What needs a store is not in this toolbox, and may always be repeated.
+        // Tools that need a store are not registered here; they may always be repeated.
         let repeats = |tool: &str| tool == "read_output" || memory::NAMES.contains(&tool);
-        let is_once = |tool: &str| match self.project.tools.find(tool) {
-            Some(equipped) => Some(equipped.may_be_once()),
+        let is_once = |tool: &str| match self.project.tools.find_tool(tool) {
+            Some(registered) => Some(registered.may_have_unrepeatable_effects()),
             None => repeats(tool).then_some(false),
         };
-        let mut notes = check::notes(agent, is_once);
+        let mut notes = check::agent_warnings(agent, is_once);
         notes.extend(self.model_notes(agent));
         notes
     }
 
-    /// What is to be said of an agent's models, the first and those behind it.
+    /// Returns the notes about an agent's model and fallback models, such as a missing key or
+    /// price.
     fn model_notes(&self, agent: &Agent) -> Vec<String> {
         let named: Vec<Option<&str>> = match agent.models.as_slice() {
             [] => vec![None],
             models => models.iter().map(|model| Some(model.as_str())).collect(),
         };
-        let (mut notes, mut asked) = (Vec::new(), Vec::new());
+        let (mut notes, mut model_names) = (Vec::new(), Vec::new());
         for named in named {
             let why = match self.models.resolve(named) {
                 Ok(found) => {
-                    asked.push(found.name);
+                    model_names.push(found.name);
                     continue;
                 }
                 Err(why) => why,
             };
-            let filed = self.dotenv_models.as_ref();
-            let filed = filed.and_then(|filed| filed.resolve(named).ok());
-            notes.push(match (&filed, named) {
+            let dotenv_models = self.dotenv_models.as_ref();
+            let dotenv_models =
+                dotenv_models.and_then(|dotenv_models| dotenv_models.resolve(named).ok());
+            notes.push(match (&dotenv_models, named) {
                 (Some(found), _) => dotenv_only_note(&found.name),
-                (None, Some(named)) => format!("its model `{named}` can't be asked. {why}"),
-                (None, None) => format!("it has no model here. {why}"),
+                (None, Some(named)) => format!("the agent's model `{named}` can't be used. {why}"),
+                (None, None) => format!("no model is available for the agent. {why}"),
             });
-            asked.extend(filed.map(|found| found.name));
+            model_names.extend(dotenv_models.map(|found| found.name));
         }
-        let policy = agent.policy(&self.defaults, BudgetPatch::default());
-        notes.extend(self.selector.unpriced_warning(&asked, policy.budget.micro_usd));
+        let policy = agent.run_policy(&self.defaults, BudgetPatch::default());
+        notes.extend(self.selector.unpriced_models_warning(&model_names, policy.budget.micro_usd));
         notes
     }
 }

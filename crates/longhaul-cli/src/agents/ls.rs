@@ -1,6 +1,4 @@
-//! `longhaul agents ls`: a line for each agent, also for those that are hidden or broken.
-//!
-//! Never: more than a line for one.
+//! `longhaul agents ls`: prints one line per agent, including hidden and broken ones.
 
 use clap::Args;
 use longhaul::agents::diff::short_version;
@@ -9,24 +7,24 @@ use serde_json::{Value, json};
 
 use crate::{output, sanitize};
 
-/// Lists all agents.
+/// Arguments of `longhaul agents ls`.
 #[derive(Debug, Args)]
-pub(crate) struct Ls {
-    /// Print one JSON object
+pub(crate) struct ListAgentsCommand {
+    /// Print the agents as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// The source of what comes last in the list.
+/// Name of the source of built-in agents, which are listed after the project's own agents.
 const BUILT_IN: &str = AgentSource::BuiltIn.as_str();
 
-/// Name, source, model, tools, version, and what it is for.
-type Row = [String; 6];
+/// Table row of an agent: name, source, model, tools, version and description.
+type AgentRow = [String; 6];
 
-impl Ls {
+impl ListAgentsCommand {
     pub(crate) fn run(&self, loaded: &LoadedAgents) -> anyhow::Result<()> {
         if self.json {
-            return output::stdout_json(&to_json(loaded));
+            return output::print_json(&to_json(loaded));
         }
         let rows = agent_rows(loaded);
         let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -37,17 +35,17 @@ impl Ls {
                 line.push_str(&format!("{text:width$}  "));
             }
             line.push_str(&row[5]);
-            output::stdout_line(&sanitize::line(line.trim_end()))?;
+            output::print_line(&sanitize::safe_line(line.trim_end()))?;
         }
         if rows.is_empty() {
-            output::stderr_line("no agents here: longhaul agents new NAME writes one");
+            output::eprint_line("there are no agents here; create one: longhaul agents new NAME");
         }
         Ok(())
     }
 }
 
-fn agent_rows(loaded: &LoadedAgents) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+fn agent_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
+    let mut rows: Vec<AgentRow> = Vec::new();
     for one in &loaded.agents {
         let agent = &one.agent;
         let model = match agent.models.as_slice() {
@@ -69,20 +67,21 @@ fn agent_rows(loaded: &LoadedAgents) -> Vec<Row> {
         ]);
     }
     let none = || ["-", "-", "-"].map(str::to_owned);
-    let mut unusable = |name: &String, source: &str, said: String| {
+    let mut unusable = |name: &String, source: &str, problem: String| {
         let [model, tools, version] = none();
-        rows.push([name.clone(), source.to_owned(), model, tools, version, said]);
+        rows.push([name.clone(), source.to_owned(), model, tools, version, problem]);
     };
     for one in &loaded.broken {
-        let count = loaded.problems_in(&one.path).count();
-        let said = format!("broken, {count} to mend: longhaul agents check {}", one.name);
-        unusable(&one.name, one.source.as_str(), said);
+        let count = loaded.problems_of_file(&one.path).count();
+        let problem =
+            format!("broken, problems found: {count}; see: longhaul agents check {}", one.name);
+        unusable(&one.name, one.source.as_str(), problem);
     }
     for one in &loaded.hidden {
-        let said = format!("hidden by {}", one.hidden_by.display());
-        unusable(&one.name, one.source.as_str(), said);
+        let problem = format!("hidden by {}", one.hidden_by.display());
+        unusable(&one.name, one.source.as_str(), problem);
     }
-    // What is the project's own comes first.
+    // The project's own agents come first.
     rows.sort_by(|a, b| (a[1] == BUILT_IN, a).cmp(&(b[1] == BUILT_IN, b)));
     rows
 }
@@ -106,7 +105,7 @@ fn to_json(loaded: &LoadedAgents) -> Value {
             "name": one.name,
             "source": one.source.as_str(),
             "path": one.path,
-            "problems": loaded.problems_in(&one.path).count(),
+            "problems": loaded.problems_of_file(&one.path).count(),
         })
     });
     let hidden = loaded.hidden.iter().map(|one| {

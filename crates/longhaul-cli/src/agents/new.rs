@@ -1,6 +1,7 @@
-//! `longhaul agents new`: the file of a new agent, to begin with.
+//! `longhaul agents new`: creates the file of a new agent.
 //!
-//! Never: writes over a file, or one that would not pass `agents check`.
+//! Invariant: the command never overwrites a file, and never writes an agent that fails `agents
+//! check`.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use longhaul::agents::built_in::BUILT_IN_AGENTS;
-use longhaul::agents::load::{AGENTS_FOLDER, check_text};
+use longhaul::agents::load::{AGENTS_FOLDER, check_agent_text};
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
 use longhaul::agents::scaffold::AgentScaffold;
 use longhaul::assemble::with_load_context;
@@ -23,108 +24,113 @@ use crate::output;
 const EXAMPLES: &str = "Examples:
   longhaul agents new tidy                              agents/tidy.md, with a comment for each field
   longhaul agents new tidy --tools read_file,edit_file  with these tools
-  longhaul agents new strict --from tidy                a copy of another, also of Claude's";
+  longhaul agents new strict --from tidy                a copy of another agent, also of one for Claude Code";
 
-/// Writes the file of a new agent.
+/// Arguments of `longhaul agents new`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct New {
-    /// Its name: letters, digits, `-`, `_` and `.`
+pub(crate) struct NewAgentCommand {
+    /// Name of the new agent: letters, digits, `-`, `_` and `.`
     name: String,
-    /// Copy this agent
+    /// Copy the existing agent with this name
     #[arg(long, value_name = "AGENT")]
     from: Option<String>,
-    /// Its tools, parted by commas
+    /// Tools of the new agent, separated by commas
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     tools: Option<Vec<String>>,
-    /// Its model
+    /// Model of the new agent
     #[arg(long)]
     model: Option<String>,
 }
 
-impl New {
+impl NewAgentCommand {
     pub(crate) fn run(&self, project: &AgentsProject) -> anyhow::Result<()> {
-        let wanted = AgentScaffold {
+        let scaffold = AgentScaffold {
             name: self.name.clone(),
             model: self.model.clone(),
             tools: self.tools.clone(),
         };
         let text = match &self.from {
-            None => wanted.render_new(),
-            Some(from) => self.copy_text(&wanted, from, project)?,
+            None => scaffold.render_new_agent(),
+            Some(from) => self.copied_agent_text(&scaffold, from, project)?,
         };
-        let skills = skills::load(&project.config.root, &project.display_root);
-        let shelf = (project.display_root.as_path(), &skills);
-        let problems = with_load_context(&project.config, &project.tools, shelf, |shelf| {
-            check_text(shelf, &self.name, &text)
+        let skills = skills::load_skills(&project.config.root, &project.display_root);
+        let location = (project.display_root.as_path(), &skills);
+        let problems = with_load_context(&project.config, &project.tools, location, |location| {
+            check_agent_text(location, &self.name, &text)
         });
         if !problems.is_empty() {
-            let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return Err(CliError::usage(format!("nothing was written:\n{}", said.join("\n")))
-                .hint("what there is", "longhaul agents new --help")
+            let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Err(CliError::usage(format!("no agent was created:\n{}", messages.join("\n")))
+                .hint("see the options", "longhaul agents new --help")
                 .into());
         }
-        self.write(project, &text)?;
+        self.write_agent_file(project, &text)?;
         let hidden = project.loaded.find(&self.name).ok();
         if let Some(hidden) = hidden.filter(|one| one.source != AgentSource::Project) {
-            output::stderr_line(&format!("it hides {}", hidden.path.display()));
+            output::eprint_line(&format!("the new agent hides {}", hidden.path.display()));
         }
         let name = &self.name;
-        output::stderr_line(&format!("edit it, then: longhaul agents check {name}"));
-        output::stderr_line(&format!("then try it:   longhaul run {name} \"...\""));
+        output::eprint_line(&format!("edit the file, then check it: longhaul agents check {name}"));
+        output::eprint_line(&format!("then try the agent:          longhaul run {name} \"...\""));
         Ok(())
     }
 
-    fn copy_text(
+    fn copied_agent_text(
         &self,
-        wanted: &AgentScaffold,
+        scaffold: &AgentScaffold,
         from: &str,
         project: &AgentsProject,
     ) -> anyhow::Result<String> {
         let one = match project.loaded.find(from) {
             Ok(one) => one,
-            Err(AgentError::Unknown(said)) => bail!("{said}\n`longhaul agents` lists them"),
+            Err(AgentError::Unknown(message)) => {
+                bail!("{message}\n`longhaul agents` lists all agents")
+            }
             Err(error @ AgentError::Broken { .. }) => bail!("{error}"),
         };
         match one.source {
-            AgentSource::Claude => Ok(wanted.render_from_claude(one)),
+            AgentSource::Claude => Ok(scaffold.render_from_claude(one)),
             AgentSource::Project => {
                 let file = self::agent_file(project, one.agent.name.as_str());
                 let text = fs::read_to_string(&file);
                 let text = text.with_context(|| format!("`{}` can't be read", one.path.display()));
-                Ok(wanted.render_copy(&text?))
+                Ok(scaffold.render_agent_copy(&text?))
             }
-            AgentSource::BuiltIn => Ok(wanted.render_copy(built_in_text(one))),
+            AgentSource::BuiltIn => Ok(scaffold.render_agent_copy(built_in_agent_text(one))),
         }
     }
 
-    fn write(&self, project: &AgentsProject, text: &str) -> anyhow::Result<()> {
+    fn write_agent_file(&self, project: &AgentsProject, text: &str) -> anyhow::Result<()> {
         let file = agent_file(project, &self.name);
-        let said = project.display_root.join(AGENTS_FOLDER).join(format!("{}.md", self.name));
-        let said = said.display();
+        let display_path =
+            project.display_root.join(AGENTS_FOLDER).join(format!("{}.md", self.name));
+        let display_path = display_path.display();
         fs::create_dir_all(project.config.root.join(AGENTS_FOLDER))
-            .with_context(|| format!("no folder for `{said}` can be made"))?;
-        // A link in a cloned project would have the file written elsewhere.
-        if let Some(folder) = Location::below(&project.config.root, Path::new(AGENTS_FOLDER)) {
+            .with_context(|| format!("the folder for `{display_path}` can't be created"))?;
+        // Through a symlink in a cloned project the file would be written elsewhere.
+        if let Some(folder) = Location::below_root(&project.config.root, Path::new(AGENTS_FOLDER)) {
             let opened = folder.open_folder();
             opened.with_context(|| {
-                let why = open_failure_reason(&folder.path());
-                format!("`{AGENTS_FOLDER}` {why}, so `{said}` is not written")
+                let why = folder_failure_reason(&folder.path());
+                format!("`{AGENTS_FOLDER}` {why}, so `{display_path}` is not written")
             })?;
         }
         let opened = fs::OpenOptions::new().write(true).create_new(true).open(&file);
         let mut opened = match opened {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 return Err(CliError::usage(format!(
-                    "`{said}` is there already, and stays as it is"
+                    "`{display_path}` already exists and was not changed"
                 ))
-                .hint("look at it", format!("longhaul agents show {}", self.name))
+                .hint("show the agent", format!("longhaul agents show {}", self.name))
                 .into());
             }
-            opened => opened.with_context(|| format!("`{said}` can't be written"))?,
+            opened => opened.with_context(|| format!("`{display_path}` can't be written"))?,
         };
-        opened.write_all(text.as_bytes()).with_context(|| format!("`{said}` can't be written"))?;
-        output::stdout_line(&said.to_string())
+        opened
+            .write_all(text.as_bytes())
+            .with_context(|| format!("`{display_path}` can't be written"))?;
+        output::print_line(&display_path.to_string())
     }
 }
 
@@ -132,17 +138,18 @@ fn agent_file(project: &AgentsProject, name: &str) -> std::path::PathBuf {
     project.config.root.join(AGENTS_FOLDER).join(format!("{name}.md"))
 }
 
-/// Why a folder was not opened.
-fn open_failure_reason(folder: &Path) -> &'static str {
+/// Returns why the agents folder could not be opened, as the rest of a sentence that starts with
+/// the folder.
+fn folder_failure_reason(folder: &Path) -> &'static str {
     match folder.is_symlink() {
         true => "is a link",
         false => "can't be opened",
     }
 }
 
-fn built_in_text(one: &LoadedAgent) -> &'static str {
+fn built_in_agent_text(agent: &LoadedAgent) -> &'static str {
     let mut all = BUILT_IN_AGENTS.iter();
-    let found = all.find(|built_in| built_in.name == one.agent.name.as_str());
+    let found = all.find(|built_in| built_in.name == agent.agent.name.as_str());
     found.map_or("", |built_in| built_in.file)
 }
 
@@ -152,10 +159,10 @@ mod tests {
 
     #[test]
     fn only_a_symlink_is_reported_as_a_symlink() {
-        let place = tempfile::tempdir().unwrap();
-        let link = place.path().join("link");
-        std::os::unix::fs::symlink(place.path(), &link).unwrap();
-        assert_eq!(open_failure_reason(&link), "is a link");
-        assert_eq!(open_failure_reason(place.path()), "can't be opened");
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert_eq!(folder_failure_reason(&link), "is a link");
+        assert_eq!(folder_failure_reason(dir.path()), "can't be opened");
     }
 }

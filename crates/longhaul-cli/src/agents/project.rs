@@ -1,6 +1,5 @@
-//! A project, as far as it is about agents.
-//!
-//! Never: opens its store.
+//! The part of a project that concerns agents: settings, tools and agent files. The project's store
+//! is not opened.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,27 +13,27 @@ use longhaul_engine::tool_registry::ToolRegistry;
 
 use crate::environment;
 
-/// A project and its agents.
+/// A project's settings, tools and agents, without its store.
 #[derive(Debug)]
 pub(crate) struct AgentsProject {
     pub(crate) process_env: ProcessEnv,
     pub(crate) config: Config,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tools: ToolRegistry,
-    /// The project's folder as it is said to people.
+    /// The project's folder, as printed in messages.
     pub(crate) display_root: PathBuf,
     pub(crate) loaded: LoadedAgents,
 }
 
 impl AgentsProject {
-    /// The project that this command was started in.
+    /// Loads the project of the current folder.
     pub(crate) fn load() -> anyhow::Result<Self> {
-        let here = environment::process_env()?;
-        let config = environment::load_config(&here)?;
+        let process_env = environment::process_env()?;
+        let config = environment::load_config(&process_env)?;
         let clock = environment::system_clock();
         let tools = tool_registry(&config, &clock)?;
-        let said = here.display_path(&config.root);
-        let loaded = load_agents(&config, &tools, &said);
-        Ok(Self { process_env: here, config, clock, tools, display_root: said, loaded })
+        let display_root = process_env.display_path(&config.root);
+        let loaded = load_agents(&config, &tools, &display_root);
+        Ok(Self { process_env, config, clock, tools, display_root, loaded })
     }
 }

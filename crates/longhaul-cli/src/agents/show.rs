@@ -1,19 +1,17 @@
-//! `longhaul agents show`: everything that one agent is.
-//!
-//! Never: leaves a field out that its file set.
+//! `longhaul agents show`: prints every field that an agent's file sets.
 
 use anyhow::bail;
 use clap::Args;
 use longhaul::agents::escape;
 use longhaul::agents::loaded_agents::{AgentError, LoadedAgents};
 use longhaul::{duration, spanned};
-use longhaul_core::policy::LaneOnPark;
+use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, OnTimeout, ResultGate, RuleAction};
+use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, ResultGate, RuleAction, TimeoutAction};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::config::{
-    Isolation, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
+    IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
     SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
@@ -21,41 +19,43 @@ use serde_json::json;
 
 use crate::{output, sanitize};
 
-/// Prints what one agent is.
+/// Arguments of `longhaul agents show`.
 #[derive(Debug, Args)]
-pub(crate) struct Show {
-    /// Which
+pub(crate) struct ShowAgentCommand {
+    /// Name of the agent
     name: String,
-    /// Print one JSON object
+    /// Print the agent as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Show {
+impl ShowAgentCommand {
     pub(crate) fn run(&self, loaded: &LoadedAgents) -> anyhow::Result<()> {
         let one = match loaded.find(&self.name) {
             Ok(one) => one,
-            Err(AgentError::Unknown(said)) => bail!("{said}\n`longhaul agents` lists them"),
+            Err(AgentError::Unknown(message)) => {
+                bail!("{message}\n`longhaul agents` lists all agents")
+            }
             Err(error @ AgentError::Broken { .. }) => bail!("{error}"),
         };
         let agent = &one.agent;
         if self.json {
             let source = one.source.as_str();
-            let shown = json!({
+            let value = json!({
                 "version": agent.version(), "path": one.path, "source": source,
                 "notes": one.notes, "agent": agent,
             });
-            return output::stdout_json(&shown);
+            return output::print_json(&value);
         }
         let line = |name: &str, text: String| match text.is_empty() {
             true => Ok(()),
-            false => output::stdout_text(&format!("{name:12}{}", spanned::escape_controls(&text))),
+            false => output::print_text(&format!("{name:12}{}", spanned::escape_controls(&text))),
         };
         line("name", agent.name.to_string())?;
-        line("file", sanitize::line(&one.path.display().to_string()))?;
+        line("file", sanitize::safe_line(&one.path.display().to_string()))?;
         line("source", one.source.as_str().to_owned())?;
         line("version", agent.version().to_string())?;
-        for (name, text) in description_lines(agent) {
+        for (name, text) in agent_field_rows(agent) {
             line(name, text)?;
         }
         for note in &one.notes {
@@ -64,17 +64,17 @@ impl Show {
         if agent.prompt.is_empty() {
             return Ok(());
         }
-        let prompt = escape::unescape(&agent.prompt);
-        output::stdout_text(&format!("\n{}", spanned::escape_controls(&prompt)))
+        let prompt = escape::unescape_template_syntax(&agent.prompt);
+        output::print_text(&format!("\n{}", spanned::escape_controls(&prompt)))
     }
 }
 
-/// What an agent says of itself, a line for each.
-fn description_lines(agent: &Agent) -> Vec<(&'static str, String)> {
+/// Returns the label and the text of every field that the agent's file sets.
+fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
     let names = agent.skills.iter().map(|skill| skill.name.as_str());
     let rules = match agent.project_rules.len() {
         0 => String::new(),
-        bytes => format!("those of AGENTS.md, {bytes} bytes"),
+        bytes => format!("AGENTS.md, {bytes} bytes"),
     };
     let mut lines = vec![
         ("about", agent.description.trim_end().to_owned()),
@@ -84,43 +84,43 @@ fn description_lines(agent: &Agent) -> Vec<(&'static str, String)> {
         ("skills", names.collect::<Vec<_>>().join(", ")),
         ("context", agent.context.join(", ")),
         ("max turns", format_option(agent.max_turns, |turns| turns.to_string())),
-        ("budget", format_budget(agent.budget)),
+        ("budget", format_budget_caps(agent.budget)),
         ("retry", format_retry(agent.retry)),
         ("sandbox", format_option(agent.sandbox.as_ref(), format_sandbox)),
-        ("guards", format_option(agent.guards, format_guards)),
+        ("guards", format_option(agent.guards, format_loop_guards)),
         ("keep open", format_option(agent.keep_open, duration::format)),
-        ("in doubt", format_option(agent.in_doubt, format_in_doubt)),
+        ("in doubt", format_option(agent.in_doubt, format_in_doubt_policy)),
         ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
         ("parked", format_lane_on_park(agent)),
         ("perception", format_option(agent.perception.as_ref(), format_perception)),
-        ("output", format_option(agent.output.as_ref(), format_output)),
+        ("output", format_option(agent.output.as_ref(), format_output_schema)),
         ("rules", rules),
     ];
-    lines.extend(agent.rules.iter().map(|rule| ("rule", format_rule(rule))));
+    lines.extend(agent.rules.iter().map(|rule| ("rule", format_gate_rule(rule))));
     let effects = agent.effects.iter();
-    lines.extend(effects.map(|effect| ("effect", format_effect(effect))));
+    lines.extend(effects.map(|effect| ("effect", format_effect_rule(effect))));
     let events = agent.events.iter();
     lines.extend(events.map(|(kind, text)| ("event", format!("{kind}: {text}"))));
     lines
 }
 
-/// A value as text; empty where there is none.
-fn format_option<T>(value: Option<T>, write: impl Fn(T) -> String) -> String {
-    value.map(write).unwrap_or_default()
+/// Formats an optional value with the given function. `None` gives an empty text.
+fn format_option<T>(value: Option<T>, format_value: impl Fn(T) -> String) -> String {
+    value.map(format_value).unwrap_or_default()
 }
 
-/// What is said, each with its name, without what is not.
-fn join_named(parts: &[(&str, String)]) -> String {
-    let said = parts.iter().filter(|(_, text)| !text.is_empty());
-    let said = said.map(|(name, text)| format!("{name} {text}").trim().to_owned());
-    said.collect::<Vec<_>>().join(", ")
+/// Joins the texts that are not empty, each preceded by its name.
+fn join_named_parts(parts: &[(&str, String)]) -> String {
+    let texts = parts.iter().filter(|(_, text)| !text.is_empty());
+    let texts = texts.map(|(name, text)| format!("{name} {text}").trim().to_owned());
+    texts.collect::<Vec<_>>().join(", ")
 }
 
-fn format_budget(budget: BudgetPatch) -> String {
+fn format_budget_caps(budget: BudgetPatch) -> String {
     let caps = budget.caps;
     let usd = |micros: MicroUsd| (micros.0 as f64 / 1e6).to_string();
-    join_named(&[
+    join_named_parts(&[
         ("usd", format_option(caps.micro_usd, usd)),
         ("tokens", format_option(caps.tokens, |tokens| tokens.to_string())),
         ("turns", format_option(caps.turns, |turns| turns.to_string())),
@@ -131,7 +131,7 @@ fn format_budget(budget: BudgetPatch) -> String {
 
 fn format_retry(retry: RetryPatch) -> String {
     let times = |percent| (f64::from(percent) / 100.0).to_string();
-    join_named(&[
+    join_named_parts(&[
         ("retries", format_option(retry.max_retries, |retries| retries.to_string())),
         ("first after", format_option(retry.initial_delay, duration::format)),
         ("times", format_option(retry.multiplier_percent, times)),
@@ -143,25 +143,25 @@ fn format_result_gate(gate: &ResultGate) -> String {
     format!("asks \"{}\"", gate.ask)
 }
 
-fn format_output(schema: &RawJson) -> String {
+fn format_output_schema(schema: &RawJson) -> String {
     schema.as_str().to_owned()
 }
 
 fn format_sandbox(sandbox: &SandboxConfig) -> String {
     match sandbox.isolation {
-        Isolation::Sandboxed => String::new(),
-        Isolation::None => "without walls".to_owned(),
+        IsolationLevel::Sandboxed => String::new(),
+        IsolationLevel::None => "unsandboxed".to_owned(),
     }
 }
 
-fn format_guards(guards: LoopGuardConfig) -> String {
+fn format_loop_guards(guards: LoopGuardConfig) -> String {
     match guards.identical_calls {
         Some(calls) => format!("stopped after {calls} identical calls"),
         None => "off".to_owned(),
     }
 }
 
-fn format_in_doubt(in_doubt: InDoubtPolicy) -> String {
+fn format_in_doubt_policy(in_doubt: InDoubtPolicy) -> String {
     let text = match in_doubt {
         InDoubtPolicy::Tell => "the model is told",
         InDoubtPolicy::Ask => "a person is asked",
@@ -172,42 +172,42 @@ fn format_in_doubt(in_doubt: InDoubtPolicy) -> String {
 
 fn format_lane_on_park(agent: &Agent) -> String {
     let parked = match agent.lane_on_park {
-        LaneOnPark::Keep => "",
-        LaneOnPark::Release => "lets go of its lane",
+        ParkedLanePolicy::Keep => "",
+        ParkedLanePolicy::Release => "releases its lane",
     };
     parked.to_owned()
 }
 
-fn format_perception(sight: &PerceptionConfig) -> String {
-    let who = match &sight.source {
-        PerceptionSource::Command(words) => words.join(" "),
+fn format_perception(perception: &PerceptionConfig) -> String {
+    let who = match &perception.source {
+        PerceptionSource::Command(args) => args.join(" "),
         PerceptionSource::Url(url) => url.clone(),
         PerceptionSource::Named(name) => name.clone(),
     };
-    match sight.every {
-        PerceptionInterval::Run => format!("{who}, once a run"),
+    match perception.every {
+        PerceptionInterval::Run => format!("{who}, once per run"),
         PerceptionInterval::Turn => format!("{who}, before each turn"),
     }
 }
 
-fn format_rule(rule: &GateRule) -> String {
+fn format_gate_rule(rule: &GateRule) -> String {
     let what = rule.subject.as_ref();
     let what = what.map_or_else(|| rule.tool.clone(), |what| format!("{} {what}", rule.tool));
     match &rule.action {
         RuleAction::Allow => format!("{what}: allowed"),
         RuleAction::Deny(why) => format!("{what}: denied, {why}"),
-        RuleAction::Ask(ask) => {
+        RuleAction::Ask(question) => {
             let timeout = duration::format(rule.timeout.unwrap_or(GATE_TIMEOUT));
             let then = match rule.on_timeout {
-                OnTimeout::Reject => "then no",
-                OnTimeout::Approve => "then yes",
-                OnTimeout::Fail => "then the run fails",
-                OnTimeout::Pause => "then it pauses",
+                TimeoutAction::Reject => "then rejected",
+                TimeoutAction::Approve => "then approved",
+                TimeoutAction::Fail => "then the run fails",
+                TimeoutAction::Pause => "then the run pauses",
             };
             let who = rule.approvers;
             let count = (who.count != 1).then_some(who.count);
             let other = who.not_submitter.then_some("not by the submitter");
-            let more = join_named(&[
+            let more = join_named_parts(&[
                 ("approvers", format_option(count, |count| count.to_string())),
                 ("", format_option(other, str::to_owned)),
                 ("reminds after", format_option(rule.remind, duration::format)),
@@ -216,12 +216,12 @@ fn format_rule(rule: &GateRule) -> String {
                 "" => String::new(),
                 more => format!(", {more}"),
             };
-            format!("{what}: asks \"{ask}\", for {timeout}, {then}{more}")
+            format!("{what}: asks \"{question}\", waits {timeout}, {then}{more}")
         }
     }
 }
 
-fn format_effect(effect: &EffectRule) -> String {
+fn format_effect_rule(effect: &EffectRule) -> String {
     let what = effect.subject.as_deref().unwrap_or_default();
     let class = match effect.class {
         EffectClass::Pure => "pure",

@@ -1,4 +1,5 @@
-//! A load client: one connection, one request after another, with as little CPU as possible.
+//! The HTTP client of the load tests: one connection, one request after another, with as little CPU
+//! time as possible.
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// One connection to a server.
+/// A connection to the measured server, with an API key.
 #[derive(Debug)]
 pub(crate) struct BenchClient {
     sender: SendRequest<Full<Bytes>>,
@@ -19,20 +20,20 @@ pub(crate) struct BenchClient {
 }
 
 impl BenchClient {
-    /// A connection to the server at this URL, with this key.
+    /// Connects to the server at this URL. Requests carry this API key.
     pub(crate) async fn connect(url: &str, key: &str) -> anyhow::Result<Self> {
         let host = url.trim_start_matches("http://").to_owned();
         let stream = TcpStream::connect(&host).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        #[expect(clippy::disallowed_methods, reason = "it ends with its sender")]
+        #[expect(clippy::disallowed_methods, reason = "the task ends when its sender is dropped")]
         drop(tokio::spawn(connection));
         let key = key.to_owned();
         Ok(Self { sender, host, key })
     }
 
-    /// Sends a request; the response's status and body.
-    pub(crate) async fn send(
+    /// Sends a request and returns the status and body of the response.
+    pub(crate) async fn send_and_read_response(
         &mut self,
         method: &str,
         path: &str,
@@ -40,23 +41,26 @@ impl BenchClient {
     ) -> anyhow::Result<(u16, Value)> {
         let request =
             Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
-        let response = self.request(request, body).await?;
+        let response = self.send_request(request, body).await?;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await?.to_bytes();
         Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
     }
 
-    /// Opens a stream of events, which lasts as long as the response.
-    pub(crate) async fn open_stream(&mut self, path: &str) -> anyhow::Result<Response<Incoming>> {
+    /// Opens an event stream. The stream stays open until the response is dropped.
+    pub(crate) async fn open_event_stream(
+        &mut self,
+        path: &str,
+    ) -> anyhow::Result<Response<Incoming>> {
         let request = Request::get(path).header(ACCEPT, "text/event-stream");
-        let response = self.request(request, "").await?;
+        let response = self.send_request(request, "").await?;
         match response.status().as_u16() {
             200 => Ok(response),
-            status => bail!("a stream was answered {status}"),
+            status => bail!("the event stream returned {status}"),
         }
     }
 
-    async fn request(
+    async fn send_request(
         &mut self,
         request: hyper::http::request::Builder,
         body: &str,

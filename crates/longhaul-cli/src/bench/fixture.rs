@@ -1,5 +1,5 @@
-//! What turns are measured in: a new store, the real engine around it, one model and one tool.
-//! There is no shortcut: a run is submitted, claimed and driven like any other.
+//! The fixture for measuring turns: a new store, the real engine, one model and one tool. Runs are
+//! submitted, claimed and driven as in production.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::status::Status;
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::config::LoopGuardConfig;
-use longhaul_engine::agent::{Agent, AgentRegistry, BudgetPatch, Defaults};
+use longhaul_engine::agent::{Agent, AgentRegistry, BudgetPatch, PolicyDefaults};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::hooks::Hooks;
-use longhaul_engine::read_output::ReadOutput;
+use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::EngineServices;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tool_registry::ToolRegistry;
@@ -34,49 +34,49 @@ use serde_json::{Value, json};
 use crate::bench::measure::{TurnCost, TurnMeter};
 use crate::bench::model_source::ModelSource;
 
-/// Turns of the run before the one that counts: statements are prepared and code is read in once a
-/// process, not once a turn.
+/// Number of turns of the warm-up run. The warm-up keeps one-time costs of the process, such as
+/// preparing statements and loading code, out of the measurement.
 pub(crate) const WARM_UP_TURNS: u32 = 3;
 
-/// A new store, or one that is there.
+/// Opens the store in this file in order to drive its runs. Creates the store if it is missing.
 pub(crate) fn open_store(file: &Path) -> anyhow::Result<SqliteStore> {
     let url = format!("sqlite:{}", file.display());
     Ok(open(StoreOptions::new(url, OpenMode::Driver, Arc::new(SystemClock)))?)
 }
 
-/// A store, and what its runs are made of.
-pub(crate) struct Fixture {
+/// A store for measured runs, the model of these runs, and the parameters of their tool.
+pub(crate) struct BenchFixture {
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) source: ModelSource,
-    /// Length of each tool's result.
+    /// Length of each tool result, in bytes.
     pub(crate) result_bytes: usize,
-    /// Effect class of the tool's calls.
+    /// Effect class of the tool's calls, which decides whether they run in parallel.
     pub(crate) class: EffectClass,
 }
 
-/// Runs that were driven to their ends.
-pub(crate) struct ExecutionResult {
+/// The runs that were executed, and the average cost of their turns.
+pub(crate) struct RunsResult {
     longhaul: Longhaul,
     runs: Vec<RunId>,
     pub(crate) cost: TurnCost,
 }
 
-impl ExecutionResult {
-    /// Folds the journals: how many bytes the model and the tools have said in them.
+impl RunsResult {
+    /// Returns the total length of the runs' model replies and tool results, in bytes.
     pub(crate) async fn transcript_bytes(&self) -> anyhow::Result<u64> {
         let mut bytes = 0;
         for run in &self.runs {
-            let folded = self.longhaul.fold(*run).await?;
+            let folded = self.longhaul.fold_run(*run).await?;
             let messages = folded.transcript().messages().iter();
-            let said = messages.filter(|message| !matches!(***message, Message::User(_)));
-            bytes += said.map(|message| message.estimated_bytes()).sum::<u64>();
+            let replies = messages.filter(|message| !matches!(***message, Message::User(_)));
+            bytes += replies.map(|message| message.estimated_bytes()).sum::<u64>();
         }
         Ok(bytes)
     }
 }
 
-impl Fixture {
-    /// A new store with a tool whose calls go side by side.
+impl BenchFixture {
+    /// Creates a fixture with a new store in this file and a tool whose calls run in parallel.
     pub(crate) fn new(
         file: &Path,
         source: ModelSource,
@@ -90,71 +90,75 @@ impl Fixture {
         })
     }
 
-    /// A short run before those that count.
-    pub(crate) async fn warm_up(&self) -> anyhow::Result<ExecutionResult> {
-        self.execute(WARM_UP_TURNS, 1).await
+    /// Executes one short run, so that one-time costs are not measured later.
+    pub(crate) async fn warm_up(&self) -> anyhow::Result<RunsResult> {
+        self.execute_runs(WARM_UP_TURNS, 1).await
     }
 
-    /// Executes so many runs of so many turns at once.
-    pub(crate) async fn execute(&self, turns: u32, runs: u32) -> anyhow::Result<ExecutionResult> {
-        self.execute_with(self.source.model(turns)?, turns, runs).await
+    /// Executes `runs` concurrent runs of `turns` turns each.
+    pub(crate) async fn execute_runs(&self, turns: u32, runs: u32) -> anyhow::Result<RunsResult> {
+        self.execute_with_model(self.source.create_model(turns)?, turns, runs).await
     }
 
-    /// The same with a model that calls the tool so many times.
-    pub(crate) async fn execute_with(
+    /// Executes `runs` concurrent runs with this model. The model must end each run after `turns`
+    /// turns.
+    pub(crate) async fn execute_with_model(
         &self,
         model: Arc<dyn Model>,
         turns: u32,
         runs: u32,
-    ) -> anyhow::Result<ExecutionResult> {
+    ) -> anyhow::Result<RunsResult> {
         let longhaul = self.build_engine(model)?;
         let task = || Task {
-            // Nothing bounds it.
+            // No limits.
             budget: BudgetPatch { caps: BudgetRaise::default(), warn_percent: None },
             ..Task::new("bench", "go")
         };
         let submitted = longhaul.submit_all((0..runs).map(|_| task()).collect()).await?;
-        let runs = submitted.runs().to_vec();
+        let runs = submitted.run_ids().to_vec();
         let meter = TurnMeter::start(&self.store);
-        drive_to_end(&longhaul, &runs, turns).await?;
-        let cost = meter.cost(turns * u32::try_from(runs.len())?);
-        Ok(ExecutionResult { longhaul, runs, cost })
+        drive_runs_to_end(&longhaul, &runs, turns).await?;
+        let cost = meter.average_turn_cost(turns * u32::try_from(runs.len())?);
+        Ok(RunsResult { longhaul, runs, cost })
     }
 
     fn build_engine(&self, model: Arc<dyn Model>) -> anyhow::Result<Longhaul> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let echo = EchoTool::new(self.result_bytes, self.class)?;
+        let echo = FixedTextTool::new(self.result_bytes, self.class)?;
         let tools = ToolRegistry::new([Arc::new(echo) as Arc<dyn Tool>])?;
-        let (journal, shelves) = (self.store.clone(), self.store.clone());
-        let tools = tools.with_tool(Arc::new(ReadOutput::new(journal, shelves)?))?;
+        let (journal, records) = (self.store.clone(), self.store.clone());
+        let tools = tools.with_tool(Arc::new(ReadOutputTool::new(journal, records)?))?;
         let model = SingleModel::new("scripted/bench", model);
-        let ports = EngineServices::minimal(self.store.clone(), clock, Arc::new(model), tools);
-        let mut roster = AgentRegistry::default();
-        roster.register(Agent {
+        let services =
+            EngineServices::from_single_store(self.store.clone(), clock, Arc::new(model), tools);
+        let mut agents = AgentRegistry::default();
+        agents.register(Agent {
             tools: vec!["echo".to_owned()],
             prompt: "You are measured.".to_owned(),
-            // It does the same again and again because that is what is measured.
+            // The benchmark repeats identical calls on purpose.
             guards: Some(LoopGuardConfig { identical_calls: None }),
             ..Agent::new(AgentName::new("bench")?)
         });
-        let defaults = Defaults { budget: Budget::default(), ..Defaults::default() };
-        Ok(Longhaul::new(ports, roster, defaults))
+        let defaults = PolicyDefaults { budget: Budget::default(), ..PolicyDefaults::default() };
+        Ok(Longhaul::new(services, agents, defaults))
     }
 }
 
-/// Drives these runs to their ends, all at once, and checks that each had so many turns.
-async fn drive_to_end(longhaul: &Longhaul, runs: &[RunId], turns: u32) -> anyhow::Result<()> {
+/// Drives these runs to their ends, concurrently, and checks that each took the expected turns.
+async fn drive_runs_to_end(longhaul: &Longhaul, runs: &[RunId], turns: u32) -> anyhow::Result<()> {
     let stop = Shutdown::new();
     let mut options = WorkerOptions::new(InboxName::new("default")?);
     options.concurrency = options.concurrency.max(runs.len());
-    // The worker itself tells when it is done: a reader of every event would be measured too.
-    let hooks =
-        Arc::new(StopAfterLast { shutdown: stop.clone(), remaining: AtomicUsize::new(runs.len()) });
+    // A hook detects the end. A reader of every event would be measured too.
+    let hooks = Arc::new(StopAfterLastRunHooks {
+        shutdown: stop.clone(),
+        remaining: AtomicUsize::new(runs.len()),
+    });
     let worker = Worker::new(longhaul.services(), options).with_hooks(hooks);
     worker.run(stop).await?;
     for run in runs {
         let row = longhaul.services().store.get_run(*run).await?;
-        let row = row.context("the run is gone")?;
+        let row = row.context("the run was not found")?;
         if row.status != Status::Completed || row.turns != turns + 1 {
             bail!("the run is {:?} after {} turns", row.status, row.turns);
         }
@@ -162,18 +166,18 @@ async fn drive_to_end(longhaul: &Longhaul, runs: &[RunId], turns: u32) -> anyhow
     Ok(())
 }
 
-/// Stops the worker at the end of the last run.
+/// Hooks that stop the worker when the last run has ended.
 #[derive(Debug)]
-struct StopAfterLast {
+struct StopAfterLastRunHooks {
     shutdown: Shutdown,
     remaining: AtomicUsize,
 }
 
 #[async_trait]
-impl Hooks for StopAfterLast {
+impl Hooks for StopAfterLastRunHooks {
     async fn on_complete(&self, _run: &RunRow) {
         if self.remaining.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.shutdown.drain();
+            self.shutdown.request_drain();
         }
     }
 
@@ -182,16 +186,16 @@ impl Hooks for StopAfterLast {
     }
 }
 
-/// Returns a text of a fixed length.
+/// A tool that returns a text of a fixed length.
 #[derive(Debug)]
-pub(crate) struct EchoTool {
+pub(crate) struct FixedTextTool {
     spec: ToolSpec,
     text: Arc<str>,
     class: EffectClass,
 }
 
-impl EchoTool {
-    /// So many bytes, by calls of this class.
+impl FixedTextTool {
+    /// Creates a tool that returns `bytes` bytes of text and whose calls have this effect class.
     pub(crate) fn new(bytes: usize, class: EffectClass) -> anyhow::Result<Self> {
         Ok(Self {
             class,
@@ -209,7 +213,7 @@ impl EchoTool {
 }
 
 #[async_trait]
-impl Tool for EchoTool {
+impl Tool for FixedTextTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

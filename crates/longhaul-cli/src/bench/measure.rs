@@ -1,31 +1,33 @@
-//! What is measured everywhere: the limits of the disk, percentiles, and the cost of a turn.
+//! Measurements that several benchmarks share: disk limits, percentiles and the cost of a turn.
 
 use std::path::Path;
 
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use longhaul_store::SqliteStore;
-use longhaul_store::bench::{BareInsertOptions, Durations, measure_bare_inserts, measure_sync};
+use longhaul_store::bench::{
+    BareInsertOptions, SortedDurations, measure_bare_inserts, measure_fsync,
+};
 use serde::Serialize;
 
-use crate::bench::report::Report;
-use crate::cpu::cpu_us;
+use crate::bench::report::BenchReport;
+use crate::cpu::cpu_time_us;
 
-/// Number of writes and of bare commits that are measured.
+/// Number of disk writes, and of bare SQLite commits, that are measured.
 const WRITE_COUNT: usize = 500;
 
-/// Upper bounds of half and of almost all spans, in microseconds.
+/// The 50th and 99th percentile of measured durations, in microseconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Percentiles {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
 }
 
-impl From<&Durations> for Percentiles {
-    fn from(spans: &Durations) -> Self {
+impl From<&SortedDurations> for Percentiles {
+    fn from(durations: &SortedDurations) -> Self {
         Self {
-            p50: nanos_to_micros(spans.percentile(50)),
-            p99: nanos_to_micros(spans.percentile(99)),
+            p50: nanos_to_micros(durations.percentile(50)),
+            p99: nanos_to_micros(durations.percentile(99)),
         }
     }
 }
@@ -34,7 +36,8 @@ pub(crate) fn nanos_to_micros(nanos: u64) -> f64 {
     nanos as f64 / 1e3
 }
 
-/// The raw limits of the disk, measured in the folder of the bench.
+/// Speed of the disk without Longhaul: durations of fdatasync calls and of bare SQLite commits in
+/// the benchmark's folder.
 #[derive(Debug, Serialize)]
 pub(crate) struct DiskLimits {
     fdatasync_us: Percentiles,
@@ -43,19 +46,19 @@ pub(crate) struct DiskLimits {
 }
 
 impl DiskLimits {
-    /// Measures the limits and adds them to the report.
-    pub(crate) fn measure(folder: &Path, report: &mut Report) -> anyhow::Result<()> {
+    /// Measures the speed of the disk that holds this folder, and adds the figures to the report.
+    pub(crate) fn measure_disk(folder: &Path, report: &mut BenchReport) -> anyhow::Result<()> {
         report.print_progress("measuring the disk");
         let nanos = || SystemClock.monotonic_nanos();
-        let syncs = Percentiles::from(&measure_sync(folder, WRITE_COUNT, &nanos)?);
-        let ask = BareInsertOptions {
+        let syncs = Percentiles::from(&measure_fsync(folder, WRITE_COUNT, &nanos)?);
+        let options = BareInsertOptions {
             file: folder.join("bare.db"),
             runs: 1,
             events: WRITE_COUNT as u64,
             body_bytes: 900,
             per_commit: 1,
         };
-        let per_second = measure_bare_inserts(&ask, &nanos)?.per_second().max(1.0);
+        let per_second = measure_bare_inserts(&options, &nanos)?.events_per_second().max(1.0);
         let disk = Self {
             fdatasync_us: syncs,
             bare_commit_us: 1e6 / per_second,
@@ -66,14 +69,14 @@ impl DiskLimits {
             syncs.p50, syncs.p99
         ));
         report.add_line(format!(
-            "a commit of bare SQLite       mean {:.0} us, {per_second:.0} a second",
+            "a commit of bare SQLite       mean {:.0} us, {per_second:.0} per second",
             disk.bare_commit_us
         ));
         report.add_figures(&disk)
     }
 }
 
-/// The average cost of the turns of some runs.
+/// Average cost of a turn: commits, CPU time and wall time.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct TurnCost {
     pub(crate) commits_per_turn: f64,
@@ -82,8 +85,8 @@ pub(crate) struct TurnCost {
 }
 
 impl TurnCost {
-    /// Its figures as cells of a table.
-    pub(crate) fn cells(&self) -> [String; 3] {
+    /// Returns commits, CPU time and wall time as table cells.
+    pub(crate) fn table_cells(&self) -> [String; 3] {
         [
             format!("{:.2}", self.commits_per_turn),
             format!("{:.0}", self.cpu_us_per_turn),
@@ -92,7 +95,7 @@ impl TurnCost {
     }
 }
 
-/// Counts commits and time from its start on.
+/// Measures commits, CPU time and wall time since the meter was started.
 #[derive(Debug)]
 pub(crate) struct TurnMeter<'a> {
     store: &'a SqliteStore,
@@ -105,18 +108,18 @@ impl<'a> TurnMeter<'a> {
     pub(crate) fn start(store: &'a SqliteStore) -> Self {
         Self {
             store,
-            commits: store.commits(),
-            cpu_us: cpu_us(),
+            commits: store.commit_count(),
+            cpu_us: cpu_time_us(),
             nanos: SystemClock.monotonic_nanos(),
         }
     }
 
-    /// The cost of each of so many turns since the start.
-    pub(crate) fn cost(&self, turns: u32) -> TurnCost {
+    /// Returns the average cost of a turn, given the number of turns since the meter was started.
+    pub(crate) fn average_turn_cost(&self, turns: u32) -> TurnCost {
         let turns = f64::from(turns);
         TurnCost {
-            commits_per_turn: (self.store.commits() - self.commits) as f64 / turns,
-            cpu_us_per_turn: (cpu_us() - self.cpu_us) / turns,
+            commits_per_turn: (self.store.commit_count() - self.commits) as f64 / turns,
+            cpu_us_per_turn: (cpu_time_us() - self.cpu_us) / turns,
             wall_us_per_turn: nanos_to_micros(SystemClock.monotonic_nanos() - self.nanos) / turns,
         }
     }

@@ -1,5 +1,5 @@
-//! The model of a run that is measured: scripted in this process, or behind HTTP in a mock, which
-//! is this program in a process of its own, so that only the asking is counted here.
+//! The model of a measured run: scripted in this process, or a mock behind HTTP. The mock is a
+//! separate process, so that its CPU time is not counted as part of the run.
 
 use std::fmt;
 use std::path::Path;
@@ -11,35 +11,35 @@ use clap::ValueEnum;
 use longhaul_core::port::model::Model;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::clock::SystemClock;
-use longhaul_model::chat::Quirks;
-use longhaul_model::http::{Http, Limits};
+use longhaul_model::chat::ServerQuirks;
+use longhaul_model::http::{HttpClient, HttpLimits};
 use longhaul_model::scripted::{Script, ScriptedModel};
-use longhaul_model::settings::Settings;
+use longhaul_model::settings::ModelSettings;
 use longhaul_model::{anthropic, chat, responses};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::client::BenchClient;
 use crate::child_process::ChildProcess;
 
-/// Wide enough for every run: nothing is to be summed up.
+/// Size of the model's context window. No run reaches that size, so no conversation is compacted.
 const WINDOW_TOKENS: u64 = 1 << 40;
 
-/// The provider, as failures name it.
+/// Name of the mock as a provider, used in error messages.
 const PROVIDER: &str = "mock";
 
-/// The API that a mock is asked over.
+/// Provider API that the mock model is called with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Wire {
-    /// Anthropic Messages
+pub(crate) enum MockApi {
+    /// Anthropic Messages API
     Anthropic,
-    /// OpenAI Responses
+    /// OpenAI Responses API
     Responses,
-    /// OpenAI Chat Completions
+    /// OpenAI Chat Completions API
     Chat,
 }
 
-impl fmt::Display for Wire {
+impl fmt::Display for MockApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Anthropic => "anthropic",
@@ -49,18 +49,19 @@ impl fmt::Display for Wire {
     }
 }
 
-/// Where the replies come from.
+/// Source of the model replies in a benchmark.
 #[derive(Debug, Clone)]
 pub(crate) enum ModelSource {
-    /// A scripted model with so many calls a turn.
+    /// A scripted model in this process that makes `calls` tool calls per turn.
     Scripted { calls: u32 },
-    /// A mock at this address, by the real adapter.
-    Mock { wire: Wire, url: String },
+    /// A mock model server at `url`, called through the real adapter of the API `wire`.
+    Mock { wire: MockApi, url: String },
 }
 
 impl ModelSource {
-    /// A model that calls the tool for so many turns, and then ends. A mock must have the script.
-    pub(crate) fn model(&self, turns: u32) -> anyhow::Result<Arc<dyn Model>> {
+    /// Creates a model that calls the benchmark's tool for `turns` turns and then ends the run. A
+    /// mock must have been started with a script of that length.
+    pub(crate) fn create_model(&self, turns: u32) -> anyhow::Result<Arc<dyn Model>> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let (wire, url) = match self {
             Self::Scripted { calls } => {
@@ -69,13 +70,15 @@ impl ModelSource {
             }
             Self::Mock { wire, url } => (*wire, url),
         };
-        let http = Http::new(&format!("{url}/v1"), Limits::default())?;
-        let mut settings = Settings::new(PROVIDER, script_name(turns), None);
+        let http = HttpClient::new(&format!("{url}/v1"), HttpLimits::default())?;
+        let mut settings = ModelSettings::new(PROVIDER, script_name(turns), None);
         settings.pricing.window_tokens = WINDOW_TOKENS;
         Ok(match wire {
-            Wire::Anthropic => anthropic::model(http, settings, clock),
-            Wire::Responses => responses::model(http, settings, clock),
-            Wire::Chat => chat::model(http, settings, Quirks::for_provider(PROVIDER), clock),
+            MockApi::Anthropic => anthropic::new_model(http, settings, clock),
+            MockApi::Responses => responses::new_model(http, settings, clock),
+            MockApi::Chat => {
+                chat::new_model(http, settings, ServerQuirks::for_provider(PROVIDER), clock)
+            }
         }?)
     }
 }
@@ -85,7 +88,7 @@ fn script_name(turns: u32) -> String {
 }
 
 fn script_text(turns: u32, calls: u32) -> String {
-    // Each about something else: calls about the same thing go one after another.
+    // Each call has another input, because calls with the same subject run sequentially.
     let calls = (1..=calls).map(|n| format!("{{ name: echo, input: {{ n: {n} }} }}"));
     let calls = calls.collect::<Vec<_>>().join(", ");
     format!(
@@ -95,47 +98,48 @@ fn script_text(turns: u32, calls: u32) -> String {
     )
 }
 
-/// A mock under way.
+/// A running mock model server. The server's process ends when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct MockProcess {
+pub(crate) struct MockModelProcess {
     _process: ChildProcess,
     pub(crate) url: String,
 }
 
-/// What a mock has counted.
+/// Counters that a mock model server reports: bytes received and CPU time used.
 #[derive(Debug, Clone, Copy, Deserialize)]
-pub(crate) struct MockStats {
+pub(crate) struct MockModelStats {
     pub(crate) body_bytes: u64,
     pub(crate) cpu_us: f64,
 }
 
-impl MockProcess {
-    /// Starts a mock in this folder that answers after so long, with scripts of so many turns.
+impl MockModelProcess {
+    /// Starts a mock model server in this folder, with this latency and one script for each number
+    /// of turns.
     pub(crate) fn start(folder: &Path, latency: Millis, turns: &[u32]) -> anyhow::Result<Self> {
         let scripts = folder.join("scripts");
         std::fs::create_dir_all(&scripts)?;
         for turns in turns {
             let file = scripts.join(format!("{}.yaml", script_name(*turns)));
-            std::fs::write(file, script_text(*turns, 1)).context("a script can't be written")?;
+            std::fs::write(file, script_text(*turns, 1)).context("the script can't be written")?;
         }
         let latency = format!("{}ms", latency.0);
         let args = ["mock-model", "--listen", "127.0.0.1:0", "--json", "--until-eof"];
         let args = [&args[..], &["--scripts", "scripts", "--latency", &latency]].concat();
-        let mut command = ChildProcess::command(&args, folder, std::env::vars_os())?;
+        let mut command = ChildProcess::longhaul_command(&args, folder, std::env::vars_os())?;
         let (process, url) = ChildProcess::start_server(command.stdout(Stdio::piped()))?;
         Ok(Self { _process: process, url })
     }
 
-    /// The model source that this mock is.
-    pub(crate) fn source(&self, wire: Wire) -> ModelSource {
+    /// Returns a model source that calls this mock with the given API.
+    pub(crate) fn model_source(&self, api: MockApi) -> ModelSource {
         let url = self.url.clone();
-        ModelSource::Mock { wire, url }
+        ModelSource::Mock { wire: api, url }
     }
 }
 
-/// What the mock at this address has counted so far, over a connection of its own.
-pub(crate) async fn fetch_mock_stats(url: &str) -> anyhow::Result<MockStats> {
+/// Reads the counters of the mock at this URL, over a separate connection.
+pub(crate) async fn fetch_mock_model_stats(url: &str) -> anyhow::Result<MockModelStats> {
     let mut client = BenchClient::connect(url, "").await?;
-    let (_, stats) = client.send("GET", "/stats", "").await?;
-    serde_json::from_value(stats).context("the mock has counted nothing")
+    let (_, stats) = client.send_and_read_response("GET", "/stats", "").await?;
+    serde_json::from_value(stats).context("the counters of the mock can't be read")
 }

@@ -1,4 +1,4 @@
-//! A project to measure in, shielded from what this user has set.
+//! A temporary project for benchmarks, isolated from the user's settings.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::bench::report;
 use crate::child_process::ChildProcess;
 use crate::project_files;
 
-/// A project in a folder of its own, which is removed in the end.
+/// A project in a temporary folder, which is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct BenchProject {
     _folder: TempDir,
@@ -18,26 +18,29 @@ pub(crate) struct BenchProject {
 }
 
 impl BenchProject {
-    /// A project with these files in a new folder.
-    pub(crate) fn new(dir: Option<&Path>, files: &[(&str, &str)]) -> anyhow::Result<Self> {
-        let folder = report::create_temp_folder(dir)?;
+    /// Creates a project with these files, given as path and content, in a new temporary folder.
+    pub(crate) fn new(
+        parent_folder: Option<&Path>,
+        files: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
+        let folder = report::create_temp_folder(parent_folder)?;
         let root = folder.path().canonicalize()?;
         project_files::write_files(&root, files)?;
-        let kept = |name: &str| ["PATH", "HOME", "TMPDIR"].contains(&name);
-        let here = ProcessEnv {
+        let is_kept = |name: &str| ["PATH", "HOME", "TMPDIR"].contains(&name);
+        let process_env = ProcessEnv {
             cwd: root,
-            env: std::env::vars().filter(|(name, _)| kept(name)).collect(),
+            env: std::env::vars().filter(|(name, _)| is_kept(name)).collect(),
             ..ProcessEnv::default()
         };
-        Ok(Self { _folder: folder, process_env: here })
+        Ok(Self { _folder: folder, process_env })
     }
 
     pub(crate) fn root(&self) -> &Path {
         &self.process_env.cwd
     }
 
-    /// A command of this program in the project.
-    pub(crate) fn command(&self, args: &[&str]) -> anyhow::Result<Command> {
-        ChildProcess::command(args, self.root(), &self.process_env.env)
+    /// Builds a command that runs `longhaul` with these arguments in the project's folder.
+    pub(crate) fn longhaul_command(&self, args: &[&str]) -> anyhow::Result<Command> {
+        ChildProcess::longhaul_command(args, self.root(), &self.process_env.env)
     }
 }

@@ -1,6 +1,6 @@
-//! `longhaul bench tools`: what a tool call costs apart from its turn and its commit: the schema
-//! check, the appraisal, the journal. A turn without a call ends its run, so runs of the same turns
-//! with one call and with eight are compared.
+//! `longhaul bench tools`: measures the cost of a tool call apart from its turn and its commit:
+//! schema check, classification and journal. A turn without a call would end the run, so runs with
+//! one call and with eight calls per turn are compared.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,77 +15,79 @@ use longhaul_engine::tool_registry::RegisteredTool;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::bench::fixture::{EchoTool, Fixture};
+use crate::bench::fixture::{BenchFixture, FixedTextTool};
 use crate::bench::measure::{DiskLimits, TurnCost};
 use crate::bench::model_source::ModelSource;
-use crate::bench::report::{self, Report, met_or_missed};
+use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::bench::write_load::WriteLoad;
-use crate::cpu::cpu_us;
+use crate::cpu::cpu_time_us;
 use crate::runtime;
 
-/// Number of calls of a turn that has several: as many as go side by side.
+/// Number of tool calls in a turn with several calls: as many as run in parallel.
 const CALLS_PER_TURN: u32 = 8;
 
-/// Number of appends and of checks that are measured.
+/// Number of store appends that are measured.
 const APPEND_COUNT: u64 = 2_000;
+/// Number of schema checks that are measured.
 const CHECK_COUNT: u32 = 20_000;
 
-/// CPU of a call apart from its commit, in microseconds.
+/// Target CPU time of a tool call without its commit, in microseconds.
 const CPU_US_TARGET: f64 = 100.0;
 
-/// A smaller difference between two runs means nothing.
+/// Smallest difference between two measurements that is significant, in microseconds.
 const NOISE_FLOOR_US: f64 = 5.0;
 
-/// What a tool call costs.
+/// Arguments of `longhaul bench tools`.
 #[derive(Debug, Args)]
-pub(crate) struct Tools {
-    /// How many turns each run has
+pub(crate) struct BenchToolsCommand {
+    /// Number of turns of each run
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     turns: u32,
-    /// How often each run is made; the cheapest of them counts
+    /// Number of measurement rounds; the cheapest round counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// The length of each result, in bytes
+    /// Length of each tool result in bytes
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=8_000))]
     result: u32,
-    /// The folder in which to measure; its disk counts
+    /// Folder for the stores; the speed of its disk matters
     #[arg(long)]
     dir: Option<std::path::PathBuf>,
-    /// Print one JSON object
+    /// Print the measurements as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// The same turns with one call and with several, and what each call beyond the first costs.
+/// Costs of a turn with one tool call and of a turn with several, and the cost of each further
+/// call.
 #[derive(Debug, Serialize)]
-struct CallComparison {
+struct CallCostComparison {
     one: TurnCost,
     several: TurnCost,
     commits_per_call: f64,
     cpu_us_per_call: f64,
 }
 
-impl CallComparison {
-    fn new(one: TurnCost, several: TurnCost) -> Self {
+impl CallCostComparison {
+    fn new(one_call: TurnCost, several_calls: TurnCost) -> Self {
         let each = |few: f64, many: f64| (many - few) / f64::from(CALLS_PER_TURN - 1);
         Self {
-            one,
-            several,
-            commits_per_call: each(one.commits_per_turn, several.commits_per_turn),
-            cpu_us_per_call: each(one.cpu_us_per_turn, several.cpu_us_per_turn),
+            one: one_call,
+            several: several_calls,
+            commits_per_call: each(one_call.commits_per_turn, several_calls.commits_per_turn),
+            cpu_us_per_call: each(one_call.cpu_us_per_turn, several_calls.cpu_us_per_turn),
         }
     }
 
-    fn rows(&self, name: &str) -> [Vec<String>; 2] {
-        [(name, 1, &self.one), ("", CALLS_PER_TURN, &self.several)].map(|(name, calls, cost)| {
-            let mut row = vec![name.to_owned(), calls.to_string()];
-            row.extend(cost.cells());
+    fn table_rows(&self, label: &str) -> [Vec<String>; 2] {
+        [(label, 1, &self.one), ("", CALLS_PER_TURN, &self.several)].map(|(label, calls, cost)| {
+            let mut row = vec![label.to_owned(), calls.to_string()];
+            row.extend(cost.table_cells());
             row
         })
     }
 }
 
-impl Tools {
+impl BenchToolsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let folder = report::create_temp_folder(self.dir.as_deref())?;
         let (turns, bytes, rounds) = (self.turns, self.result, self.rounds);
@@ -93,41 +95,42 @@ impl Tools {
             "WAL, synchronous=FULL, scripted model without delay, {turns} turns, {bytes} bytes of \
              result, the cheapest of {rounds} rounds"
         );
-        let mut report = Report::new("tools", &conditions, self.json);
-        DiskLimits::measure(folder.path(), &mut report)?;
-        runtime::multi_thread()?.block_on(self.measure(folder.path(), &mut report))?;
+        let mut report = BenchReport::new("tools", &conditions, self.json);
+        DiskLimits::measure_disk(folder.path(), &mut report)?;
+        runtime::build_multi_thread()?.block_on(self.measure(folder.path(), &mut report))?;
         report.print()
     }
 
-    async fn measure(&self, folder: &Path, report: &mut Report) -> anyhow::Result<()> {
-        let check_ns = self.measure_schema_check()? * 1e3;
+    async fn measure(&self, folder: &Path, report: &mut BenchReport) -> anyhow::Result<()> {
+        let check_ns = self.measure_schema_check_cpu()? * 1e3;
         report.print_progress("appending without an engine");
-        let append_us = self.measure_append(folder).await?;
-        let beside = self.compare(folder, EffectClass::Keyed, report).await?;
-        let row = self.compare(folder, EffectClass::Once, report).await?;
-        // It is a small difference of two large figures: below zero it says nothing.
+        let append_us = self.measure_append_cpu(folder).await?;
+        let beside = self.compare_call_counts(folder, EffectClass::Keyed, report).await?;
+        let row = self.compare_call_counts(folder, EffectClass::Once, report).await?;
+        // This is a small difference of two large figures, so a negative value is only noise.
         let apart = (row.cpu_us_per_call - row.commits_per_call * append_us).max(0.0);
         report.add_line(format!(
-            "an append of the store alone  {append_us:.0} us CPU, its commit included"
+            "an append to the store alone  {append_us:.0} us CPU, its commit included"
         ));
         report.add_line(format!("a check against the schema    {check_ns:.0} ns CPU"));
-        let head = ["", "calls a turn", "commits a turn", "CPU us a turn", "wall us a turn"];
-        let rows = [beside.rows("side by side"), row.rows("one by one")].concat();
+        let head =
+            ["", "calls per turn", "commits per turn", "CPU us per turn", "wall us per turn"];
+        let rows = [beside.table_rows("parallel"), row.table_rows("sequential")].concat();
         report.add_table(&head, &rows);
         report.add_line(format!(
-            "side by side  {} CPU for each further call, with {:.2} commits (target {CPU_US_TARGET:.0} us: {}); \
-             {CALLS_PER_TURN} calls cost {:.2} of one",
-            format_difference(beside.cpu_us_per_call),
+            "parallel      {} CPU for each further call, with {:.2} commits (target {CPU_US_TARGET:.0} us: {}); \
+             {CALLS_PER_TURN} calls cost {:.2} times one",
+            format_cpu_difference(beside.cpu_us_per_call),
             beside.commits_per_call,
             met_or_missed(beside.cpu_us_per_call <= CPU_US_TARGET),
             beside.several.cpu_us_per_turn / beside.one.cpu_us_per_turn.max(1.0),
         ));
         report.add_line(format!(
-            "one by one    {} CPU for each further call, with {:.2} commits; {} apart from them \
+            "sequential    {} CPU for each further call, with {:.2} commits; {} without them \
              (target {CPU_US_TARGET:.0} us: {})",
-            format_difference(row.cpu_us_per_call),
+            format_cpu_difference(row.cpu_us_per_call),
             row.commits_per_call,
-            format_difference(apart),
+            format_cpu_difference(apart),
             met_or_missed(apart <= CPU_US_TARGET),
         ));
         report.add_figures(&json!({
@@ -144,75 +147,76 @@ impl Tools {
         }))
     }
 
-    /// CPU of the check of one input against its schema, in microseconds.
-    fn measure_schema_check(&self) -> anyhow::Result<f64> {
-        let echo =
-            Arc::new(EchoTool::new(self.result as usize, EffectClass::Keyed)?) as Arc<dyn Tool>;
-        let equipped = RegisteredTool::new(echo)?;
+    /// Returns the CPU time of checking a tool input against its schema once, in microseconds.
+    fn measure_schema_check_cpu(&self) -> anyhow::Result<f64> {
+        let echo = Arc::new(FixedTextTool::new(self.result as usize, EffectClass::Keyed)?)
+            as Arc<dyn Tool>;
+        let tool = RegisteredTool::new(echo)?;
         let input = json!({ "n": 1 });
-        let before = cpu_us();
+        let before = cpu_time_us();
         for _ in 0..CHECK_COUNT {
-            let fault = equipped.input_error(std::hint::black_box(&input), &SystemClock);
-            std::hint::black_box(fault.now_or_never());
+            let error = tool.input_error(std::hint::black_box(&input), &SystemClock);
+            std::hint::black_box(error.now_or_never());
         }
-        Ok((cpu_us() - before) / f64::from(CHECK_COUNT))
+        Ok((cpu_time_us() - before) / f64::from(CHECK_COUNT))
     }
 
-    /// CPU of an append of one event with its commit, by the store alone, in microseconds.
-    async fn measure_append(&self, folder: &Path) -> anyhow::Result<f64> {
+    /// Returns the CPU time of one append to the store including its commit, without an engine, in
+    /// microseconds.
+    async fn measure_append_cpu(&self, folder: &Path) -> anyhow::Result<f64> {
         let load = WriteLoad { runs: 1, events: APPEND_COUNT, body_bytes: self.result as usize };
-        let before = cpu_us();
-        load.measure(&folder.join("appends.db")).await?;
-        Ok((cpu_us() - before) / APPEND_COUNT as f64)
+        let before = cpu_time_us();
+        load.measure_appends(&folder.join("appends.db")).await?;
+        Ok((cpu_time_us() - before) / APPEND_COUNT as f64)
     }
 
-    /// The cheapest of some rounds, which take turns: what disturbs one of them disturbs the other
-    /// too.
-    async fn compare(
+    /// Measures turns with one call and with several calls, and returns the cheapest round of each.
+    /// The two kinds alternate, so that a disturbance affects both.
+    async fn compare_call_counts(
         &self,
         folder: &Path,
         class: EffectClass,
-        report: &Report,
-    ) -> anyhow::Result<CallComparison> {
+        report: &BenchReport,
+    ) -> anyhow::Result<CallCostComparison> {
         let (mut one, mut several) = (Vec::new(), Vec::new());
         for round in 1..=self.rounds {
-            report.print_progress(&format!("{class:?} calls, round {round}"));
+            report.print_progress(&format!("measuring {class:?} calls, round {round}"));
             for (calls, costs) in [(1, &mut one), (CALLS_PER_TURN, &mut several)] {
                 let name = format!("{class:?}-{calls}-{round}.db").to_lowercase();
                 let source = ModelSource::Scripted { calls };
-                let fixture = Fixture {
+                let fixture = BenchFixture {
                     class,
-                    ..Fixture::new(&folder.join(name), source, self.result as usize)?
+                    ..BenchFixture::new(&folder.join(name), source, self.result as usize)?
                 };
                 fixture.warm_up().await?;
-                costs.push(fixture.execute(self.turns, 1).await?.cost);
+                costs.push(fixture.execute_runs(self.turns, 1).await?.cost);
             }
         }
         let by_cpu = |a: &TurnCost, b: &TurnCost| a.cpu_us_per_turn.total_cmp(&b.cpu_us_per_turn);
         let cheapest = |costs: Vec<TurnCost>| costs.into_iter().min_by(by_cpu);
-        let (one, several) = cheapest(one).zip(cheapest(several)).context("no round was made")?;
-        Ok(CallComparison::new(one, several))
+        let (one, several) = cheapest(one).zip(cheapest(several)).context("no round was run")?;
+        Ok(CallCostComparison::new(one, several))
     }
 }
 
-/// A difference in words, where it means anything.
-fn format_difference(us: f64) -> String {
-    match us < NOISE_FLOOR_US {
-        true => format!("under {NOISE_FLOOR_US:.0} us (less than can be told here)"),
-        false => format!("{us:.0} us"),
+/// Formats a CPU time difference in microseconds, or says that it is below the noise floor.
+fn format_cpu_difference(micros: f64) -> String {
+    match micros < NOISE_FLOOR_US {
+        true => format!("under {NOISE_FLOOR_US:.0} us (below the noise)"),
+        false => format!("{micros:.0} us"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::format_difference;
+    use super::format_cpu_difference;
 
     #[test]
     fn differences_below_the_noise_floor_are_marked() {
         for us in [-13.0, -0.4, 0.0, 4.9] {
-            assert_eq!(format_difference(us), "under 5 us (less than can be told here)");
+            assert_eq!(format_cpu_difference(us), "under 5 us (below the noise)");
         }
-        assert_eq!(format_difference(5.0), "5 us");
-        assert_eq!(format_difference(87.6), "88 us");
+        assert_eq!(format_cpu_difference(5.0), "5 us");
+        assert_eq!(format_cpu_difference(87.6), "88 us");
     }
 }

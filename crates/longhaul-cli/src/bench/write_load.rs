@@ -1,5 +1,5 @@
-//! Runs that write side by side through the real store, each waiting for its own acknowledgement
-//! before it writes again. What is measured is `Store::append`.
+//! Concurrent runs that append events to the real store. Each run waits until its event is
+//! acknowledged before it appends the next one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use longhaul_core::event::tool::{ToolEnded, ToolOutput};
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, CallId, InboxName, RunId, WorkerId};
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, Heartbeat, OpenRequest, Store,
+    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsRequest, Heartbeat, Store,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
@@ -18,48 +18,52 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_run::submit::submit;
 use longhaul_store::SqliteStore;
-use longhaul_store::bench::{Durations, InsertRate};
+use longhaul_store::bench::{InsertRate, SortedDurations};
 use tokio::task::JoinSet;
 
 use crate::bench::fixture::open_store;
 
-/// What is written.
+/// Parameters of concurrent writes to a store.
 pub(crate) struct WriteLoad {
-    /// Number of runs side by side.
+    /// Number of runs that write concurrently.
     pub(crate) runs: u64,
-    /// Number of events in all.
+    /// Total number of events of all runs.
     pub(crate) events: u64,
-    /// Length of each event's text.
+    /// Length of each event's text, in bytes.
     pub(crate) body_bytes: usize,
 }
 
 impl WriteLoad {
-    /// Writes the load into a new store: how fast all of it was, and how long each append took.
-    pub(crate) async fn measure(&self, file: &Path) -> anyhow::Result<(InsertRate, Durations)> {
+    /// Writes the events to a new store. Returns the total event rate and the duration of each
+    /// append.
+    pub(crate) async fn measure_appends(
+        &self,
+        file: &Path,
+    ) -> anyhow::Result<(InsertRate, SortedDurations)> {
         let store = Arc::new(open_store(file)?);
         let worker = WorkerId::from_bits(uuid::Uuid::now_v7().as_u128());
-        let claimed = self.open_and_claim(&*store, worker).await?;
+        let claimed = self.open_and_claim_runs(&*store, worker).await?;
         let each = self.events / self.runs;
-        let (commits_before, begun) = (store.commits(), SystemClock.monotonic_nanos());
+        let (commits_before, start) = (store.commit_count(), SystemClock.monotonic_nanos());
         let mut writers = JoinSet::new();
         for run in claimed {
             let store = Arc::clone(&store);
             let body = "x".repeat(self.body_bytes);
             writers.spawn(async move { append_events(&store, (worker, run), each, &body).await });
         }
-        let mut spans = Vec::new();
+        let mut durations = Vec::new();
         while let Some(written) = writers.join_next().await {
-            spans.extend(written.context("a writer was lost")??);
+            durations.extend(written.context("a writer task panicked")??);
         }
         let rate = InsertRate {
             events: each * self.runs,
-            commits: store.commits() - commits_before,
-            nanos: SystemClock.monotonic_nanos() - begun,
+            commits: store.commit_count() - commits_before,
+            nanos: SystemClock.monotonic_nanos() - start,
         };
-        Ok((rate, Durations::new(spans)))
+        Ok((rate, SortedDurations::new(durations)))
     }
 
-    async fn open_and_claim(
+    async fn open_and_claim_runs(
         &self,
         store: &dyn Store,
         worker: WorkerId,
@@ -71,16 +75,16 @@ impl WriteLoad {
             let task = TaskSpec::new(id, AgentName::new("bench")?, RawJson::null(), inbox.clone());
             runs.push(submit(id, task)?);
         }
-        store.open_runs(OpenRequest { runs, blobs: Vec::new(), idempotency: None }).await?;
-        let beat = Heartbeat {
+        store.create_runs(CreateRunsRequest { runs, blobs: Vec::new(), idempotency: None }).await?;
+        let heartbeat = Heartbeat {
             worker,
             host: "bench".into(),
             build: env!("CARGO_PKG_VERSION").into(),
             draining: false,
             ttl: Millis::from_secs(86_400),
         };
-        store.heartbeat(beat).await?;
-        let ask = ClaimRequest {
+        store.heartbeat(heartbeat).await?;
+        let request = ClaimRequest {
             worker,
             inboxes: vec![inbox],
             types: Vec::new(),
@@ -88,7 +92,7 @@ impl WriteLoad {
             format: EVENT_FORMAT,
             host: None,
         };
-        let claimed = store.claim(ask).await?;
+        let claimed = store.claim_runs(request).await?;
         let (count, runs) = (claimed.len() as u64, self.runs);
         if count != runs {
             bail!("only {count} of {runs} runs could be claimed");
@@ -97,7 +101,8 @@ impl WriteLoad {
     }
 }
 
-/// Writes so many events of one run, one after the other; how long each took.
+/// Appends this many events of one run, one after another, and returns the duration of each append
+/// in nanoseconds.
 async fn append_events(
     store: &SqliteStore,
     (worker, run): (WorkerId, Claim),
@@ -105,7 +110,7 @@ async fn append_events(
     body: &str,
 ) -> anyhow::Result<Vec<u64>> {
     let mut after = run.last_seq;
-    let mut spans = Vec::new();
+    let mut durations = Vec::new();
     for _ in 0..events {
         let event = Event::ToolCompleted(ToolEnded {
             call: CallId { turn: 1, index: 1 },
@@ -117,12 +122,12 @@ async fn append_events(
             author: Author::Driver { worker, epoch: run.epoch, after },
             batch: Batch { events: vec![event], changes: Vec::new() },
         };
-        let begun = SystemClock.monotonic_nanos();
-        let Appended::At { seq, .. } = store.append(append).await? else {
+        let start = SystemClock.monotonic_nanos();
+        let Appended::Committed { seq, .. } = store.append(append).await? else {
             bail!("an append was refused");
         };
         after = seq;
-        spans.push(SystemClock.monotonic_nanos() - begun);
+        durations.push(SystemClock.monotonic_nanos() - start);
     }
-    Ok(spans)
+    Ok(durations)
 }

@@ -1,13 +1,14 @@
-//! Answers gates as a person would who goes and looks at the world.
+//! Answers the gates of a chaos run, which otherwise wait for a person. A call in doubt (started,
+//! outcome unknown after a kill) is settled with the records in the probe file.
 //!
-//! Never: says that something happened that nobody saw, or lets a call that must
-//! not be repeated begin again.
+//! Invariant: a call counts as done only if it has a record, and a call that must not be repeated
+//! is never started again.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use longhaul_core::id::RunId;
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus, Scope};
+use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, GateRow, GateStatus};
 use longhaul_core::port::store::GateFilter;
 use longhaul_engine::{Error, Longhaul};
 use longhaul_run::commands::current_digest;
@@ -15,16 +16,16 @@ use longhaul_run::commands::current_digest;
 use crate::chaos::probe_log;
 use crate::chaos::verify::call_history::PROBE_PREFIX;
 
-/// So many gates are answered at once.
+/// Maximum number of gates that are answered at a time.
 const GATES_MAX: usize = 1_000;
 
-/// After so many answers a run is left as it is: it would ask for ever.
+/// Maximum number of answers per run. A run with more gates than that would never end.
 const ANSWERS_PER_RUN_MAX: u32 = 200;
 
-/// Who answers.
+/// Answers the gates of chaos runs in place of a person.
 #[derive(Debug)]
 pub(crate) struct AutoApprover {
-    /// Where the witness tools leave their lines.
+    /// The file in which probe tools record their effects. `None` if no file is set.
     pub(crate) probe_file: Option<PathBuf>,
     answer_counts: BTreeMap<RunId, u32>,
 }
@@ -34,31 +35,31 @@ impl AutoApprover {
         Self { probe_file: file, answer_counts: BTreeMap::new() }
     }
 
-    /// Answers every open gate.
+    /// Answers the open gates of all runs.
     pub(crate) async fn answer_gates(&mut self, longhaul: &Longhaul) -> anyhow::Result<()> {
-        let ask = GateFilter {
+        let filter = GateFilter {
             status: Some(GateStatus::Open),
             limit: GATES_MAX,
             ..GateFilter::default()
         };
-        for gate in longhaul.gates(ask).await? {
-            let answered = self.answer_counts.entry(gate.run).or_default();
-            if *answered >= ANSWERS_PER_RUN_MAX {
+        for gate in longhaul.gates(filter).await? {
+            let count = self.answer_counts.entry(gate.run).or_default();
+            if *count >= ANSWERS_PER_RUN_MAX {
                 continue;
             }
-            *answered += 1;
-            let (decision, note) = self.decide(&gate)?;
+            *count += 1;
+            let (decision, note) = self.decide_gate(&gate)?;
             let answer = Answer {
                 decision,
-                // A quorum wants different people.
+                // A quorum needs different people.
                 by: format!("chaos:{}", gate.answers.len() + 1),
-                scope: Scope::Once,
+                scope: AnswerScope::Once,
                 note: Some(note.to_owned()),
                 payload: None,
                 digest: current_digest(&gate),
             };
             match longhaul.answer(gate.spec.id, answer).await {
-                // Its driver was quicker to withdraw it, or writes right now.
+                // The driver has withdrawn the gate meanwhile, or is writing at the moment.
                 Ok(_) | Err(Error::Rejected(_) | Error::Contention(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -66,37 +67,35 @@ impl AutoApprover {
         Ok(())
     }
 
-    fn decide(&self, gate: &GateRow) -> anyhow::Result<(Decision, &'static str)> {
+    fn decide_gate(&self, gate: &GateRow) -> anyhow::Result<(Decision, &'static str)> {
         Ok(match gate.spec.kind {
             GateKind::Approval | GateKind::Result => (Decision::Approve, "chaos approves all"),
-            GateKind::Question => (Decision::Answer("go on".into()), "chaos knows no answer"),
+            GateKind::Question => (Decision::Answer("go on".into()), "chaos has no answer"),
             GateKind::Blocked => (Decision::Reject, "chaos can't help"),
-            GateKind::Signal => (Decision::Complete, "chaos waits for nobody"),
+            GateKind::Signal => (Decision::Complete, "chaos sends every signal"),
             GateKind::InDoubt if self.has_probe_record(gate)? => {
-                (Decision::Complete, "chaos looked: its line is there")
+                (Decision::Complete, "chaos checked: it has a record")
             }
-            GateKind::InDoubt if is_probed(gate) => {
-                (Decision::Reject, "chaos looked: there is no line of it")
+            GateKind::InDoubt if is_probe_call(gate) => {
+                (Decision::Reject, "chaos checked: it has no record")
             }
-            GateKind::InDoubt => {
-                (Decision::Reject, "nobody could look: in a storm it counts as not done")
-            }
+            GateKind::InDoubt => (Decision::Reject, "not verifiable: chaos treats it as not done"),
         })
     }
 
-    /// Whether the world shows a line of that call. Its driver is dead and
-    /// reaped, so no line can come any more.
+    /// Returns whether the probe file has a record of the gate's call. The process that made the
+    /// call is dead and reaped, so no further record can appear.
     fn has_probe_record(&self, gate: &GateRow) -> anyhow::Result<bool> {
         let (Some(file), Some(call)) = (&self.probe_file, gate.spec.call) else {
             return Ok(false);
         };
-        let lines = probe_log::load(file)?;
+        let lines = probe_log::load_records(file)?;
         let is_it = |line: &probe_log::ProbeRecord| line.run == gate.run && line.call == call;
         Ok(lines.iter().any(is_it))
     }
 }
 
-fn is_probed(gate: &GateRow) -> bool {
+fn is_probe_call(gate: &GateRow) -> bool {
     let tool = gate.spec.tool.as_deref();
     tool.is_some_and(|tool| tool.starts_with(PROBE_PREFIX))
 }

@@ -1,22 +1,20 @@
-//! The project that is stormed when nobody names an agent: twelve turns, one
-//! tool of each class, and pauses in which a kill can land.
-//!
-//! Never: a key, a network or a file outside its folder.
+//! The built-in project for chaos runs: twelve turns, one tool of each effect class, and delays in
+//! which a kill can happen. The project needs no key, no network and no file outside its folder.
 
-/// The agent's name.
+/// Name of the built-in agent for chaos runs.
 pub(crate) const AGENT_NAME: &str = "chaos";
 
-/// Its files, by path.
+/// Files of the built-in project, as path and content.
 pub(crate) const FILES: &[(&str, &str)] =
     &[("longhaul.toml", ""), ("agents/chaos.md", AGENT_FILE), ("scripts/chaos.yaml", SCRIPT)];
 
 const AGENT_FILE: &str = "---
-description: Twelve turns of looking, putting and sending, to be killed in the middle.
+description: Twelve turns of probe calls, to be interrupted by kills.
 model: scripted/chaos
 tools: [probe_read, probe_write, probe_send]
 max_turns: 12
 ---
-You leave lines in a file.
+You append records to a file.
 ";
 
 const SCRIPT: &str = "replies:

@@ -1,6 +1,6 @@
-//! Asks before a storm is let loose on what is not a rehearsal.
+//! Asks for confirmation before a chaos run that would have real effects.
 //!
-//! Never: takes silence, or a missing terminal, for a yes.
+//! Invariant: neither silence nor a missing terminal counts as a yes.
 
 use longhaul::assemble::ProjectRuntime;
 use longhaul_engine::agent::Agent;
@@ -11,36 +11,40 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;
 
-/// Tools that stay in the storm's own folder.
+/// Tools whose effects stay in the temporary folder of the chaos run.
 const LOCAL_TOOLS: &[&str] = &["vault_read", "vault_write", "vault_list", "read_output"];
 
-/// Returns if the storm may begin.
-pub(crate) fn confirm(house: &ProjectRuntime, agent: &Agent, yes: bool) -> anyhow::Result<()> {
-    let concerns = find_concerns(house, agent);
+/// Fails if the agent has real effects and the user does not confirm the chaos run.
+pub(crate) fn confirm_chaos_run(
+    runtime: &ProjectRuntime,
+    agent: &Agent,
+    yes: bool,
+) -> anyhow::Result<()> {
+    let concerns = find_real_effects(runtime, agent);
     if concerns.is_empty() || yes {
         return Ok(());
     }
-    output::stderr_line(&format!("`{}` is no rehearsal:", agent.name));
+    output::eprint_line(&format!("`{}` would have real effects:", agent.name));
     for concern in &concerns {
-        output::stderr_line(&format!("  {concern}"));
+        output::eprint_line(&format!("  {concern}"));
     }
     let agrees = |line: String| matches!(line.trim(), "y" | "yes");
-    if output::is_interactive() && output::prompt("Begin all the same? [y/N]").is_some_and(agrees) {
+    if output::is_interactive() && output::ask_for_line("Start anyway? [y/N]").is_some_and(agrees) {
         return Ok(());
     }
     let command = format!("longhaul chaos --yes {} ...", agent.name);
-    Err(CliError::usage("nothing was begun")
+    Err(CliError::usage("the chaos run was not started")
         .with_exit(Exit::NotAllowed)
-        .hint("begin all the same", command)
-        .hint("or storm the built-in project", "longhaul chaos")
+        .hint("start anyway", command)
+        .hint("or use the built-in project", "longhaul chaos")
         .into())
 }
 
-fn find_concerns(house: &ProjectRuntime, agent: &Agent) -> Vec<String> {
-    let models = house.config.model_aliases();
+fn find_real_effects(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
+    let models = runtime.config.model_aliases();
     let named: Vec<String> = match agent.models.as_slice() {
-        // A key in the environment is enough for a model of its provider's.
-        [] => match house.longhaul.services().models.resolve(None) {
+        // A key in the environment is enough to choose a real model by default.
+        [] => match runtime.longhaul.services().models.resolve(None) {
             Ok(found) => vec![found.name],
             Err(_) => models.default.iter().cloned().collect(),
         },
@@ -50,18 +54,19 @@ fn find_concerns(house: &ProjectRuntime, agent: &Agent) -> Vec<String> {
         .iter()
         .map(|name| models.aliases.get(name).unwrap_or(name))
         .filter(|name| !name.starts_with("scripted/"))
-        .map(|name| format!("{name} is asked for real, and again after many a kill"));
-    let outside = agent
+        .map(|name| format!("{name} is a real model, and kills cause repeated calls"));
+    let external_effects = agent
         .tools
         .iter()
-        .filter(|tool| !LOCAL_TOOLS.contains(&tool.as_str()) && !is_control(house, tool))
+        .filter(|tool| !LOCAL_TOOLS.contains(&tool.as_str()) && !is_control_tool(runtime, tool))
         .filter(|tool| !tool.starts_with(PROBE_PREFIX))
-        .map(|tool| format!("{tool} may act on the world outside the storm's folder"));
-    real.chain(outside).collect()
+        .map(|tool| format!("{tool} may have effects outside the temporary folder"));
+    real.chain(external_effects).collect()
 }
 
-/// Whether a tool never executes: it asks, waits or ends.
-fn is_control(house: &ProjectRuntime, tool: &str) -> bool {
-    let equipped = house.longhaul.services().tools.find(tool);
-    equipped.is_some_and(RegisteredTool::is_control)
+/// Returns whether a tool only asks a person, waits or ends the run, and so has no effects of its
+/// own.
+fn is_control_tool(runtime: &ProjectRuntime, tool: &str) -> bool {
+    let registered = runtime.longhaul.services().tools.find_tool(tool);
+    registered.is_some_and(RegisteredTool::is_control)
 }

@@ -1,7 +1,6 @@
-//! Submits runs, starts workers and kills them, until all kills are spent; then
-//! lets the last worker finish.
-//!
-//! Never: waits for ever. Where nothing is written for long it gives up and says so.
+//! The kill loop of a chaos run: submits runs, starts workers and kills them until all kills are
+//! done, then lets the last worker finish the runs. The loop gives up if no worker writes anything
+//! for a long time.
 
 use longhaul::assemble::ProjectRuntime;
 use longhaul_core::id::{InboxName, RunId, Seq};
@@ -17,79 +16,81 @@ use crate::chaos::verify::RunJournal;
 use crate::child_process::ChildProcess;
 use crate::output;
 
-/// So long after its first fact a worker is killed, if the work goes as planned.
+/// Range of the time from a worker's first event to its kill, in milliseconds, before scaling.
 const WORKER_LIFETIME_MS: (u64, u64) = (5, 150);
 
-/// Lives are made longer or shorter by this factor at most, in percent.
+/// Range of the factor by which worker lifetimes are scaled, in percent.
 const LIFETIME_SCALE_PERCENT: (u64, u64) = (2, 2_000);
 
-/// The first lives are short: nobody knows yet how long a run takes.
+/// Initial scale of worker lifetimes, in percent. The scale is low because the duration of a run is
+/// unknown at first.
 const FIRST_LIFETIME_SCALE: u64 = 30;
 
-/// A life that does the work of so many is cut short.
+/// Maximum amount of work per worker, as a multiple of the average amount. A worker that has done
+/// more is killed early.
 const WORK_SHARES_MAX: u64 = 3;
 
-/// So much of the work, in thousandths, may be done by the last kill: the rest is
-/// a margin, since how much there is can only be guessed.
+/// Maximum share of all work that is done by the time of the last kill, in thousandths. The rest is
+/// a margin, because the total amount of work is only estimated.
 const DONE_BY_LAST_KILL: u64 = 850;
 
-/// How often it is looked how the runs stand.
+/// Interval between checks of how far the runs are.
 const POLL_INTERVAL: Millis = Millis(3);
 
-/// A worker that has written nothing by then is killed all the same: its runs
-/// may all be waiting.
+/// Timeout for a worker's first event. A worker without an event by then is killed anyway, because
+/// all its runs may be waiting.
 const FIRST_EVENT_TIMEOUT: Millis = Millis::from_secs(10);
 
-/// When the last worker has written nothing for so long, it is over.
+/// Timeout for the next event of the last worker. After that the kill loop gives up.
 const STALL_TIMEOUT: Millis = Millis::from_secs(180);
 
-/// More events than a journal has.
+/// Maximum number of events read from a journal. No journal is that long.
 const EVENTS_MAX: usize = 10_000_000;
 
-/// What is to be done.
+/// What a chaos run does: the agent, its task, and the numbers of runs and kills.
 #[derive(Debug)]
 pub(crate) struct ChaosPlan {
     pub(crate) task: Task,
     pub(crate) runs: u64,
     pub(crate) kills: u64,
     pub(crate) seed: u64,
-    /// Tell nothing on the way.
+    /// True if no progress is printed.
     pub(crate) quiet: bool,
 }
 
-/// What was done.
+/// What happened in the kill loop of a chaos run.
 #[derive(Debug, Default)]
 pub(crate) struct KillLog {
-    /// The runs that were acknowledged.
+    /// Ids of the runs whose submission was acknowledged.
     pub(crate) runs: Vec<RunId>,
     pub(crate) kills: u64,
-    /// Workers that were started after the first.
+    /// Number of workers that were started after the first one.
     pub(crate) restarts: u64,
-    /// From a worker's start to the first fact it wrote, in milliseconds.
+    /// Time from each worker's start to its first event, in milliseconds.
     pub(crate) recovery_times_ms: Vec<u64>,
-    /// The last worker wrote nothing for long while runs were open.
+    /// True if the last worker wrote nothing for a long time while runs had not ended.
     pub(crate) stalled: bool,
 }
 
-/// How the runs stand.
+/// Progress of all runs of a chaos run.
 #[derive(Debug, Clone, Copy)]
 struct ChaosProgress {
-    /// Facts in all journals.
+    /// Number of events in all journals.
     events: u64,
     open: usize,
     ended: u64,
-    /// So much of all the work is done, in thousandths, as far as it can be guessed.
+    /// Estimated share of all work that is done, in thousandths.
     done_permille: u64,
 }
 
-/// A storm under way.
+/// State of a kill loop: submits runs, and starts and kills workers.
 pub(crate) struct KillLoop<'a> {
     scratch: &'a ScratchProject,
     runtime: &'a ProjectRuntime,
     plan: &'a ChaosPlan,
     approver: AutoApprover,
     rng: SplitMix64,
-    /// How long lives are now, in percent of the plan.
+    /// Factor by which worker lifetimes are currently scaled, in percent.
     lifetime_scale: u64,
     log: KillLog,
 }
@@ -97,12 +98,12 @@ pub(crate) struct KillLoop<'a> {
 impl<'a> KillLoop<'a> {
     pub(crate) fn new(
         scratch: &'a ScratchProject,
-        house: &'a ProjectRuntime,
+        runtime: &'a ProjectRuntime,
         plan: &'a ChaosPlan,
     ) -> Self {
         Self {
             scratch,
-            runtime: house,
+            runtime,
             plan,
             approver: AutoApprover::new(scratch.probe_file()),
             rng: SplitMix64::new(plan.seed),
@@ -111,42 +112,43 @@ impl<'a> KillLoop<'a> {
         }
     }
 
-    /// All of it.
+    /// Runs the whole kill loop and returns what happened.
     pub(crate) async fn run(mut self) -> anyhow::Result<KillLog> {
         while self.log.kills < self.plan.kills {
-            self.submit_due().await?;
-            let standing = self.progress().await?;
-            if standing.open == 0 {
+            self.submit_due_runs().await?;
+            let progress = self.read_progress().await?;
+            if progress.open == 0 {
                 break;
             }
             self.approver.answer_gates(&self.runtime.longhaul).await?;
             let child = self.start_worker().await?;
-            if !self.run_then_kill(child).await? {
+            if !self.run_and_kill_worker(child).await? {
                 break;
             }
-            self.adjust_lifetime().await?;
+            self.adjust_worker_lifetime().await?;
         }
-        self.submit_up_to(self.plan.runs).await?;
-        self.finish().await?;
+        self.submit_runs_up_to(self.plan.runs).await?;
+        self.finish_runs().await?;
         Ok(self.log)
     }
 
-    /// The first quarter at once, the rest spread over the first four fifths of
-    /// the kills: so that there is work to be cut off until the last kill.
-    async fn submit_due(&mut self) -> anyhow::Result<()> {
+    /// Submits the runs that are due after the kills so far: a quarter of all runs at the start,
+    /// the rest spread over the first 80 % of the kills, so that there is work to interrupt until
+    /// the last kill.
+    async fn submit_due_runs(&mut self) -> anyhow::Result<()> {
         let ChaosPlan { runs, kills, .. } = *self.plan;
         let spread = (kills * 4 / 5).max(1);
         let first = (runs / 4).max(1);
         let due = first + (runs - first) * self.log.kills / spread;
-        self.submit_up_to(due.min(runs)).await?;
+        self.submit_runs_up_to(due.min(runs)).await?;
         let submitted = self.log.runs.len() as u64;
-        if submitted < runs && self.progress().await?.open == 0 {
-            self.submit_up_to(submitted + 1).await?;
+        if submitted < runs && self.read_progress().await?.open == 0 {
+            self.submit_runs_up_to(submitted + 1).await?;
         }
         Ok(())
     }
 
-    async fn submit_up_to(&mut self, count: u64) -> anyhow::Result<()> {
+    async fn submit_runs_up_to(&mut self, count: u64) -> anyhow::Result<()> {
         while (self.log.runs.len() as u64) < count {
             let mut task = self.plan.task.clone();
             let inboxes = self.runtime.config.worker_settings().inboxes;
@@ -158,16 +160,16 @@ impl<'a> KillLoop<'a> {
         Ok(())
     }
 
-    /// Starts a worker and waits until it drives.
+    /// Starts a worker process and waits for its first event.
     async fn start_worker(&mut self) -> anyhow::Result<ChildProcess> {
-        let before = self.progress().await?.events;
-        let begun = SystemClock.monotonic_nanos();
+        let before = self.read_progress().await?.events;
+        let start = SystemClock.monotonic_nanos();
         let mut child = self.scratch.start_worker()?;
         self.log.restarts += u64::from(self.log.kills > 0);
-        let since = || Millis((SystemClock.monotonic_nanos() - begun) / 1_000_000);
+        let since = || Millis((SystemClock.monotonic_nanos() - start) / 1_000_000);
         while since() < FIRST_EVENT_TIMEOUT {
             child.check_running()?;
-            if self.progress().await?.events > before {
+            if self.read_progress().await?.events > before {
                 self.log.recovery_times_ms.push(since().0);
                 break;
             }
@@ -176,29 +178,31 @@ impl<'a> KillLoop<'a> {
         Ok(child)
     }
 
-    /// Lets a worker live for a while and kills it; false: there was nothing
-    /// left to cut off.
-    async fn run_then_kill(&mut self, mut child: ChildProcess) -> anyhow::Result<bool> {
-        let life = self.rng.between(WORKER_LIFETIME_MS.0, WORKER_LIFETIME_MS.1)
+    /// Lets a worker run for a while and kills it. Returns false if all runs had ended before the
+    /// kill.
+    async fn run_and_kill_worker(&mut self, mut child: ChildProcess) -> anyhow::Result<bool> {
+        let lifetime = self.rng.next_in_range(WORKER_LIFETIME_MS.0, WORKER_LIFETIME_MS.1)
             * self.lifetime_scale
             / 100;
-        let begun = self.progress().await?;
+        let before = self.read_progress().await?;
         let share = WORK_SHARES_MAX * 1_000 / self.plan.kills;
-        let enough = (begun.done_permille + share).min(DONE_BY_LAST_KILL);
-        let half = SystemClock.monotonic().plus(Millis(life / 2));
-        let end = SystemClock.monotonic().plus(Millis(life));
+        let enough = (before.done_permille + share).min(DONE_BY_LAST_KILL);
+        let half = SystemClock.monotonic_time().plus(Millis(lifetime / 2));
+        let end = SystemClock.monotonic_time().plus(Millis(lifetime));
         let mut tended = false;
-        while SystemClock.monotonic() < end && self.progress().await?.done_permille <= enough {
-            if !tended && SystemClock.monotonic() >= half {
+        while SystemClock.monotonic_time() < end
+            && self.read_progress().await?.done_permille <= enough
+        {
+            if !tended && SystemClock.monotonic_time() >= half {
                 tended = true;
                 self.approver.answer_gates(&self.runtime.longhaul).await?;
             }
-            let left = end.minus(SystemClock.monotonic());
+            let left = end.minus(SystemClock.monotonic_time());
             SystemClock.sleep(POLL_INTERVAL.min(left)).await;
         }
         child.check_running()?;
         let submitted = self.log.runs.len() as u64;
-        if submitted == self.plan.runs && self.progress().await?.open == 0 {
+        if submitted == self.plan.runs && self.read_progress().await?.open == 0 {
             return Ok(false);
         }
         child.kill()?;
@@ -206,45 +210,45 @@ impl<'a> KillLoop<'a> {
         Ok(true)
     }
 
-    /// Longer lives where the work lags behind the kills, shorter ones where it
-    /// is ahead of them.
-    async fn adjust_lifetime(&mut self) -> anyhow::Result<()> {
-        let standing = self.progress().await?;
+    /// Adjusts the lifetimes of workers: longer if the work lags behind the kills, shorter if the
+    /// work is ahead.
+    async fn adjust_worker_lifetime(&mut self) -> anyhow::Result<()> {
+        let progress = self.read_progress().await?;
         let ChaosPlan { runs, kills, .. } = *self.plan;
-        let ahead = standing.done_permille * kills > self.log.kills * DONE_BY_LAST_KILL;
+        let ahead = progress.done_permille * kills > self.log.kills * DONE_BY_LAST_KILL;
         self.lifetime_scale = match ahead {
             true => (self.lifetime_scale * 7 / 10).max(LIFETIME_SCALE_PERCENT.0),
             false => (self.lifetime_scale * 13 / 10 + 1).min(LIFETIME_SCALE_PERCENT.1),
         };
         if !self.plan.quiet && self.log.kills.is_multiple_of(10) {
-            output::stderr_line(&format!(
+            output::eprint_line(&format!(
                 "  {} of {kills} kills, {} of {runs} runs have ended",
-                self.log.kills, standing.ended
+                self.log.kills, progress.ended
             ));
         }
         Ok(())
     }
 
-    /// The last worker ends everything.
-    async fn finish(&mut self) -> anyhow::Result<()> {
-        if self.progress().await?.open == 0 {
+    /// Lets the last worker finish all runs.
+    async fn finish_runs(&mut self) -> anyhow::Result<()> {
+        if self.read_progress().await?.open == 0 {
             return Ok(());
         }
         self.approver.answer_gates(&self.runtime.longhaul).await?;
         let mut child = self.start_worker().await?;
-        let mut facts = 0;
-        let mut changed = SystemClock.monotonic();
+        let mut events = 0;
+        let mut changed = SystemClock.monotonic_time();
         loop {
             child.check_running()?;
-            let standing = self.progress().await?;
-            if standing.open == 0 {
+            let progress = self.read_progress().await?;
+            if progress.open == 0 {
                 return Ok(());
             }
-            if standing.events > facts {
-                facts = standing.events;
-                changed = SystemClock.monotonic();
+            if progress.events > events {
+                events = progress.events;
+                changed = SystemClock.monotonic_time();
             }
-            if SystemClock.monotonic().minus(changed) > STALL_TIMEOUT {
+            if SystemClock.monotonic_time().minus(changed) > STALL_TIMEOUT {
                 self.log.stalled = true;
                 return Ok(());
             }
@@ -253,13 +257,13 @@ impl<'a> KillLoop<'a> {
         }
     }
 
-    async fn progress(&self) -> anyhow::Result<ChaosProgress> {
-        let rows = load_rows(self.runtime).await?;
+    async fn read_progress(&self) -> anyhow::Result<ChaosProgress> {
+        let rows = load_run_rows(self.runtime).await?;
         let ended = rows.iter().filter(|row| row.status.is_terminal());
         let lengths: Vec<u64> = ended.map(|row| u64::from(row.turns)).collect();
         let ended = lengths.len();
         let turns = rows.iter().map(|row| u64::from(row.turns));
-        // Until the first has ended nobody knows how long a run is.
+        // Until the first run has ended, its length is only estimated.
         let length = match ended {
             0 => turns.clone().max().unwrap_or_default() * 2,
             several => lengths.iter().sum::<u64>().div_ceil(several as u64),
@@ -273,18 +277,18 @@ impl<'a> KillLoop<'a> {
     }
 }
 
-/// The journals of every run that was acknowledged, and of those that they asked for.
+/// Returns the journals of all acknowledged runs and of their child runs.
 pub(crate) async fn read_journals(
-    house: &ProjectRuntime,
+    runtime: &ProjectRuntime,
     log: &KillLog,
 ) -> anyhow::Result<Vec<RunJournal>> {
     let mut runs = log.runs.clone();
-    runs.extend(load_rows(house).await?.iter().map(|row| row.id));
+    runs.extend(load_run_rows(runtime).await?.iter().map(|row| row.id));
     runs.sort_unstable();
     runs.dedup();
     let mut journals = Vec::new();
     for run in runs {
-        let entries = match house.longhaul.events(run, Seq::START, EVENTS_MAX).await {
+        let entries = match runtime.longhaul.events(run, Seq::START, EVENTS_MAX).await {
             Ok(entries) => entries,
             Err(longhaul_engine::Error::RunNotFound(_)) => Vec::new(),
             Err(error) => return Err(error.into()),
@@ -294,11 +298,11 @@ pub(crate) async fn read_journals(
     Ok(journals)
 }
 
-async fn load_rows(house: &ProjectRuntime) -> anyhow::Result<Vec<RunRow>> {
-    let ask = RunFilter { limit: usize::MAX >> 1, ..RunFilter::default() };
-    Ok(house.longhaul.services().store.list_runs(ask).await?)
+async fn load_run_rows(runtime: &ProjectRuntime) -> anyhow::Result<Vec<RunRow>> {
+    let filter = RunFilter { limit: usize::MAX >> 1, ..RunFilter::default() };
+    Ok(runtime.longhaul.services().store.list_runs(filter).await?)
 }
 
-async fn sleep(span: Millis) {
-    SystemClock.sleep(span).await;
+async fn sleep(duration: Millis) {
+    SystemClock.sleep(duration).await;
 }

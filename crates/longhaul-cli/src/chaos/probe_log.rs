@@ -1,6 +1,5 @@
-//! What the world saw: the lines that the witness tools left in a file.
-//!
-//! Never: writes. Whoever counts must not be one of those who are counted.
+//! Reads the probe file, to which the probe tools append a record of each effect, independently of
+//! the journals.
 
 use std::path::Path;
 
@@ -8,37 +7,38 @@ use anyhow::Context as _;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use serde::Deserialize;
 
-/// One deed, as the tool left it.
+/// Record of one effect, written by the probe tool itself.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct ProbeRecord {
-    /// Which tool did it.
+    /// Name of the tool that had the effect.
     pub(crate) tool: String,
-    /// For which run.
+    /// Id of the run that made the tool call.
     pub(crate) run: RunId,
-    /// For which call.
+    /// Id of the tool call.
     pub(crate) call: CallId,
-    /// The key that the tool was given.
+    /// Idempotency key that the tool received with the call.
     pub(crate) key: String,
-    /// The fence of the driver that did it.
+    /// Epoch of the driver that made the call. The epoch grows each time that a worker takes over a
+    /// run.
     pub(crate) epoch: Epoch,
 }
 
-/// All lines so far; a file that is not there yet has none.
-pub(crate) fn load(file: &Path) -> anyhow::Result<Vec<ProbeRecord>> {
+/// Reads all records of the probe file. A missing file has no records.
+pub(crate) fn load_records(file: &Path) -> anyhow::Result<Vec<ProbeRecord>> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| file.display().to_string()),
     };
-    parse(&text).with_context(|| file.display().to_string())
+    parse_records(&text).with_context(|| file.display().to_string())
 }
 
-/// How every record begins. Inside of a record the quotes would be escaped.
+/// Start of every record. This text can't occur inside a record, where its quotes would be escaped.
 const RECORD_PREFIX: &str = "{\"tool\":";
 
-/// The records of a file. A process that is killed while it writes across the end of a page
-/// leaves a part of its record, and the next record follows on the same line.
-fn parse(text: &str) -> anyhow::Result<Vec<ProbeRecord>> {
+/// Parses the text of a probe file. A process that is killed while it writes may leave part of a
+/// record, and the next record follows on the same line.
+fn parse_records(text: &str) -> anyhow::Result<Vec<ProbeRecord>> {
     let mut records = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let start = line.rfind(RECORD_PREFIX).unwrap_or_default();
@@ -46,7 +46,8 @@ fn parse(text: &str) -> anyhow::Result<Vec<ProbeRecord>> {
             Ok(record) => records.push(record),
             Err(error) if error.is_eof() => {}
             Err(error) => {
-                return Err(error).with_context(|| format!("line {}: no witness's", index + 1));
+                return Err(error)
+                    .with_context(|| format!("line {} is not a probe record", index + 1));
             }
         }
     }
@@ -75,7 +76,7 @@ mod tests {
             (format!("{}{whole}\n{whole}\n", &whole[..4]), Some(2)),
             ("nothing of ours\n".to_owned(), None),
         ] {
-            assert_eq!(parse(&text).ok().map(|records| records.len()), count, "{text}");
+            assert_eq!(parse_records(&text).ok().map(|records| records.len()), count, "{text}");
         }
     }
 }

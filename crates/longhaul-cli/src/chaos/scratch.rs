@@ -1,7 +1,7 @@
-//! The folder in which a storm rages: a copy of the project, with a store of its own.
+//! The temporary project of a chaos run: a copy of the user's project or the built-in project, with
+//! a store of its own.
 //!
-//! Never: the user's store. Folder, data and store of everything that runs here
-//! are named by this file and nobody else. Nothing is copied from outside the project.
+//! Invariants: the user's store is never used, and nothing is copied from outside the project.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -23,59 +23,60 @@ use crate::chaos::built_in;
 use crate::child_process::ChildProcess;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::store_access::open_options;
+use crate::store_access::store_open_options;
 use crate::trust::confirm;
 use crate::{environment, output, project_files};
 
-/// So deep may folders of agents and scripts stand in each other.
+/// Maximum nesting depth of the folders that are copied.
 const DEPTH_MAX: u32 = 8;
 
-/// A file of a project that is longer is not copied.
+/// Maximum size of a copied file, in bytes.
 const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What the workers say on stderr stands in this file of the folder.
+/// Name of the file in the temporary project that receives the stderr output of the workers.
 const WORKER_LOG_FILE: &str = "worker.log";
 
-/// What is copied of a project.
+/// Folders of the user's project that are copied for a chaos run.
 const COPIED_FOLDERS: &[&str] =
     &["agents", ".claude/agents", "skills", ".claude/skills", "scripts"];
 
-/// A project to be stormed.
+/// The temporary project of a chaos run. The project's folder is removed when this value is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct ScratchProject {
     folder: TempDir,
-    /// What its workers find around them.
+    /// Environment of the project's workers.
     pub(crate) process_env: ProcessEnv,
-    /// What is set there.
+    /// Configuration of the temporary project.
     pub(crate) config: Config,
 }
 
 impl ScratchProject {
-    /// The built-in project, shielded from what this user has set.
-    pub(crate) fn built_in() -> anyhow::Result<Self> {
-        let folder = temp_folder()?;
+    /// Creates the built-in project, isolated from the user's settings.
+    pub(crate) fn create_built_in() -> anyhow::Result<Self> {
+        let folder = create_temp_folder()?;
         project_files::write_files(folder.path(), built_in::FILES)?;
-        let mut here = environment::process_env()?;
-        here.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
-        here.env.insert("XDG_CONFIG_HOME".to_owned(), path_text(folder.path())?);
-        Self::prepare(folder, here)
+        let mut process_env = environment::process_env()?;
+        process_env.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
+        process_env.env.insert("XDG_CONFIG_HOME".to_owned(), path_text(folder.path())?);
+        Self::prepare_folder(folder, process_env)
     }
 
-    /// A copy of the project that this command was started in, for a storm over this
-    /// agent. What a person trusts there is trusted in the copy: it is the same.
-    pub(crate) fn copy(agent: &str) -> anyhow::Result<Self> {
-        let mut here = environment::process_env()?;
-        let project = environment::load_config(&here)?;
-        let shut = confirm::ask_before_run(
+    /// Copies the project of the current folder, for a chaos run of this agent. What the user
+    /// trusts in the project is trusted in the copy too, because the content is the same.
+    pub(crate) fn copy_project(agent: &str) -> anyhow::Result<Self> {
+        let mut process_env = environment::process_env()?;
+        let project = environment::load_config(&process_env)?;
+        let untrusted = confirm::ask_for_trust_before_run(
             (&project, &environment::load_agents(&project)?),
             Some(agent),
             false,
         )?;
-        if !shut.is_empty() {
-            return Err(untrusted_error(agent, &shut));
+        if !untrusted.is_empty() {
+            return Err(untrusted_items_error(agent, &untrusted));
         }
-        here.env.insert(TRUST_VAR.to_owned(), "1".to_owned());
-        let folder = temp_folder()?;
+        process_env.env.insert(TRUST_VAR.to_owned(), "1".to_owned());
+        let folder = create_temp_folder()?;
         let copy = ProjectCopy { from: &project.root, to: folder.path() };
         for name in COPIED_FOLDERS {
             copy.copy_folder(Path::new(name), 0)?;
@@ -87,74 +88,74 @@ impl ScratchProject {
             Some(_) => copy.copy_settings()?,
             None => fs::write(folder.path().join(CONFIG_FILE_NAME), "")?,
         }
-        Self::prepare(folder, here)
+        Self::prepare_folder(folder, process_env)
     }
 
-    fn prepare(folder: TempDir, mut here: ProcessEnv) -> anyhow::Result<Self> {
-        // On some systems the folder for temporary files is a link.
+    fn prepare_folder(folder: TempDir, mut process_env: ProcessEnv) -> anyhow::Result<Self> {
+        // On some systems the folder for temporary files is a symlink.
         let root = folder.path().canonicalize()?;
         let data = root.join(DATA_FOLDER_NAME);
         fs::create_dir_all(&data)?;
         let store = format!("sqlite:{}", path_text(&data.join("longhaul.db"))?);
-        here.env.insert("LONGHAUL_DATA".to_owned(), path_text(&data)?);
-        here.env.insert("LONGHAUL_STORE".to_owned(), store);
-        here.env.insert(CRASH_PROBE_FILE_VAR.to_owned(), "crash_probe.jsonl".to_owned());
-        // Its workers are killed from outside, at the same place again and again.
+        process_env.env.insert("LONGHAUL_DATA".to_owned(), path_text(&data)?);
+        process_env.env.insert("LONGHAUL_STORE".to_owned(), store);
+        process_env.env.insert(CRASH_PROBE_FILE_VAR.to_owned(), "crash_probe.jsonl".to_owned());
+        // The workers are killed from outside, repeatedly at the same event, which must not count
+        // as crashes of the run.
         let limit = ("LONGHAUL_WORKER_CRASH_LIMIT".to_owned(), "0".to_owned());
-        here.env.extend([limit]);
-        here.cwd = root;
-        let config = load::load(&here, &[])?;
-        Ok(Self { folder, process_env: here, config })
+        process_env.env.extend([limit]);
+        process_env.cwd = root;
+        let config = load::load(&process_env, &[])?;
+        Ok(Self { folder, process_env, config })
     }
 
-    /// The whole program over the storm's store, beside whoever drives it.
-    pub(crate) fn open(&self) -> anyhow::Result<ProjectRuntime> {
-        Ok(open(self.config.clone(), open_options(OpenMode::Outsider))?)
+    /// Opens the temporary project and its store without driving runs.
+    pub(crate) fn open_runtime(&self) -> anyhow::Result<ProjectRuntime> {
+        Ok(open(self.config.clone(), store_open_options(OpenMode::Outsider))?)
     }
 
-    /// Starts a worker of the project in a process of its own.
+    /// Starts a worker of the project in a separate process.
     pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
         let args = ["worker", "--quiet", "--until-eof"];
-        let mut command = ChildProcess::command(&args, self.root(), &self.process_env.env)?;
+        let mut command =
+            ChildProcess::longhaul_command(&args, self.root(), &self.process_env.env)?;
         let log =
             File::options().create(true).append(true).open(self.root().join(WORKER_LOG_FILE))?;
         // Ctrl-C at the terminal is for this process, which kills the worker itself.
         ChildProcess::start(command.stderr(log).process_group(0))
     }
 
-    /// The folder.
+    /// Returns the path of the project's temporary folder.
     fn root(&self) -> &Path {
         &self.config.root
     }
 
-    /// The file in which the witness tools leave their lines, if there are any.
+    /// Returns the path of the file in which probe tools record their effects, if one is set.
     pub(crate) fn probe_file(&self) -> Option<PathBuf> {
         self.config.crash_probe_file()
     }
 
-    /// Leaves the folder where it is.
-    pub(crate) fn keep(self) -> PathBuf {
+    /// Keeps the temporary folder from being removed, and returns its path.
+    pub(crate) fn keep_folder(self) -> PathBuf {
         self.folder.keep()
     }
 }
 
-/// A storm can't wait for a person in the middle.
-fn untrusted_error(agent: &str, shut: &[String]) -> anyhow::Error {
-    let words = format!(
-        "`{agent}` needs what is not trusted in this project, and a storm asks nobody:\n  {}",
-        shut.join("\n  ")
+/// Returns the error for items of the project that are not trusted. A chaos run can't wait for a
+/// person to decide.
+fn untrusted_items_error(agent: &str, untrusted: &[String]) -> anyhow::Error {
+    let message = format!(
+        "`{agent}` needs items that are not trusted in this project, and chaos runs do not ask:\n  {}",
+        untrusted.join("\n  ")
     );
-    CliError::usage(words)
+    CliError::usage(message)
         .with_exit(Exit::NotAllowed)
-        .hint("look at it and decide", "longhaul trust")
-        .hint(
-            "or trust all of it for this once",
-            format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."),
-        )
+        .hint("review it and decide", "longhaul trust")
+        .hint("or trust everything this time", format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."))
         .into()
 }
 
-/// The files that agents are made of beside their own, from the project's top.
+/// Returns further files that the project's agents use, relative to the project root.
 fn agent_files(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = environment::load_agents(project)?.files;
     files.push(project.root.join("AGENTS.md"));
@@ -166,78 +167,83 @@ fn agent_files(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files.iter().filter_map(inward).collect())
 }
 
-fn temp_folder() -> anyhow::Result<TempDir> {
+fn create_temp_folder() -> anyhow::Result<TempDir> {
     let made = tempfile::Builder::new().prefix("longhaul-chaos-").tempdir();
-    made.context("no temporary folder can be made; name another with TMPDIR")
+    made.context("a temporary folder can't be created; set another one with TMPDIR")
 }
 
 fn path_text(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().map(str::to_owned);
-    text.with_context(|| format!("{} is not UTF-8; name another with TMPDIR", path.display()))
+    text.with_context(|| format!("{} is not UTF-8; set another folder with TMPDIR", path.display()))
 }
 
-/// A project and the folder that it is copied to.
+/// Copies a user's project to the temporary folder of a chaos run.
 struct ProjectCopy<'a> {
     from: &'a Path,
     to: &'a Path,
 }
 
 impl ProjectCopy<'_> {
-    /// Copies the project's settings, without which nothing would be the same.
+    /// Copies the project's settings file. Fails if the file can't be read.
     fn copy_settings(&self) -> anyhow::Result<()> {
         let read = read_project_file(self.from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX);
-        let bytes = read.map_err(|why| CliError::usage(format!("`{CONFIG_FILE_NAME}` {why}")))?;
+        let bytes = read.map_err(|why| CliError::usage(format!("`{CONFIG_FILE_NAME}`: {why}")))?;
         fs::write(self.to.join(CONFIG_FILE_NAME), bytes)?;
         Ok(())
     }
 
-    /// Copies a folder of the project, given from its top, if it is there. A linked one is not
-    /// entered.
-    fn copy_folder(&self, name: &Path, depth: u32) -> anyhow::Result<()> {
+    /// Copies a folder, given by its path relative to the project root, if the folder exists.
+    /// Symlinked folders are skipped.
+    fn copy_folder(&self, relative_path: &Path, depth: u32) -> anyhow::Result<()> {
         if depth > DEPTH_MAX {
             return Ok(());
         }
-        let opened = Location::below(self.from, name).map(|folder| folder.open_folder());
+        let opened =
+            Location::below_root(self.from, relative_path).map(|folder| folder.open_folder());
         match opened {
             Some(Ok(_)) => {}
             Some(Err(Errno::NOENT)) => return Ok(()),
             Some(Err(_)) | None => {
-                note_not_copied(name, "is a link, or no folder that can be opened");
+                print_not_copied_note(
+                    relative_path,
+                    "the path is a symlink, or not a folder that can be opened",
+                );
                 return Ok(());
             }
         }
-        let from = self.from.join(name);
-        fs::create_dir_all(self.to.join(name))?;
+        let from = self.from.join(relative_path);
+        fs::create_dir_all(self.to.join(relative_path))?;
         for entry in fs::read_dir(&from).with_context(|| from.display().to_string())? {
             let entry = entry?;
-            let name = name.join(entry.file_name());
+            let relative_path = relative_path.join(entry.file_name());
             match entry.file_type()?.is_dir() {
-                true => self.copy_folder(&name, depth + 1)?,
-                false => self.copy_file(&name)?,
+                true => self.copy_folder(&relative_path, depth + 1)?,
+                false => self.copy_file(&relative_path)?,
             }
         }
         Ok(())
     }
 
-    /// Copies a file of the project, given from its top. One that leads out of it is not copied.
-    fn copy_file(&self, name: &Path) -> anyhow::Result<()> {
-        let bytes = match read_project_file(self.from, name, FILE_BYTES_MAX) {
+    /// Copies a file, given by its path relative to the project root. A file outside the project is
+    /// skipped.
+    fn copy_file(&self, relative_path: &Path) -> anyhow::Result<()> {
+        let bytes = match read_project_file(self.from, relative_path, FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(why) => {
-                note_not_copied(name, &why);
+                print_not_copied_note(relative_path, &why);
                 return Ok(());
             }
         };
-        let to = self.to.join(name);
+        let to = self.to.join(relative_path);
         fs::create_dir_all(to.parent().unwrap_or(&to))?;
         fs::write(&to, bytes).with_context(|| to.display().to_string())?;
         // Scripts of a skill stay executable.
-        let mode = fs::metadata(self.from.join(name))?.permissions();
+        let mode = fs::metadata(self.from.join(relative_path))?.permissions();
         fs::set_permissions(&to, mode)?;
         Ok(())
     }
 }
 
-fn note_not_copied(name: &Path, why: &str) {
-    output::stderr_line(&format!("note: `{}` {why}; it is not copied", name.display()));
+fn print_not_copied_note(relative_path: &Path, reason: &str) {
+    output::eprint_line(&format!("note: `{}` is not copied: {reason}", relative_path.display()));
 }

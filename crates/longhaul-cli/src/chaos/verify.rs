@@ -1,7 +1,6 @@
-//! Judges what a storm left behind: journals and the world's own lines, nothing else.
-//!
-//! Never: asks a store, a clock or the runtime's own fold. What it says can be
-//! checked by hand from the same data.
+//! Verifies the result of a chaos run from the journals and the probe records only. The
+//! verification uses neither the store nor the runtime's own replay of journals, so every finding
+//! can be checked by hand from the same data.
 
 pub(crate) mod call_history;
 pub(crate) mod counts;
@@ -17,31 +16,31 @@ use longhaul_core::policy::effect::EffectClass;
 
 use crate::chaos::probe_log::ProbeRecord;
 use crate::chaos::verify::call_history::{CallHistory, call_histories};
-use crate::chaos::verify::counts::{ChaosCounts, DoubtfulCall, Invariant};
+use crate::chaos::verify::counts::{ChaosCounts, InDoubtCall, Invariant};
 
 /// A run and its whole journal.
 pub(crate) type RunJournal = (RunId, Vec<Entry>);
 
-/// Judges all of it.
-pub(crate) fn verify(journals: &[RunJournal], lines: &[ProbeRecord]) -> ChaosCounts {
-    let mut tally = ChaosCounts::default();
-    let mut deeds: BTreeMap<RunId, Vec<&ProbeRecord>> = BTreeMap::new();
-    for line in lines {
-        deeds.entry(line.run).or_default().push(line);
+/// Verifies the journals of all runs against the effects that the probe tools recorded.
+pub(crate) fn verify_runs(journals: &[RunJournal], records: &[ProbeRecord]) -> ChaosCounts {
+    let mut counts = ChaosCounts::default();
+    let mut effects: BTreeMap<RunId, Vec<&ProbeRecord>> = BTreeMap::new();
+    for line in records {
+        effects.entry(line.run).or_default().push(line);
     }
     for (run, entries) in journals {
-        let done = deeds.remove(run).unwrap_or_default();
-        let mut bench = RunVerifier { run: *run, entries, effects: done, counts: &mut tally };
-        bench.verify();
+        let done = effects.remove(run).unwrap_or_default();
+        let mut verifier = RunVerifier { run: *run, entries, effects: done, counts: &mut counts };
+        verifier.verify_run();
     }
-    for line in deeds.into_values().flatten() {
-        let words = format!("{} was done for a run that is in no journal", line.tool);
-        tally.add_violation(Invariant::UnaccountedEffect, line.run, Some(line.call), words);
+    for line in effects.into_values().flatten() {
+        let message = format!("{} had an effect for a run without a journal", line.tool);
+        counts.add_violation(Invariant::UnaccountedEffect, line.run, Some(line.call), message);
     }
-    tally
+    counts
 }
 
-/// One run before the judge.
+/// Verifies the journal of one run and the recorded effects of its calls.
 struct RunVerifier<'a> {
     run: RunId,
     entries: &'a [Entry],
@@ -50,19 +49,19 @@ struct RunVerifier<'a> {
 }
 
 impl RunVerifier<'_> {
-    fn verify(&mut self) {
+    fn verify_run(&mut self) {
         self.count_outcome();
-        self.check_order();
-        self.check_turns();
-        let lives = call_histories(self.entries);
-        self.check_unaccounted(&lives);
-        for (call, life) in &lives {
-            self.check_call(*call, life);
+        self.check_event_order();
+        self.check_model_calls();
+        let histories = call_histories(self.entries);
+        self.check_unaccounted_effects(&histories);
+        for (call, history) in &histories {
+            self.check_tool_call(*call, history);
         }
     }
 
-    fn add_violation(&mut self, rule: Invariant, call: Option<CallId>, words: String) {
-        self.counts.add_violation(rule, self.run, call, words);
+    fn add_violation(&mut self, invariant: Invariant, call: Option<CallId>, message: String) {
+        self.counts.add_violation(invariant, self.run, call, message);
     }
 
     fn count_outcome(&mut self) {
@@ -73,24 +72,25 @@ impl RunVerifier<'_> {
             Some(_) => self.counts.other.push(self.run),
             None => {
                 self.counts.other.push(self.run);
-                let words = "it was acknowledged and has no journal".to_owned();
-                self.add_violation(Invariant::BrokenJournal, None, words);
+                let message = "the run was acknowledged but has no journal".to_owned();
+                self.add_violation(Invariant::BrokenJournal, None, message);
             }
         }
     }
 
-    /// Sequences without a gap, epochs that never fall, nothing after the end.
-    fn check_order(&mut self) {
+    /// Checks that sequence numbers have no gap, epochs never decrease, and no event follows the
+    /// one that ends the run.
+    fn check_event_order(&mut self) {
         let mut highest = Epoch::default();
         let mut ended = false;
-        for (place, entry) in (1..).zip(self.entries) {
+        for (position, entry) in (1..).zip(self.entries) {
             let (seq, epoch) = (entry.seq, entry.epoch);
-            let wrong = if seq.0 != place {
-                format!("place {place} holds event {seq}")
+            let wrong = if seq.0 != position {
+                format!("journal position {position} holds event {seq}")
             } else if epoch < highest {
-                format!("epoch {epoch} after {highest} at event {seq}")
+                format!("event {seq} has epoch {epoch}, but an earlier event has {highest}")
             } else if ended {
-                format!("event {seq} stands after the end")
+                format!("event {seq} follows the end of the run")
             } else {
                 highest = epoch;
                 ended = entry.event.is_terminal();
@@ -103,23 +103,24 @@ impl RunVerifier<'_> {
         }
     }
 
-    /// Model calls: a recorded reply is final, and a crash loses one at most.
-    fn check_turns(&mut self) {
+    /// Checks the model calls: a turn with a recorded reply is never repeated, and a kill loses at
+    /// most one model call.
+    fn check_model_calls(&mut self) {
         let mut replied: BTreeSet<u32> = BTreeSet::new();
         let mut lost: BTreeMap<Epoch, u64> = BTreeMap::new();
         for entry in self.entries {
-            #[expect(clippy::wildcard_enum_match_arm, reason = "only turns are looked at")]
+            #[expect(clippy::wildcard_enum_match_arm, reason = "only turns are checked here")]
             match &entry.event {
                 Event::TurnStarted(data) => {
                     self.counts.model_calls += 1;
                     if data.purpose == ModelCallPurpose::Turn && replied.contains(&data.turn) {
-                        let words = format!("turn {} was asked again after its reply", data.turn);
-                        self.add_violation(Invariant::RepeatedAfterResult, None, words);
+                        let message = format!("turn {} was repeated after its reply", data.turn);
+                        self.add_violation(Invariant::RepeatedAfterResult, None, message);
                     }
                 }
                 Event::TurnCompleted(data) if !replied.insert(data.turn) => {
-                    let words = format!("turn {} has two replies", data.turn);
-                    self.add_violation(Invariant::RepeatedAfterResult, None, words);
+                    let message = format!("turn {} has two replies", data.turn);
+                    self.add_violation(Invariant::RepeatedAfterResult, None, message);
                 }
                 Event::TurnFailed(data) if data.failure.class == FailureClass::Lost => {
                     self.counts.model_calls_repeated += 1;
@@ -129,67 +130,69 @@ impl RunVerifier<'_> {
             }
         }
         for (epoch, times) in lost.into_iter().filter(|(_, times)| *times > 1) {
-            let words = format!("{times} model calls were lost by one kill, before epoch {epoch}");
-            self.add_violation(Invariant::ExcessModelCalls, None, words);
+            let message =
+                format!("{times} model calls were lost by one kill, before epoch {epoch}");
+            self.add_violation(Invariant::ExcessModelCalls, None, message);
         }
     }
 
-    /// Deeds that no journal asked for.
-    fn check_unaccounted(&mut self, lives: &BTreeMap<CallId, CallHistory>) {
+    /// Checks for recorded effects that belong to no call in the journal.
+    fn check_unaccounted_effects(&mut self, histories: &BTreeMap<CallId, CallHistory>) {
         let strange = |line: &&&ProbeRecord| {
-            !lives.contains_key(&line.call) || line.key != line.call.idempotency_key(self.run)
+            !histories.contains_key(&line.call) || line.key != line.call.idempotency_key(self.run)
         };
-        let strangers: Vec<(CallId, String)> = self
+        let unaccounted: Vec<(CallId, String)> = self
             .effects
             .iter()
             .filter(strange)
             .map(|line| (line.call, format!("{} under key {}", line.tool, line.key)))
             .collect();
-        for (call, what) in strangers {
-            let words = format!("{what} was done and never asked for");
-            self.add_violation(Invariant::UnaccountedEffect, Some(call), words);
+        for (call, what) in unaccounted {
+            let message = format!("{what} had an effect without a call in the journal");
+            self.add_violation(Invariant::UnaccountedEffect, Some(call), message);
         }
     }
 
-    fn check_call(&mut self, call: CallId, life: &CallHistory) {
+    fn check_tool_call(&mut self, call: CallId, history: &CallHistory) {
         let epochs: Vec<Epoch> =
             self.effects.iter().filter(|line| line.call == call).map(|line| line.epoch).collect();
-        let offend = |bench: &mut Self, rule, words| bench.add_violation(rule, Some(call), words);
-        if let Some(words) = life.repeated_after_result(&epochs) {
-            offend(self, Invariant::RepeatedAfterResult, words);
+        let offend =
+            |bench: &mut Self, rule, message| bench.add_violation(rule, Some(call), message);
+        if let Some(message) = history.repeat_after_result_message(&epochs) {
+            offend(self, Invariant::RepeatedAfterResult, message);
         }
-        if let Some(words) = life.effect_without_start(&epochs) {
-            offend(self, Invariant::UnaccountedEffect, words);
+        if let Some(message) = history.effect_without_start_message(&epochs) {
+            offend(self, Invariant::UnaccountedEffect, message);
         }
-        let times = life.start_epochs.len().max(epochs.len());
+        let times = history.start_epochs.len().max(epochs.len());
         let again = times.saturating_sub(1) as u64;
-        match life.class {
+        match history.class {
             EffectClass::Pure => self.counts.pure_repeats += again,
             EffectClass::Keyed => self.counts.keyed_repeats += again,
             EffectClass::Once | EffectClass::Session => {
                 self.counts.once_calls += u64::from(times > 0);
-                if times > 1 + life.allowed_repeats {
-                    let words = format!(
-                        "{} was started {}x and seen {}x",
-                        life.tool,
-                        life.start_epochs.len(),
+                if times > 1 + history.allowed_repeats {
+                    let message = format!(
+                        "{} was started {} times and had {} effects",
+                        history.tool,
+                        history.start_epochs.len(),
                         epochs.len()
                     );
-                    offend(self, Invariant::DuplicateOnceEffect, words);
+                    offend(self, Invariant::DuplicateOnceEffect, message);
                 }
                 let ended = self.entries.last().is_some_and(|last| last.event.is_terminal());
-                if let Some(words) = life.lost_without_report(&epochs, ended) {
-                    offend(self, Invariant::LostWithoutReport, words);
+                if let Some(message) = history.unreported_loss_message(&epochs, ended) {
+                    offend(self, Invariant::LostWithoutReport, message);
                 }
             }
         }
-        if life.doubt_count > 0 {
-            self.counts.in_doubt.push(DoubtfulCall {
+        if history.doubt_count > 0 {
+            self.counts.in_doubt.push(InDoubtCall {
                 run: self.run,
                 call,
-                tool: life.tool.clone(),
-                happened: life.is_probed().then_some(!epochs.is_empty()),
-                settled_by: life.settlement().to_owned(),
+                tool: history.tool.clone(),
+                happened: history.is_probe_call().then_some(!epochs.is_empty()),
+                settled_by: history.settlement_label().to_owned(),
             });
         }
     }

@@ -1,8 +1,8 @@
-//! Finds the client for a command: the server that is named, the one that says it
-//! serves this store, or the store itself.
+//! Finds the client for a command: the server named in `LONGHAUL_URL`, else the server that drives
+//! this folder's store, else the store itself.
 //!
-//! Never: another server than the one that was named, a key for anybody but the
-//! server it belongs to, or a store made only to find it empty.
+//! Invariants: a server named in `LONGHAUL_URL` is never replaced by another one, a key is sent
+//! only to the server it belongs to, and no store is created only to be read.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use longhaul::assemble::store_file;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::Config;
 use longhaul::{local_key, server_marker};
-use longhaul_api::client::{Client, Url, is_alive};
+use longhaul_api::client::{Client, Url, is_server_alive};
 use longhaul_core::net;
 use longhaul_engine::secret::Secret;
 
@@ -21,32 +21,35 @@ use crate::error::{self, CliError};
 use crate::exit::Exit;
 use crate::{output, runtime, store_access};
 
-/// The variable that names a server.
+/// Environment variable that holds the URL of the server to use.
 const URL_VAR: &str = "LONGHAUL_URL";
 
-/// The variable that holds a key.
+/// Environment variable that holds the API key for the server.
 const KEY_VAR: &str = "LONGHAUL_KEY";
 
-/// A server that was found.
+/// A connection to a server, and how the server was found.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
-    /// How it is asked.
+    /// HTTP client for the API of the server.
     pub(crate) client: Client,
-    /// Somebody named it, so that its agents need not be those of this folder.
+    /// True if `LONGHAUL_URL` names the server. Such a server may have other agents than this
+    /// folder.
     pub(crate) is_named: bool,
 }
 
-/// The client to say a word or to look; there must be something to look at.
+/// Connects to the server that this command must use, or else opens the existing store. Fails if
+/// there is neither.
 pub(crate) fn connect() -> anyhow::Result<RunClient> {
     connect_to(find_server()?)
 }
 
-/// The same, where it was looked for a server before.
+/// Connects to `server` or, if it is `None`, opens the existing store. Fails if there is neither.
 pub(crate) fn connect_to(server: Option<ServerConnection>) -> anyhow::Result<RunClient> {
     try_connect_to(server)?.ok_or_else(|| store_access::no_runs_error().into())
 }
 
-/// The same; none when there is neither a server nor a store.
+/// Connects to the server that this command must use, or else opens the existing store. Returns
+/// `None` if there is neither.
 pub(crate) fn try_connect() -> anyhow::Result<Option<RunClient>> {
     try_connect_to(find_server()?)
 }
@@ -55,43 +58,50 @@ fn try_connect_to(server: Option<ServerConnection>) -> anyhow::Result<Option<Run
     if let Some(server) = server {
         return Ok(Some(RunClient::Remote(server.client)));
     }
-    let house = store_access::observe_if_exists()?;
-    Ok(house.map(|house| RunClient::local(&house.longhaul)))
+    let runtime = store_access::open_existing_as_observer()?;
+    Ok(runtime.map(|runtime| RunClient::for_local_store(&runtime.longhaul)))
 }
 
-/// The client to hand something over; a store is made if need be.
-pub(crate) fn connect_or_create(server: Option<ServerConnection>) -> anyhow::Result<RunClient> {
+/// Connects to `server` or, if it is `None`, opens the store and creates it if necessary.
+pub(crate) fn connect_or_create_store(
+    server: Option<ServerConnection>,
+) -> anyhow::Result<RunClient> {
     match server {
         Some(server) => Ok(RunClient::Remote(server.client)),
-        None => Ok(RunClient::local(&store_access::observe_or_create()?.longhaul)),
+        None => {
+            Ok(RunClient::for_local_store(&store_access::open_or_create_as_observer()?.longhaul))
+        }
     }
 }
 
-/// The server to ask, if there is one.
+/// Finds the server for this command, if there is one.
 pub(crate) fn find_server() -> anyhow::Result<Option<ServerConnection>> {
     let here = process_env()?;
     match here.var(URL_VAR) {
-        Some(said) => named_server(&here, said).map(Some),
-        None => marked_server(&here),
+        Some(url) => connect_to_named_server(&here, url).map(Some),
+        None => find_local_server(&here),
     }
 }
 
-/// The server that somebody named.
-fn named_server(here: &ProcessEnv, said: &str) -> anyhow::Result<ServerConnection> {
-    let Some(url) = parse_url(said) else {
-        let words = format!("{URL_VAR}={said} is no address of a server");
-        return Err(CliError::usage(words)
-            .hint("write it so", format!("{URL_VAR}=http://127.0.0.1:4180 longhaul ls"))
-            .hint("or ask the store here", format!("{URL_VAR}= longhaul ls"))
+/// Returns the connection to the server whose URL is in `LONGHAUL_URL`.
+fn connect_to_named_server(
+    process_env: &ProcessEnv,
+    value: &str,
+) -> anyhow::Result<ServerConnection> {
+    let Some(url) = parse_url(value) else {
+        let message = format!("{URL_VAR}={value} is not a valid server URL");
+        return Err(CliError::usage(message)
+            .hint("for example", format!("{URL_VAR}=http://127.0.0.1:4180 longhaul ls"))
+            .hint("or use the store of this folder", format!("{URL_VAR}= longhaul ls"))
             .into());
     };
-    // A folder whose settings are wrong has no key to give.
-    let config = load_config_quietly(here).ok();
-    let key = api_key(here, &url, config.as_ref())?;
+    // An invalid configuration only means that there is no local key.
+    let config = load_config_quietly(process_env).ok();
+    let key = api_key(process_env, &url, config.as_ref())?;
     if key.is_some() && url.scheme() == "http" && !is_loopback(&url) {
         let host = url.host_str().unwrap_or_default();
-        output::stderr_line(&format!(
-            "warning: the key goes to {host} without TLS, so whoever is in between can read it; https:// keeps it"
+        output::eprint_line(&format!(
+            "warning: the key is sent to {host} without TLS and can be read on the way; use https://"
         ));
     }
     Ok(ServerConnection { client: build_client(url, key.as_ref())?, is_named: true })
@@ -101,65 +111,66 @@ fn build_client(url: Url, key: Option<&Secret>) -> anyhow::Result<Client> {
     Ok(Client::new(url, key.map(Secret::reveal), Some(&caller_name()))?)
 }
 
-/// The server that drives this folder's store, if one does and answers.
-fn marked_server(here: &ProcessEnv) -> anyhow::Result<Option<ServerConnection>> {
-    // What is wrong with the settings or the store is said where it is opened.
-    let Ok(config) = load_config_quietly(here) else {
+/// Returns the connection to the server that drives this folder's store, if such a server responds.
+fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerConnection>> {
+    // Errors in the settings or the store are reported when the store is opened.
+    let Ok(config) = load_config_quietly(process_env) else {
         return Ok(None);
     };
     let Ok(file) = store_file(&config) else {
         return Ok(None);
     };
-    let Some(url) = serving_url(&file) else {
+    let Some(url) = local_server_url(&file) else {
         return Ok(None);
     };
-    if !runtime::current_thread()?.block_on(is_alive(&url)) {
+    if !runtime::build_current_thread()?.block_on(is_server_alive(&url)) {
         return Ok(None);
     }
-    let key = api_key(here, &url, Some(&config))?;
+    let key = api_key(process_env, &url, Some(&config))?;
     Ok(Some(ServerConnection { client: build_client(url, key.as_ref())?, is_named: false }))
 }
 
-/// Where the server is that drives this store, by its marker. A server that died
-/// could not take its marker away, and by now a stranger may listen there: what
-/// counts is who holds the store's lock, and that they are the one of the marker.
-fn serving_url(file: &Path) -> Option<Url> {
-    let marker = server_marker::load(file)?;
+/// Returns the URL of the server that drives this store, from the server's marker file. A crashed
+/// server leaves its marker file behind, and another program may use the port by now. The file
+/// therefore counts only if the process that it names holds the store's lock.
+fn local_server_url(file: &Path) -> Option<Url> {
+    let marker = server_marker::load_server_marker(file)?;
     let driver = longhaul_store::current_driver(file).ok()??;
     let (pid, at) = (format!("pid {},", marker.pid), format!(" at {}", marker.url));
     let same = driver.starts_with(&pid) && driver.ends_with(&at);
     same.then(|| parse_url(&marker.url))?
 }
 
-/// The address of a server, if it is one.
-fn parse_url(said: &str) -> Option<Url> {
-    let url: Url = said.trim().parse().ok()?;
+/// Parses a server URL: http or https, without credentials, query or fragment.
+fn parse_url(text: &str) -> Option<Url> {
+    let url: Url = text.trim().parse().ok()?;
     let speaks = matches!(url.scheme(), "http" | "https") && url.has_host();
     let plain = url.username().is_empty() && url.password().is_none();
     let bare = url.query().is_none() && url.fragment().is_none();
     (speaks && plain && bare).then_some(url)
 }
 
-/// The key that is set, or that of this machine, which never leaves it.
+/// Returns the API key in `LONGHAUL_KEY`, or else this machine's local key, which is sent only to a
+/// loopback address.
 fn api_key(
-    here: &ProcessEnv,
+    process_env: &ProcessEnv,
     url: &Url,
     config: Option<&Config>,
 ) -> anyhow::Result<Option<Secret>> {
-    if let Some(said) = here.var(KEY_VAR) {
-        return Ok(Some(Secret::from_text(said.trim())));
+    if let Some(value) = process_env.var(KEY_VAR) {
+        return Ok(Some(Secret::from_text(value.trim())));
     }
     let Some(config) = config.filter(|_| is_loopback(url)) else {
         return Ok(None);
     };
-    // On a shared machine anybody may listen at a port: the key is for the server
-    // that drives this folder's store, and for nobody else.
-    let own = store_file(config).ok().and_then(|file| serving_url(&file));
+    // On a shared machine any user may listen on a port. The local key is sent only to the server
+    // that drives this folder's store.
+    let own = store_file(config).ok().and_then(|file| local_server_url(&file));
     if own.and_then(|own| own.port_or_known_default()) != url.port_or_known_default() {
         return Ok(None);
     }
-    let at = local_key::path(config);
-    let key = local_key::load(&at);
+    let at = local_key::local_key_path(config);
+    let key = local_key::load_local_key(&at);
     key.map_err(|error| error::from_local_key_error(&error, &at).with_exit(Exit::NotAllowed).into())
 }
 
@@ -173,7 +184,7 @@ mod tests {
 
     #[test]
     fn only_a_plain_http_url_is_accepted() {
-        for (said, url) in [
+        for (input, url) in [
             ("http://127.0.0.1:4700", Some("http://127.0.0.1:4700/")),
             (" https://a.example/x ", Some("https://a.example/x")),
             ("http://me:secret@a.example", None),
@@ -183,14 +194,14 @@ mod tests {
             ("localhost:4700", None),
             ("", None),
         ] {
-            let read = parse_url(said).map(|url| url.to_string());
-            assert_eq!(read.as_deref(), url, "{said}");
+            let read = parse_url(input).map(|url| url.to_string());
+            assert_eq!(read.as_deref(), url, "{input}");
         }
     }
 
     #[test]
     fn the_local_key_is_sent_to_loopback_only() {
-        for (url, stays) in [
+        for (url, expected) in [
             ("http://127.0.0.1:1", true),
             ("http://127.9.9.9", true),
             ("http://[::1]:1", true),
@@ -200,7 +211,7 @@ mod tests {
             ("http://[2001:db8::1]", false),
             ("https://a.example", false),
         ] {
-            assert_eq!(is_loopback(&url.parse().unwrap()), stays, "{url}");
+            assert_eq!(is_loopback(&url.parse().unwrap()), expected, "{url}");
         }
     }
 }

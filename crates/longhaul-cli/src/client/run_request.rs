@@ -1,12 +1,13 @@
-//! A task as a request to a server.
+//! Converts a task into the body of an API request.
 
 use longhaul_api::run::BudgetBody;
 use longhaul_api::submit::NewRunBody;
-use longhaul_core::task::Start;
+use longhaul_core::task::EarliestStart;
 use longhaul_engine::Task;
 
-/// The task as a request says it. The server knows by the key who submits.
-pub(super) fn to_request(task: Task) -> NewRunBody {
+/// Converts a task into the body of a request that submits it. The submitter is left out, because
+/// the server knows the submitter from the API key.
+pub(super) fn to_request_body(task: Task) -> NewRunBody {
     let warn_at = task.budget.warn_percent;
     NewRunBody {
         agent: Some(task.agent),
@@ -29,9 +30,9 @@ pub(super) fn to_request(task: Task) -> NewRunBody {
         tags: task.tags,
         metadata: task.metadata,
         start_at: match task.start {
-            Start::At(at) => Some(at),
-            // A batch is submitted as one, and never from here.
-            Start::Now | Start::AfterBatch => None,
+            EarliestStart::At(at) => Some(at),
+            // Batches are never submitted from here.
+            EarliestStart::Now | EarliestStart::AfterBatch => None,
         },
         chain: None,
         auto_approve: None,
@@ -67,7 +68,7 @@ mod tests {
         full.metadata = Some(RawJson::from_serialize(&json!({ "k": 1 })));
         full.actor = Some(RawJson::from_serialize(&"anna"));
         full.links = Some(RawJson::from_serialize(&["url"]));
-        full.start = Start::At(Timestamp::from_micros(1_000_000));
+        full.start = EarliestStart::At(Timestamp::from_micros(1_000_000));
         full.submitter = Some("cli:anna".to_owned());
         full.idempotency_key = Some("once".to_owned());
         full.budget = BudgetPatch {
@@ -95,7 +96,7 @@ mod tests {
                 }),
             ),
         ] {
-            assert_eq!(serde_json::to_value(to_request(task)).unwrap(), body);
+            assert_eq!(serde_json::to_value(to_request_body(task)).unwrap(), body);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `longhaul db backup`: a checked copy of the store, also while it is in use.
+//! `longhaul db backup`: copies the store, even while the store is in use, and checks the copy.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,41 +7,45 @@ use clap::Args;
 use serde_json::json;
 
 use crate::db::file::{existing_store_path, format_size, runtime_files};
-use crate::db::journals::JournalFold;
+use crate::db::journals::JournalReplayer;
 use crate::error::{self, CliError};
 use crate::exit::Exit;
 use crate::output;
 
 #[derive(Debug, Args)]
-pub(crate) struct Backup {
-    /// The file to write
+pub(crate) struct BackupCommand {
+    /// File to write the backup to
     file: PathBuf,
-    /// Replace the file if it is there
+    /// Replace the backup file if it exists
     #[arg(long)]
     force: bool,
-    /// Print one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Backup {
+impl BackupCommand {
     pub(super) fn run(&self) -> anyhow::Result<Exit> {
         let store = existing_store_path()?;
-        let said = self.file.display();
+        let display_path = self.file.display();
         if self.file.is_dir() {
-            return Err(CliError::usage(format!("`{said}` is a folder: name a file in it")).into());
+            return Err(CliError::usage(format!(
+                "`{display_path}` is a folder: name a file in it"
+            ))
+            .into());
         }
         if is_same_file(&store, &self.file) {
-            return Err(CliError::usage(format!("`{said}` is the store itself")).into());
+            return Err(CliError::usage(format!("`{display_path}` is the store itself")).into());
         }
         if runtime_files(&store)?.iter().any(|own| is_same_file(own, &self.file)) {
-            let words = format!("`{said}` is a file of the runtime's own: name another");
-            return Err(CliError::usage(words).into());
+            let message = format!("`{display_path}` is used by the runtime: name another file");
+            return Err(CliError::usage(message).into());
         }
         if self.file.exists() && !self.force {
-            let words = format!("`{said}` is there already, and a backup replaces nothing");
-            return Err(CliError::usage(words)
-                .hint("replace it", format!("longhaul db backup {said} --force"))
+            let message =
+                format!("`{display_path}` already exists, and a backup does not replace it");
+            return Err(CliError::usage(message)
+                .hint("replace the file", format!("longhaul db backup {display_path} --force"))
                 .into());
         }
         let mut percent = None;
@@ -51,8 +55,12 @@ impl Backup {
                 _ = write!(std::io::stderr(), "\r{now:3} % copied");
             }
         };
-        let copied =
-            longhaul_store::backup(&store, &self.file, &mut JournalFold::default(), &mut progress);
+        let copied = longhaul_store::back_up_store(
+            &store,
+            &self.file,
+            &mut JournalReplayer::default(),
+            &mut progress,
+        );
         if percent.is_some() && std::io::stderr().is_terminal() {
             _ = write!(std::io::stderr(), "\r\x1b[K");
         }
@@ -66,27 +74,29 @@ impl Backup {
                 "file": self.file, "runs": runs, "events": events, "bytes": bytes,
                 "problems": problems,
             });
-            output::stdout_json(&line)?;
+            output::print_json(&line)?;
         } else {
             let size = format_size(bytes);
-            output::stdout_text(&format!("{said}: {runs} runs, {events} events, {size}"))?;
+            output::print_text(&format!("{display_path}: {runs} runs, {events} events, {size}"))?;
         }
         if problems == 0 {
             return Ok(Exit::Done);
         }
-        output::stderr_line(&format!("It is a whole copy of a store with {problems} problems."));
-        output::stderr_line("  see them   longhaul db check");
+        output::eprint_line(&format!(
+            "The copy is complete, but the store has {problems} problems."
+        ));
+        output::eprint_line("  see the problems   longhaul db check");
         Ok(Exit::RunFailed)
     }
 }
 
-/// Whether two paths name the same file, be it there or not.
-fn is_same_file(one: &Path, other: &Path) -> bool {
+/// Returns whether two paths name the same file, even if the file does not exist.
+fn is_same_file(first: &Path, second: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
-    let place = |path: &Path| {
+    let in_real_parent = |path: &Path| {
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
         Some(real(parent.unwrap_or(Path::new(".")))?.join(path.file_name()?))
     };
-    let is_same = |one: Option<PathBuf>, other| one.is_some() && one == other;
-    is_same(real(one), real(other)) || is_same(place(one), place(other))
+    let is_same = |first: Option<PathBuf>, second| first.is_some() && first == second;
+    is_same(real(first), real(second)) || is_same(in_real_parent(first), in_real_parent(second))
 }

@@ -1,4 +1,4 @@
-//! The store's file, and file sizes for people.
+//! Paths of the store's files, and file sizes as text.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use longhaul::assemble::store_file;
 
 use crate::{environment, store_access};
 
-/// The path of the store, whether it is there or not.
+/// Returns the path of this folder's store. The file need not exist.
 pub(super) fn store_path() -> anyhow::Result<PathBuf> {
     Ok(store_file(&environment::load_config(&environment::process_env()?)?)?)
 }
 
-/// The path of a store that is there.
+/// Returns the path of this folder's store. Fails if the file does not exist.
 pub(super) fn existing_store_path() -> anyhow::Result<PathBuf> {
     let store = store_path()?;
     match store.is_file() {
@@ -20,7 +20,7 @@ pub(super) fn existing_store_path() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The files that the runtime keeps beside this store and in the data folder.
+/// Returns the files that the runtime keeps beside the store and in the data folder.
 pub(super) fn runtime_files(store: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let store = store.canonicalize()?;
     let data = environment::load_config_quietly(&environment::process_env()?)?.data_folder();
@@ -35,7 +35,7 @@ pub(super) fn runtime_files(store: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(own)
 }
 
-/// A number of bytes for people.
+/// Formats a file size with a unit, such as bytes or MiB.
 pub(super) fn format_size(bytes: u64) -> String {
     match bytes {
         0..=1_023 => format!("{bytes} bytes"),

@@ -1,30 +1,33 @@
-//! Folds every journal of a store to find events that do not fit.
+//! Replays every journal of a store to find invalid events.
 
 use longhaul_core::event::entry::Entry;
 use longhaul_run::Run;
 use longhaul_store::JournalCheck;
 
-/// The run whose journal is being read.
+/// Replays the journal of one run at a time. Holds the run's state so far.
 #[derive(Debug, Default)]
-pub(super) struct JournalFold(Option<Run>);
+pub(super) struct JournalReplayer(Option<Run>);
 
-impl JournalCheck for JournalFold {
-    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+impl JournalCheck for JournalReplayer {
+    fn check_entry(&mut self, entry: &Entry) -> Result<(), String> {
         let folded = match &mut self.0 {
             Some(run) => run.apply(entry),
             None => Run::from_first_entry(entry).map(|run| self.0 = Some(run)),
         };
-        folded.map_err(|misfit| misfit.to_string())
+        folded.map_err(|error| error.to_string())
     }
 
-    fn finish(&mut self, ended: bool) -> Result<(), String> {
+    fn finish_journal(&mut self, ended: bool) -> Result<(), String> {
         let status = self.0.take().map(|run| run.status());
         match status {
-            None => Err("its journal is empty".to_owned()),
+            None => Err("the journal is empty".to_owned()),
             Some(status) if status.is_terminal() == ended => Ok(()),
             Some(status) => {
                 let head = if ended { "ended" } else { "not ended" };
-                Err(format!("its head says {head}, its journal {}", status.as_str()))
+                Err(format!(
+                    "the run's head row says {head}, but the journal says {}",
+                    status.as_str()
+                ))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `longhaul db restore`: puts a backup in the place of the store.
+//! `longhaul db restore`: replaces the store with a backup.
 
 use std::path::PathBuf;
 
@@ -6,45 +6,43 @@ use clap::Args;
 use serde_json::json;
 
 use crate::db::file::{format_size, store_path};
-use crate::db::journals::JournalFold;
+use crate::db::journals::JournalReplayer;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output;
 
 #[derive(Debug, Args)]
-pub(crate) struct Restore {
-    /// The backup
+pub(crate) struct RestoreCommand {
+    /// Backup file to restore
     file: PathBuf,
-    /// Print one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Restore {
+impl RestoreCommand {
     pub(super) fn run(&self) -> anyhow::Result<Exit> {
         let store = store_path()?;
         if !self.file.is_file() {
-            let words = format!("there is no file `{}`", self.file.display());
-            return Err(CliError::usage(words).into());
+            let message = format!("there is no file `{}`", self.file.display());
+            return Err(CliError::usage(message).into());
         }
-        let restored = longhaul_store::restore(&self.file, &store, &mut JournalFold::default());
-        let (report, kept) = restored?;
+        let restored =
+            longhaul_store::restore_store(&self.file, &store, &mut JournalReplayer::default());
+        let (report, kept_file) = restored?;
         let (runs, events, bytes) = (report.runs, report.events, report.bytes);
         if self.json {
             let line = json!({
-                "file": store, "kept": kept, "runs": runs, "events": events, "bytes": bytes,
+                "file": store, "kept": kept_file, "runs": runs, "events": events, "bytes": bytes,
             });
-            output::stdout_json(&line)?;
+            output::print_json(&line)?;
         } else {
-            let (said, size) = (store.display(), format_size(bytes));
-            output::stdout_text(&format!(
-                "{said}: {runs} runs, {events} events, {size}, restored"
+            let (display_path, size) = (store.display(), format_size(bytes));
+            output::print_text(&format!(
+                "{display_path}: {runs} runs, {events} events, {size}, restored"
             ))?;
-            if let Some(kept) = kept {
-                output::stderr_line(&format!(
-                    "What was there before is kept in {}",
-                    kept.display()
-                ));
+            if let Some(kept_file) = kept_file {
+                output::eprint_line(&format!("The old store is kept in {}", kept_file.display()));
             }
         }
         Ok(Exit::Done)

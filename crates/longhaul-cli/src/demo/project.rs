@@ -1,7 +1,8 @@
 //! The demo's project: a folder with an agent, a script and six notes.
 //!
-//! Never: writes over a file that is there, or outside its folder; hands a key of the user's to
-//! what stands there already, for a cloned repository may have brought it along.
+//! Invariants: no existing file is overwritten, nothing is written outside the folder, and the
+//! user's API keys are not passed to the demo's worker, because the folder may come from a cloned
+//! repository.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,14 +16,14 @@ use longhaul_tool::Location;
 use crate::child_process::ChildProcess;
 use crate::environment;
 
-/// The demo's agent.
+/// Name of the demo's agent.
 pub(crate) const AGENT_NAME: &str = "demo-tidier";
 
-/// The model of every run of it, whatever the agent's file says.
+/// Name of the model that every demo run uses, whatever the agent's file says.
 pub(crate) const MODEL_NAME: &str = "scripted/demo-tidier";
 
-/// The variables that its worker sees, and those that begin with `LC_` or `XDG_`. No key is among
-/// them, whatever it is called.
+/// Environment variables that the demo's worker inherits, besides those that start with `LC_` or
+/// `XDG_`. None of them holds an API key.
 const INHERITED_VARS: &[&str] = &[
     "HOME",
     "LANG",
@@ -37,7 +38,7 @@ const INHERITED_VARS: &[&str] = &[
     "USER",
 ];
 
-/// What the folder begins with.
+/// Files of a new demo folder, as path and content.
 const FILES: &[(&str, &str)] = &[
     ("longhaul.toml", "# Every value has a default: longhaul config show --origin\n"),
     ("agents/demo-tidier.md", include_str!("../../demo/demo-tidier.md")),
@@ -56,7 +57,7 @@ const FILES: &[(&str, &str)] = &[
     (".longhaul/vault/Inbox/diary.md", include_str!("../../demo/notes/diary.md")),
 ];
 
-/// The demo's folder.
+/// The demo's project: its folder and the environment of its worker.
 #[derive(Debug, Clone)]
 pub(crate) struct DemoProject {
     folder: PathBuf,
@@ -65,54 +66,56 @@ pub(crate) struct DemoProject {
 }
 
 impl DemoProject {
-    /// Makes the folder, or takes the one that is there. A project that no other command would
-    /// open is refused before anything is written.
-    pub(crate) fn create_or_open(here: &ProcessEnv) -> anyhow::Result<Self> {
-        let (root, below) = match here.project_root() {
+    /// Creates the demo folder, or uses an existing one. Fails before anything is written if other
+    /// commands would refuse the project.
+    pub(crate) fn create_or_open(process_env: &ProcessEnv) -> anyhow::Result<Self> {
+        let (root, below) = match process_env.project_root() {
             Some(root) => {
-                environment::load_config_quietly(here)?;
+                environment::load_config_quietly(process_env)?;
                 (root, ".longhaul/demo")
             }
-            None => (here.cwd.as_path(), "longhaul-demo"),
+            None => (process_env.cwd.as_path(), "longhaul-demo"),
         };
         let folder = root.join(below);
         let project = Self {
-            display_path: here.display_path(&folder).display().to_string(),
+            display_path: process_env.display_path(&folder).display().to_string(),
             folder: folder.clone(),
-            process_env: here.clone(),
+            process_env: process_env.clone(),
         };
         if folder.exists() {
             environment::load_config_quietly(&project.process_env())?;
         }
         for (name, text) in FILES {
-            let file = Location::below(root, &Path::new(below).join(name));
-            let written = file.map_or(Ok(()), |file| write_new(&file, text));
+            let file = Location::below_root(root, &Path::new(below).join(name));
+            let written = file.map_or(Ok(()), |file| write_new_file(&file, text));
             written.with_context(|| {
-                format!("the demo can't write to {}; go to another folder", folder.display())
+                format!("the demo can't write to {}; change to another folder", folder.display())
             })?;
         }
         Ok(project)
     }
 
-    /// Starts a worker of the folder in a process of its own.
+    /// Starts a worker for the demo's project in a separate process.
     pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
         let args = ["worker", "--quiet", "--until-eof"];
-        let mut command = ChildProcess::command(&args, &self.folder, self.process_env().env)?;
+        let mut command =
+            ChildProcess::longhaul_command(&args, &self.folder, self.process_env().env)?;
         ChildProcess::start(command.stderr(Stdio::piped()))
     }
 
-    /// The folder as it is said to people.
+    /// Returns the path of the demo folder, as printed in messages.
     pub(crate) fn display_path(&self) -> &str {
         &self.display_path
     }
 
-    /// As if somebody stood in it, with nothing set: the demo is the same for all.
+    /// Returns an environment with the demo folder as current folder and without the user's
+    /// settings, so that the demo is the same for every user.
     pub(crate) fn process_env(&self) -> ProcessEnv {
         let env = self.process_env.env.iter();
         ProcessEnv {
             cwd: self.folder.clone(),
             env: env
-                .filter(|(name, _)| is_inherited(name))
+                .filter(|(name, _)| is_inherited_var(name))
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
             uid: self.process_env.uid,
@@ -121,13 +124,13 @@ impl DemoProject {
     }
 }
 
-/// Whether the worker sees this variable.
-fn is_inherited(name: &str) -> bool {
+/// Returns whether the demo's worker inherits the environment variable with this name.
+fn is_inherited_var(name: &str) -> bool {
     INHERITED_VARS.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
 }
 
-/// Writes the file unless it is there. Nothing is written through a link.
-fn write_new(file: &Location, text: &str) -> std::io::Result<()> {
+/// Writes a file unless it exists already. Symlinks are not followed.
+fn write_new_file(file: &Location, text: &str) -> std::io::Result<()> {
     file.make_parent()?;
     match fs::OpenOptions::new().write(true).create_new(true).open(file.path()) {
         Ok(mut file) => file.write_all(text.as_bytes()),
@@ -142,44 +145,44 @@ mod tests {
 
     use super::*;
 
-    /// The number of a user who is neither root nor whoever runs the tests.
+    /// User id that is neither root's nor that of the user who runs the tests.
     const OTHER_UID: u32 = 54_321;
 
     #[test]
     fn the_folder_of_another_user_is_refused() {
         for folder in ["", "longhaul-demo"] {
-            let place = tempfile::tempdir().unwrap();
-            let file = place.path().join(folder).join("longhaul.toml");
-            fs::create_dir_all(place.path().join(folder)).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join(folder).join("longhaul.toml");
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
             fs::write(&file, "").unwrap();
             let mut uid = OTHER_UID;
-            // Files of root are nobody's to refuse, but root may give them away.
+            // Files of root are never refused, but root can change the owner.
             if fs::metadata(&file).unwrap().uid() == 0 {
                 chown(&file, Some(OTHER_UID), None).unwrap();
                 uid = 0;
             }
-            let here = ProcessEnv {
-                cwd: place.path().to_path_buf(),
+            let process_env = ProcessEnv {
+                cwd: dir.path().to_path_buf(),
                 uid: Some(uid),
                 ..ProcessEnv::default()
             };
-            let made = DemoProject::create_or_open(&here).map(|project| project.folder);
+            let made = DemoProject::create_or_open(&process_env).map(|project| project.folder);
             assert!(made.is_err(), "{folder}: {made:?}");
             let demo = ["longhaul-demo/agents", ".longhaul/demo"];
-            assert!(!demo.iter().any(|made| place.path().join(made).exists()));
+            assert!(!demo.iter().any(|made| dir.path().join(made).exists()));
         }
     }
 
     #[test]
     fn the_demo_worker_inherits_no_api_key() {
-        for known in longhaul::config::built_in_providers::BUILT_IN_PROVIDERS {
-            assert!(!known.key_env.iter().any(|name| is_inherited(name)), "{known:?}");
+        for provider in longhaul::config::built_in_providers::BUILT_IN_PROVIDERS {
+            assert!(!provider.key_env.iter().any(|name| is_inherited_var(name)), "{provider:?}");
         }
         for hidden in ["MY_TOKEN", "LONGHAUL_TRUST", "OLLAMA_HOST", "SSH_AUTH_SOCK"] {
-            assert!(!is_inherited(hidden), "{hidden}");
+            assert!(!is_inherited_var(hidden), "{hidden}");
         }
-        for seen in ["PATH", "HOME", "LC_ALL", "XDG_STATE_HOME"] {
-            assert!(is_inherited(seen), "{seen}");
+        for inherited in ["PATH", "HOME", "LC_ALL", "XDG_STATE_HOME"] {
+            assert!(is_inherited_var(inherited), "{inherited}");
         }
     }
 }

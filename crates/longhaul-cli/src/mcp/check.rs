@@ -1,7 +1,5 @@
-//! `longhaul mcp check`: starts the servers that are trusted, all at once, and
-//! lists their tools.
-//!
-//! Never: a server that nobody trusts, and never waits without an end.
+//! `longhaul mcp check`: starts the trusted MCP servers concurrently, with a timeout, and lists
+//! their tools. An untrusted server is never started.
 
 use std::time::Duration;
 
@@ -11,155 +9,165 @@ use longhaul::assemble::mcp_client::{McpCheckError, McpClient, ServerReport};
 use longhaul::assemble::{mcp_servers, mcp_tools, slow_notice};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
-use longhaul::trust::decisions::Decisions;
+use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::item::TrustItem;
 use longhaul_core::policy::effect::EffectClass;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::mcp::report::{load_project, print_no_servers, print_remarks};
+use crate::mcp::report::{load_project, print_problems_and_notes, print_why_no_servers};
 use crate::style::{Styler, Tone};
-use crate::table::{Cell, table_lines};
+use crate::table::{TableCell, table_lines};
 use crate::trust::confirm;
 use crate::{environment, output, runtime, sanitize};
 
-/// So long is waited for one server. It may be greeted twice, half a minute each, and
-/// why that came to nothing is worth more than that it took long.
+/// Timeout for checking one MCP server. It is longer than two attempts at the handshake, 30 s each,
+/// because the error of a failed handshake says more than this timeout.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// So many are asked at once.
+/// Maximum number of MCP servers that are checked concurrently.
 const CONCURRENCY: usize = 8;
 
 #[derive(Debug, Args)]
-pub(crate) struct Check {
-    /// Only these; without, all that are not disabled
+pub(crate) struct CheckServersCommand {
+    /// Check only these servers; by default all that are not disabled
     #[arg(value_name = "SERVER")]
     names: Vec<String>,
-    /// Print one JSON object
+    /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// What came of asking one.
-struct CheckResult {
+/// Result of checking one MCP server.
+struct ServerCheckResult {
     name: String,
-    outcome: Result<ServerReport, CheckFailure>,
+    outcome: Result<ServerReport, ServerCheckFailure>,
 }
 
-/// Why one did not answer.
-struct CheckFailure {
+/// Why the check of an MCP server failed.
+struct ServerCheckFailure {
     exit: Exit,
     message: String,
     needs_login: bool,
 }
 
-impl Check {
+impl CheckServersCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_project()?;
         if let Some(problem) = file.problems.first() {
             return Err(CliError::usage(problem.to_string())
-                .hint("see all that is wrong", "longhaul mcp ls")
+                .hint("see all problems", "longhaul mcp ls")
                 .into());
         }
-        let names = self.selected_names(&file)?;
+        let names = self.selected_server_names(&file)?;
         if names.is_empty() {
-            print_no_servers(&file);
+            print_why_no_servers(&file);
             if self.json {
-                output::stdout_json(&json!({ "checks": [] }))?;
+                output::print_json(&json!({ "checks": [] }))?;
             }
             return Ok(Exit::Done);
         }
         check_trust(&config, &file)?;
-        let checks = runtime::multi_thread()?.block_on(check_servers(&config, &file, names));
+        let checks = runtime::build_multi_thread()?.block_on(check_servers(&config, &file, names));
         let troubles = checks.iter().filter_map(|one| one.outcome.as_ref().err());
-        let exits: Vec<Exit> = troubles.map(|trouble| trouble.exit).collect();
-        // What is to be mended comes before what may pass.
+        let exits: Vec<Exit> = troubles.map(|failure| failure.exit).collect();
+        // Errors that the user has to fix take precedence over transient ones.
         let exit = match exits.contains(&Exit::Usage) {
             true => Some(Exit::Usage),
             false => exits.first().copied(),
         };
         if self.json {
             let list = checks.iter().map(to_json);
-            output::stdout_json(&json!({ "checks": list.collect::<Value>() }))?;
+            output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
         } else {
             for one in &checks {
                 print_result(one)?;
             }
-            print_remarks(&file);
+            print_problems_and_notes(&file);
         }
         Ok(exit.unwrap_or(Exit::Done))
     }
 
-    /// Who is asked.
-    fn selected_names(&self, file: &McpFile) -> anyhow::Result<Vec<String>> {
+    /// Returns the names of the MCP servers to check.
+    fn selected_server_names(&self, file: &McpFile) -> anyhow::Result<Vec<String>> {
         if self.names.is_empty() {
             let used = file.servers.iter().filter(|server| !server.disabled);
             return Ok(used.map(|server| server.name.clone()).collect());
         }
         for name in &self.names {
-            file.find(name)
+            file.find_server(name)
                 .map_err(|why| CliError::usage(why).hint("all servers", "longhaul mcp ls"))?;
         }
         Ok(self.names.clone())
     }
 }
 
-/// Asks the person at the terminal, if there is one; nobody else can be asked.
+/// Fails if `.mcp.json` is not trusted. If there is a terminal, asks the person there first.
 pub(crate) fn check_trust(config: &Config, file: &McpFile) -> anyhow::Result<()> {
-    let Some(item) = TrustItem::mcp(file) else {
+    let Some(item) = TrustItem::for_mcp_servers(file) else {
         return Ok(());
     };
-    let decisions = Decisions::new(config);
-    if decisions.check(&item).is_err() && output::is_interactive() {
-        confirm::ask(&decisions, &[&item])?;
+    let decisions = TrustDecisions::new(config);
+    if decisions.check_trusted(&item).is_err() && output::is_interactive() {
+        confirm::ask_for_trust(&decisions, &[&item])?;
     }
-    decisions.check(&item).map_err(|why| {
+    decisions.check_trusted(&item).map_err(|why| {
         CliError::usage(why)
             .with_exit(Exit::NotAllowed)
-            .hint("look at it and decide", "longhaul trust")
+            .hint("review it and decide", "longhaul trust")
             .hint("see what it names", "longhaul mcp ls")
             .into()
     })
 }
 
-async fn check_servers(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<CheckResult> {
+async fn check_servers(
+    config: &Config,
+    file: &McpFile,
+    names: Vec<String>,
+) -> Vec<ServerCheckResult> {
     let line = mcp_servers::client(config, file, &environment::system_clock());
     let served = mcp_tools::McpTools::new(config, file.clone(), line.clone());
-    let asked = names.into_iter().map(|name| {
+    let pending = names.into_iter().map(|name| {
         let (served, line) = (&served, &*line);
         async move {
-            let outcome = match served.check_usable(&name) {
+            let outcome = match served.check_server_usable(&name) {
                 Err(why) => {
-                    Err(CheckFailure { exit: Exit::Usage, message: why, needs_login: false })
+                    Err(ServerCheckFailure { exit: Exit::Usage, message: why, needs_login: false })
                 }
                 Ok(()) => check_server(line, &name).await,
             };
-            CheckResult { name, outcome }
+            ServerCheckResult { name, outcome }
         }
     });
-    let checks = stream::iter(asked).buffered(CONCURRENCY).collect().await;
+    let checks = stream::iter(pending).buffered(CONCURRENCY).collect().await;
     served.close().await;
     checks
 }
 
-async fn check_server(line: &dyn McpClient, name: &str) -> Result<ServerReport, CheckFailure> {
-    output::stderr_line(&format!("{name}: starting ..."));
-    let most = CHECK_TIMEOUT.as_secs();
-    let asked = slow_notice::wait_with_notice(
-        tokio::time::timeout(CHECK_TIMEOUT, line.check(name)),
+async fn check_server(
+    client: &dyn McpClient,
+    server_name: &str,
+) -> Result<ServerReport, ServerCheckFailure> {
+    output::eprint_line(&format!("{server_name}: starting ..."));
+    let max_seconds = CHECK_TIMEOUT.as_secs();
+    let checked = slow_notice::wait_with_notice(
+        tokio::time::timeout(CHECK_TIMEOUT, client.check(server_name)),
         || {
-            output::stderr_line(&format!(
-                "{name}: no answer yet; it is waited for, {most} s at most"
+            output::eprint_line(&format!(
+                "{server_name}: no response yet; waiting up to {max_seconds} s"
             ));
         },
     );
-    let asked = asked.await;
+    let checked = checked.await;
     let late = || {
-        Err(McpCheckError { message: format!("no whole answer in {most} s"), needs_login: false })
+        Err(McpCheckError {
+            message: format!("the server sent no complete response within {max_seconds} s"),
+            needs_login: false,
+        })
     };
-    let asked = asked.unwrap_or_else(|_| late());
-    asked.map_err(|McpCheckError { message: why, needs_login }| CheckFailure {
+    let checked = checked.unwrap_or_else(|_| late());
+    checked.map_err(|McpCheckError { message: why, needs_login }| ServerCheckFailure {
         exit: Exit::Busy,
         message: why,
         needs_login,
@@ -175,16 +183,16 @@ const fn class_name(class: EffectClass) -> &'static str {
     }
 }
 
-fn print_result(one: &CheckResult) -> anyhow::Result<()> {
+fn print_result(result: &ServerCheckResult) -> anyhow::Result<()> {
     let paint = Styler::for_stdout();
-    let report = match &one.outcome {
+    let report = match &result.outcome {
         Ok(report) => report,
-        Err(trouble) => {
-            let bad = paint.apply(Tone::Bad, "failed");
-            return output::stdout_line(&format!(
+        Err(failure) => {
+            let bad = paint.apply_tone(Tone::Bad, "failed");
+            return output::print_line(&format!(
                 "{}  {bad}: {}",
-                one.name,
-                sanitize::text(&trouble.message)
+                result.name,
+                sanitize::safe_text(&failure.message)
             ));
         }
     };
@@ -192,33 +200,33 @@ fn print_result(one: &CheckResult) -> anyhow::Result<()> {
         1 => "1 tool".to_owned(),
         many => format!("{many} tools"),
     };
-    let good = paint.apply(Tone::Good, "ok");
-    let said = format!(
+    let good = paint.apply_tone(Tone::Good, "ok");
+    let summary = format!(
         ", {} ms, {} {}, protocol {}, {many}",
         report.duration.0, report.name, report.version, report.protocol
     );
-    output::stdout_line(&format!("{}  {good}{}", one.name, sanitize::line(&said)))?;
-    let rows: Vec<Vec<Cell>> = report
+    output::print_line(&format!("{}  {good}{}", result.name, sanitize::safe_line(&summary)))?;
+    let rows: Vec<Vec<TableCell>> = report
         .tools
         .iter()
         .map(|tool| {
             let name = format!("  {}", tool.name);
-            vec![Cell::new(name), Cell::new(class_name(tool.class))]
+            vec![TableCell::new(name), TableCell::new(class_name(tool.class))]
         })
         .collect();
     if !rows.is_empty() {
         for line in table_lines(&["  TOOL", "CLASS"], &rows, paint) {
-            output::stdout_line(&line)?;
+            output::print_line(&line)?;
         }
     }
     for note in &report.notes {
-        output::stderr_line(&format!("note: {}: {note}", one.name));
+        output::eprint_line(&format!("note: {}: {note}", result.name));
     }
     Ok(())
 }
 
-fn to_json(one: &CheckResult) -> Value {
-    match &one.outcome {
+fn to_json(result: &ServerCheckResult) -> Value {
+    match &result.outcome {
         Ok(report) => {
             let tools = report.tools.iter().map(|tool| {
                 json!({
@@ -227,7 +235,7 @@ fn to_json(one: &CheckResult) -> Value {
                 })
             });
             json!({
-                "server": one.name,
+                "server": result.name,
                 "ok": true,
                 "name": report.name,
                 "version": report.version,
@@ -239,13 +247,13 @@ fn to_json(one: &CheckResult) -> Value {
                 "needs_login": false,
             })
         }
-        Err(trouble) => json!({
-            "server": one.name,
+        Err(failure) => json!({
+            "server": result.name,
             "ok": false,
             "tools": [],
             "notes": [],
-            "message": trouble.message,
-            "needs_login": trouble.needs_login,
+            "message": failure.message,
+            "needs_login": failure.needs_login,
         }),
     }
 }

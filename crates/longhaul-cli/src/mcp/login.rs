@@ -1,8 +1,8 @@
-//! `longhaul mcp login`: logs in at a server over HTTP, in a browser, and keeps that
-//! for every run of this user.
+//! `longhaul mcp login`: logs in to an HTTP MCP server in a browser and stores the login for all
+//! runs of this user.
 //!
-//! Never: shows a token or a code, waits without an end, or asks a server that nobody
-//! trusts.
+//! Invariants: tokens and codes are never shown, untrusted servers are never contacted, and waiting
+//! for the login has a timeout.
 
 use std::io::{BufRead as _, Read as _};
 use std::process::{Command, Stdio};
@@ -19,45 +19,45 @@ use tokio::sync::mpsc;
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::interrupts::Interrupts;
+use crate::interrupts::InterruptListener;
 use crate::mcp::check::check_trust;
 use crate::mcp::report::load_project;
 use crate::{environment, event_printer, output, runtime};
 
-/// So long a person has for the browser.
+/// Timeout for the person to log in with the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// An address that is pasted is no longer than this.
+/// Maximum length of a redirect URL that the user pastes, in bytes.
 const PASTED_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, Args)]
-pub(crate) struct Login {
-    /// Which server of .mcp.json
+pub(crate) struct LoginCommand {
+    /// Name of the server in .mcp.json
     #[arg(value_name = "SERVER")]
     name: String,
-    /// Ask for this scope too; several may stand in one, with spaces between them
+    /// Also request this OAuth scope; several may be separated by spaces
     #[arg(long, value_name = "SCOPE")]
     scope: Vec<String>,
-    /// Only print the address to open
+    /// Only print the login URL, without opening a browser
     #[arg(long)]
     no_browser: bool,
-    /// Print one JSON object
+    /// Print the login, without its tokens, as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Login {
+impl LoginCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_project()?;
         let port = self.callback_port(&file)?;
         check_trust(&config, &file)?;
-        check_usable(&config, &file, &self.name)?;
-        let servers = mcp_servers::servers(&config, &file, &environment::system_clock());
-        runtime::multi_thread()?.block_on(async {
-            let mut interrupts = Interrupts::listen()?;
+        check_server_usable(&config, &file, &self.name)?;
+        let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
+        runtime::build_multi_thread()?.block_on(async {
+            let mut interrupts = InterruptListener::listen()?;
             tokio::select! {
-                () = interrupts.next() => {
-                    output::stderr_line("Stopped; nothing was kept.");
+                () = interrupts.next_signal() => {
+                    output::eprint_line("Stopped; nothing was stored.");
                     Ok(Exit::Interrupted)
                 }
                 logged_in = self.log_in(&servers, port) => logged_in,
@@ -65,9 +65,9 @@ impl Login {
         })
     }
 
-    /// The port that the browser comes back to, where the file says one.
+    /// Returns the port for the login's callback, if `.mcp.json` sets one.
     fn callback_port(&self, file: &McpFile) -> anyhow::Result<Option<u16>> {
-        let found = file.find(&self.name);
+        let found = file.find_server(&self.name);
         let server =
             found.map_err(|why| CliError::usage(why).hint("all servers", "longhaul mcp ls"))?;
         Ok(match &server.transport {
@@ -78,102 +78,114 @@ impl Login {
 
     async fn log_in(&self, servers: &Servers, port: Option<u16>) -> anyhow::Result<Exit> {
         let before = servers.login_status(&self.name).map_err(login_error)?;
-        output::stderr_line(&format!("{}: asking what it wants ...", self.name));
-        let wants = wants_login(servers, &self.name, before.is_some()).await?;
+        output::eprint_line(&format!(
+            "{}: checking whether the server needs a login ...",
+            self.name
+        ));
+        let wants = needs_login(servers, &self.name, before.is_some()).await?;
         let scopes = self.scope.iter().flat_map(|scope| scope.split_whitespace());
         let scopes: Vec<String> = scopes.map(str::to_owned).collect();
         if !wants && before.is_none() && scopes.is_empty() {
-            // Strangers may see what it has, and still not use it.
-            let says_how = servers.advertises_login(&self.name).await;
-            if !says_how.map_err(login_error)? {
+            // It may list its tools without a login and still need one to call them.
+            let is_advertised = servers.advertises_login(&self.name).await;
+            if !is_advertised.map_err(login_error)? {
                 self.print_outcome("needs no login", None)?;
                 return Ok(Exit::Done);
             }
         }
-        let door = CallbackServer::bind(port).await.map_err(|error| {
+        let server = CallbackServer::bind(port).await.map_err(|error| {
             let port = port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
-            let words = format!("a browser can't come back to {port} of this machine: {error}");
-            CliError::usage(words).hint("change or leave out", "`oauth.callbackPort` in .mcp.json")
+            let message =
+                format!("the login callback can't listen on {port} of this machine: {error}");
+            CliError::usage(message).hint("change or remove", "`oauth.callbackPort` in .mcp.json")
         })?;
-        let redirect = door.redirect_uri();
+        let redirect = server.redirect_uri();
         let began =
             servers.login(&self.name, &LoginRequest { redirect_uri: redirect, scopes }).await;
         let began = began.map_err(login_error)?;
-        self.print_address(&began);
-        let Some(led_to) = wait_for_redirect(&door, &began).await else {
-            let words = format!("nobody came back within {} minutes", LOGIN_TIMEOUT.as_secs() / 60);
+        self.print_login_url(&began);
+        let Some(redirect_url) = wait_for_redirect(&server, &began).await else {
+            let message = format!(
+                "the login was not completed within {} minutes",
+                LOGIN_TIMEOUT.as_secs() / 60
+            );
             let again = format!("longhaul mcp login {}", self.name);
-            let failure = CliError::usage(words).hint("try it again", again);
+            let failure = CliError::usage(message).hint("try again", again);
             return Err(failure.with_exit(Exit::TimedOut).into());
         };
-        let standing = began.finish(&led_to).await.map_err(login_error)?;
-        self.print_outcome("logged in", Some(&standing))?;
+        let status = began.finish(&redirect_url).await.map_err(login_error)?;
+        self.print_outcome("logged in", Some(&status))?;
         Ok(Exit::Done)
     }
 
-    /// Shows what to open, and opens it where a person sits.
-    fn print_address(&self, began: &PendingLogin) {
-        let address = began.authorization_url();
-        output::stderr_line("Open this address in a browser on this machine, and agree there:");
-        output::stderr_line(&format!("\n  {address}\n"));
-        output::stderr_line(
-            "Is the browser elsewhere? Then paste the address here that it ends at, though no page is shown there.",
+    /// Prints the login URL, and opens it in a browser if there is a terminal.
+    fn print_login_url(&self, login: &PendingLogin) {
+        let address = login.authorization_url();
+        output::eprint_line("Open this URL in a browser on this machine and agree there:");
+        output::eprint_line(&format!("\n  {address}\n"));
+        output::eprint_line(
+            "If the browser is on another machine: paste the URL here that it is redirected to, even if no page is shown there.",
         );
         if !self.no_browser && output::is_interactive() {
             open_browser(address);
         }
     }
 
-    fn print_outcome(&self, word: &str, standing: Option<&LoginStatus>) -> anyhow::Result<()> {
+    fn print_outcome(&self, outcome: &str, status: Option<&LoginStatus>) -> anyhow::Result<()> {
         if self.json {
-            let told = json!({
+            let value = json!({
                 "server": self.name,
-                "logged_in": standing.is_some(),
-                "login": standing.map(login_json),
+                "logged_in": status.is_some(),
+                "login": status.map(login_json),
             });
-            return output::stdout_json(&told);
+            return output::print_json(&value);
         }
-        let how = standing.map(|standing| format!(", {}", describe_login(standing)));
-        output::stdout_text(&format!("{}: {word}{}", self.name, how.unwrap_or_default()))
+        let details = status.map(|status| format!(", {}", describe_login(status)));
+        output::print_text(&format!("{}: {outcome}{}", self.name, details.unwrap_or_default()))
     }
 }
 
-/// Whether a server may be asked and can be; the error says what to do.
-fn check_usable(config: &Config, file: &McpFile, name: &str) -> anyhow::Result<()> {
+/// Fails if the server is disabled, incomplete or not trusted. The error says what to do.
+fn check_server_usable(config: &Config, file: &McpFile, server_name: &str) -> anyhow::Result<()> {
     let line = mcp_servers::client(config, file, &environment::system_clock());
     let served = mcp_tools::McpTools::new(config, file.clone(), line);
-    Ok(served.check_usable(name).map_err(CliError::usage)?)
+    Ok(served.check_server_usable(server_name).map_err(CliError::usage)?)
 }
 
-/// Whether a server wants a login of a stranger. Where there was a login before, that
-/// is known, and whatever is wrong with it must not be in the way of a new one.
-async fn wants_login(servers: &Servers, name: &str, had: bool) -> anyhow::Result<bool> {
-    match servers.requires_login(name).await {
+/// Returns whether the server needs a login. If there was a login before, errors count as yes, so
+/// that a broken login does not prevent a new one.
+async fn needs_login(
+    servers: &Servers,
+    server_name: &str,
+    had_login: bool,
+) -> anyhow::Result<bool> {
+    match servers.requires_login(server_name).await {
         Ok(wants) => Ok(wants),
-        Err(_) if had => Ok(true),
+        Err(_) if had_login => Ok(true),
         Err(error) => Err(CliError::usage(error.to_string())
             .with_exit(Exit::Busy)
-            .hint("see how it stands", "longhaul mcp ls")
+            .hint("see its status", "longhaul mcp ls")
             .into()),
     }
 }
 
-/// Where the browser was sent, as it says itself or as somebody pastes it; none:
-/// nobody came in time.
-async fn wait_for_redirect(door: &CallbackServer, began: &PendingLogin) -> Option<String> {
+/// Returns the URL that the browser was redirected to after the login, from the callback or pasted
+/// by the user. `None` means that the timeout has passed.
+async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Option<String> {
     let mut pasted = read_pasted_lines();
     let comes = async {
-        // Once for all lines: whoever is being heard is heard to the end.
-        let mut comes = std::pin::pin!(door.wait_for_callback(began.state()));
+        // One future for the whole loop, so that a redirect in progress is not dropped when a line
+        // is pasted.
+        let mut comes = std::pin::pin!(server.wait_for_callback(login.state()));
         loop {
             tokio::select! {
-                led_to = &mut comes => return led_to,
+                redirect_url = &mut comes => return redirect_url,
                 Some(line) = pasted.recv() => {
-                    if began.matches_callback(&line) {
+                    if login.matches_callback(&line) {
                         return line;
                     }
                     if !line.trim().is_empty() {
-                        output::stderr_line("That is not the address that this login ends at.");
+                        output::eprint_line("That is not the redirect URL of this login.");
                     }
                 }
             }
@@ -182,15 +194,15 @@ async fn wait_for_redirect(door: &CallbackServer, began: &PendingLogin) -> Optio
     tokio::time::timeout(LOGIN_TIMEOUT, comes).await.ok()
 }
 
-/// A login that came to nothing.
+/// Converts the error of a failed login and adds hints.
 pub(crate) fn login_error(error: LoginError) -> CliError {
     CliError::usage(error.to_string())
 }
 
-/// Lines that somebody pastes, as long as there is somebody.
+/// Reads the lines that the user pastes to stdin, in a separate thread.
 fn read_pasted_lines() -> mpsc::Receiver<String> {
     let (lines, read) = mpsc::channel(1);
-    // It ends with the process: nothing else ends who waits for a terminal.
+    // The thread ends with the process: a blocking read can't be cancelled.
     std::thread::spawn(move || {
         loop {
             let mut line = String::new();
@@ -204,7 +216,7 @@ fn read_pasted_lines() -> mpsc::Receiver<String> {
     read
 }
 
-/// Opens an address, where there is a program for that. Who has none reads it.
+/// Opens a URL in the browser. Errors are ignored, because the URL is printed as well.
 fn open_browser(address: &str) {
     let program = match cfg!(target_os = "macos") {
         true => "open",
@@ -219,27 +231,27 @@ fn open_browser(address: &str) {
     drop(started);
 }
 
-/// A login in a few words.
-pub(crate) fn describe_login(standing: &LoginStatus) -> String {
-    let scopes = match standing.scopes.as_slice() {
+/// Describes a stored login: when it expires, and its scopes.
+pub(crate) fn describe_login(status: &LoginStatus) -> String {
+    let scopes = match status.scopes.as_slice() {
         [] => String::new(),
         scopes => format!("; scopes: {}", scopes.join(" ")),
     };
-    let lasts = match (standing.is_expired, standing.is_renewable, standing.expires_at) {
-        (true, _, _) => "but that has ended".to_owned(),
-        (false, true, _) => "renewed by itself".to_owned(),
-        (false, false, Some(until)) => format!("until {}", event_printer::date_time(until)),
-        (false, false, None) => "until it is taken back".to_owned(),
+    let lasts = match (status.is_expired, status.is_renewable, status.expires_at) {
+        (true, _, _) => "but it has expired".to_owned(),
+        (false, true, _) => "refreshed automatically".to_owned(),
+        (false, false, Some(until)) => format!("until {}", event_printer::format_date_time(until)),
+        (false, false, None) => "until it is revoked".to_owned(),
     };
     format!("{lasts}{scopes}")
 }
 
-/// A login for programs.
-pub(crate) fn login_json(standing: &LoginStatus) -> Value {
+/// Returns a stored login as JSON, without its tokens.
+pub(crate) fn login_json(status: &LoginStatus) -> Value {
     json!({
-        "scopes": standing.scopes,
-        "until": standing.expires_at.map(|until| until.to_string()),
-        "refreshes": standing.is_renewable,
-        "expired": standing.is_expired,
+        "scopes": status.scopes,
+        "until": status.expires_at.map(|until| until.to_string()),
+        "refreshes": status.is_renewable,
+        "expired": status.is_expired,
     })
 }

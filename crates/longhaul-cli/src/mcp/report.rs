@@ -1,5 +1,5 @@
-//! Reads `.mcp.json` for every command about it, and says on stderr what is wrong with the file as
-//! a whole.
+//! Reads `.mcp.json` for the `mcp` commands, and prints problems and notes about the file to
+//! stderr.
 
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
@@ -7,34 +7,34 @@ use longhaul::mcp::name::FILE_NAME;
 
 use crate::{environment, output};
 
-/// The settings of this folder with the project's `.env`, and its `.mcp.json`.
+/// Loads the settings of this folder, including the project's `.env`, and its `.mcp.json`.
 pub(crate) fn load_project() -> anyhow::Result<(Config, McpFile)> {
-    let here = environment::with_dotenv_if_valid(environment::process_env()?);
-    let config = environment::load_config(&here)?;
+    let process_env = environment::with_dotenv_if_valid(environment::process_env()?);
+    let config = environment::load_config(&process_env)?;
     let file = McpFile::load(&config);
     Ok((config, file))
 }
 
-/// Says what is wrong with the file, and what else should be known of it.
-pub(crate) fn print_remarks(file: &McpFile) {
+/// Prints the problems and notes about `.mcp.json` to stderr.
+pub(crate) fn print_problems_and_notes(file: &McpFile) {
     for problem in &file.problems {
-        output::stderr_line(&format!("error: {problem}"));
+        output::eprint_line(&format!("error: {problem}"));
     }
     for problem in file.servers.iter().flat_map(|server| &server.problems) {
-        output::stderr_line(&format!("error: {problem}"));
+        output::eprint_line(&format!("error: {problem}"));
     }
     for note in &file.notes {
-        output::stderr_line(&format!("note: {note}"));
+        output::eprint_line(&format!("note: {note}"));
     }
 }
 
-/// There is nothing to list.
-pub(crate) fn print_no_servers(file: &McpFile) {
+/// Prints why there are no MCP servers to list.
+pub(crate) fn print_why_no_servers(file: &McpFile) {
     let folder = file.path.parent().unwrap_or(&file.path).display();
     match file.exists() {
-        false => output::stderr_line(&format!("There is no {FILE_NAME} in {folder}.")),
+        false => output::eprint_line(&format!("There is no {FILE_NAME} in {folder}.")),
         true if file.problems.is_empty() => {
-            output::stderr_line(&format!("{FILE_NAME} names no server."))
+            output::eprint_line(&format!("{FILE_NAME} names no server."))
         }
         true => {}
     }

@@ -1,6 +1,4 @@
-//! An answer on its way: at its pace, and to the end that was planned for it.
-//!
-//! Never: faster or more whole than it was told to be.
+//! Turns a mock response into an HTTP response with the planned delays and the planned end.
 
 use std::io;
 
@@ -12,26 +10,28 @@ use hyper::body::Frame;
 use hyper::header::HeaderValue;
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
-use longhaul_model::mock::{MockBody, MockResponse, Termination};
+use longhaul_model::mock::{MockBody, MockResponse, ResponseTermination};
 use serde_json::Value;
 
-/// A body that is there, or one that comes piece by piece.
+/// Body of an HTTP response: complete, or streamed in parts.
 pub(crate) type ResponseBody = Either<Full<Bytes>, StreamBody<ChunkStream>>;
 
 type ChunkStream = BoxStream<'static, io::Result<Frame<Bytes>>>;
 
-/// Sends an answer, when its time has come.
-pub(crate) async fn to_response(answer: MockResponse) -> Response<ResponseBody> {
-    sleep(answer.initial_delay).await;
-    let body = match (answer.body, answer.termination) {
-        (MockBody::Full(body), Termination::Clean) => Either::Left(Full::new(body)),
+/// Waits for the mock response's delay, then builds the HTTP response.
+pub(crate) async fn to_http_response(mock_response: MockResponse) -> Response<ResponseBody> {
+    sleep(mock_response.initial_delay).await;
+    let body = match (mock_response.body, mock_response.termination) {
+        (MockBody::Full(body), ResponseTermination::Clean) => Either::Left(Full::new(body)),
         (MockBody::Full(half), ending) => streaming_body(vec![half], Millis::ZERO, ending),
-        (MockBody::Stream(events), ending) => streaming_body(events, answer.event_delay, ending),
+        (MockBody::Stream(events), ending) => {
+            streaming_body(events, mock_response.event_delay, ending)
+        }
     };
     let mut response = Response::new(body);
-    // Every status here is between 200 and 599.
-    *response.status_mut() = answer.status.try_into().unwrap_or_default();
-    for (name, value) in answer.headers {
+    // Every status here is between 200 and 599, so the conversion can't fail.
+    *response.status_mut() = mock_response.status.try_into().unwrap_or_default();
+    for (name, value) in mock_response.headers {
         if let Ok(value) = HeaderValue::try_from(value) {
             response.headers_mut().insert(name, value);
         }
@@ -39,39 +39,42 @@ pub(crate) async fn to_response(answer: MockResponse) -> Response<ResponseBody> 
     response
 }
 
-/// A word of the mock's own, which no provider would say.
-pub(crate) fn json_response(word: &Value) -> Response<ResponseBody> {
-    let mut response = Response::new(Either::Left(Full::from(word.to_string())));
+/// Builds the JSON response of one of the mock's own endpoints, which no provider has.
+pub(crate) fn json_response(body: &Value) -> Response<ResponseBody> {
+    let mut response = Response::new(Either::Left(Full::from(body.to_string())));
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert("content-type", kind);
     response
 }
 
-fn streaming_body(events: Vec<Bytes>, between: Millis, ending: Termination) -> ResponseBody {
-    let begun = Some((events.into_iter(), Millis::ZERO));
-    let pieces = stream::unfold(begun, move |state| async move {
+fn streaming_body(
+    events: Vec<Bytes>,
+    event_delay: Millis,
+    termination: ResponseTermination,
+) -> ResponseBody {
+    let initial = Some((events.into_iter(), Millis::ZERO));
+    let pieces = stream::unfold(initial, move |state| async move {
         let (mut events, pause) = state?;
         if let Some(event) = events.next() {
             sleep(pause).await;
-            return Some((Ok(Frame::data(event)), Some((events, between))));
+            return Some((Ok(Frame::data(event)), Some((events, event_delay))));
         }
-        match ending {
-            Termination::Clean => None,
-            Termination::Truncated => {
-                // What was said before must have left, or it would be lost with
-                // the connection.
+        match termination {
+            ResponseTermination::Clean => None,
+            ResponseTermination::Truncated => {
+                // Lets the earlier events be sent first; they would be lost with the connection.
                 tokio::task::yield_now().await;
-                let cut = io::Error::from(io::ErrorKind::ConnectionAborted);
-                Some((Err(cut), None))
+                let error = io::Error::from(io::ErrorKind::ConnectionAborted);
+                Some((Err(error), None))
             }
-            Termination::Stalled => std::future::pending().await,
+            ResponseTermination::Stalled => std::future::pending().await,
         }
     });
     Either::Right(StreamBody::new(pieces.boxed()))
 }
 
-async fn sleep(span: Millis) {
-    if span > Millis::ZERO {
-        SystemClock.sleep(span).await;
+async fn sleep(duration: Millis) {
+    if duration > Millis::ZERO {
+        SystemClock.sleep(duration).await;
     }
 }

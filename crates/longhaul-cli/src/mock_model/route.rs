@@ -1,6 +1,5 @@
-//! Which request is for whom, and what is wrong before anybody is asked.
-//!
-//! Never: reads more of a body than a request may have.
+//! Routes requests to the mock and rejects invalid ones. Only a limited part of a long body is
+//! read.
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
@@ -16,76 +15,76 @@ use longhaul_model::mock::{
 use serde_json::json;
 
 use crate::mock_model::counts::RequestCounts;
-use crate::mock_model::response::{ResponseBody, json_response, to_response};
+use crate::mock_model::response::{ResponseBody, json_response, to_http_response};
 
-/// What is taken of a body that is too long, so that its sender is still there
-/// to be told.
+/// Maximum number of bytes that are read of a body that is too long, so that its sender can still
+/// receive the error.
 const READ_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
-/// What an address is for.
+/// Endpoint of the mock that a request path names.
 #[derive(Clone, Copy)]
-enum Route {
+enum MockEndpoint {
     Generate(ApiKind),
     Models,
     Live,
     Stats,
 }
 
-/// Answers one request.
-pub(crate) async fn handle(
+/// Handles one request to the mock.
+pub(crate) async fn handle_request(
     mock: &MockProvider,
     counts: &RequestCounts,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, hyper::Error> {
     let path = request.uri().path();
-    let Some(place) = parse_route(path) else {
-        let dialect = request_api(path, request.headers());
-        let words = format!("there is nothing at {path}");
-        return Ok(to_response(mock.reject(dialect, 404, &words)).await);
+    let Some(route) = parse_route(path) else {
+        let api = api_for_errors(path, request.headers());
+        let message = format!("there is no endpoint {path}");
+        return Ok(to_http_response(mock.reject_request(api, 404, &message)).await);
     };
-    let method = match place {
-        Route::Generate(_) => Method::POST,
-        Route::Models | Route::Live | Route::Stats => Method::GET,
+    let method = match route {
+        MockEndpoint::Generate(_) => Method::POST,
+        MockEndpoint::Models | MockEndpoint::Live | MockEndpoint::Stats => Method::GET,
     };
     if *request.method() != method {
-        let dialect = request_api(path, request.headers());
-        let mut answer = mock.reject(dialect, 405, &format!("write {method} {path}"));
+        let api = api_for_errors(path, request.headers());
+        let mut answer = mock.reject_request(api, 405, &format!("use {method} {path}"));
         answer.headers.push(("allow", method.to_string()));
-        return Ok(to_response(answer).await);
+        return Ok(to_http_response(answer).await);
     }
-    match place {
-        Route::Live => Ok(json_response(&json!({ "status": "ok" }))),
-        Route::Stats => Ok(json_response(&counts.to_json())),
-        Route::Models => {
-            let answer = mock.list_models(request_api(path, request.headers()));
-            Ok(to_response(answer).await)
+    match route {
+        MockEndpoint::Live => Ok(json_response(&json!({ "status": "ok" }))),
+        MockEndpoint::Stats => Ok(json_response(&counts.to_json())),
+        MockEndpoint::Models => {
+            let answer = mock.list_models(api_for_errors(path, request.headers()));
+            Ok(to_http_response(answer).await)
         }
-        Route::Generate(dialect) => {
+        MockEndpoint::Generate(api) => {
             let (head, body) = request.into_parts();
             let body = read_body(body).await?;
-            counts.add(body.as_ref().map_or(0, Bytes::len));
-            Ok(to_response(generate(mock, dialect, (&head, body))).await)
+            counts.add_request(body.as_ref().map_or(0, Bytes::len));
+            Ok(to_http_response(generate_reply(mock, api, (&head, body))).await)
         }
     }
 }
 
-fn parse_route(path: &str) -> Option<Route> {
+fn parse_route(path: &str) -> Option<MockEndpoint> {
     match path {
-        "/v1/messages" => Some(Route::Generate(ApiKind::Messages)),
-        "/v1/responses" | "/responses" => Some(Route::Generate(ApiKind::Responses)),
-        "/v1/chat/completions" | "/chat/completions" => Some(Route::Generate(ApiKind::Chat)),
-        "/v1/models" | "/models" => Some(Route::Models),
-        "/livez" => Some(Route::Live),
-        "/stats" => Some(Route::Stats),
+        "/v1/messages" => Some(MockEndpoint::Generate(ApiKind::Messages)),
+        "/v1/responses" | "/responses" => Some(MockEndpoint::Generate(ApiKind::Responses)),
+        "/v1/chat/completions" | "/chat/completions" => Some(MockEndpoint::Generate(ApiKind::Chat)),
+        "/v1/models" | "/models" => Some(MockEndpoint::Models),
+        "/livez" => Some(MockEndpoint::Live),
+        "/stats" => Some(MockEndpoint::Stats),
         _ => None,
     }
 }
 
-/// Whose words are spoken where the address does not say it.
-fn request_api(path: &str, headers: &HeaderMap) -> ApiKind {
+/// Returns the provider API in whose format errors are sent, from the path or else the headers.
+fn api_for_errors(path: &str, headers: &HeaderMap) -> ApiKind {
     match parse_route(path) {
-        Some(Route::Generate(dialect)) => dialect,
-        Some(Route::Models | Route::Live | Route::Stats) | None => {
+        Some(MockEndpoint::Generate(api)) => api,
+        Some(MockEndpoint::Models | MockEndpoint::Live | MockEndpoint::Stats) | None => {
             match headers.contains_key("anthropic-version") {
                 true => ApiKind::Messages,
                 false => ApiKind::Chat,
@@ -94,24 +93,24 @@ fn request_api(path: &str, headers: &HeaderMap) -> ApiKind {
     }
 }
 
-fn generate(
+fn generate_reply(
     mock: &MockProvider,
-    dialect: ApiKind,
+    api: ApiKind,
     (head, body): (&Parts, Option<Bytes>),
 ) -> MockResponse {
     let Some(body) = body else {
-        let words = format!("a request has at most {BODY_BYTES_MAX} bytes");
-        let mut answer = mock.reject(dialect, 413, &words);
+        let message = format!("a request body may have at most {BODY_BYTES_MAX} bytes");
+        let mut answer = mock.reject_request(api, 413, &message);
         answer.headers.push(("connection", "close".to_owned()));
         return answer;
     };
-    // What is no text can't be what is meant, and is refused as such.
+    // A header that is not text becomes empty, which is rejected as invalid.
     let header = |name| {
         let value = head.headers.get(name);
         value.map(|value| value.to_str().unwrap_or_default())
     };
     mock.respond(&IncomingRequest {
-        api: dialect,
+        api,
         turn: header(TURN_HEADER),
         fault: header(FAULT_HEADER),
         body: &body,
@@ -119,7 +118,7 @@ fn generate(
     })
 }
 
-/// The whole body; none: it is longer than a request may be.
+/// Reads the whole body of a request. `None` means that the body is longer than allowed.
 async fn read_body(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
     let (mut all, mut taken) = (BytesMut::new(), 0_usize);
     while let Some(frame) = body.frame().await {

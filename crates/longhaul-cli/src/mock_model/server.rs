@@ -1,6 +1,4 @@
-//! Accepts connections, and hands each request on.
-//!
-//! Never: a connection without a seat.
+//! The HTTP server of the mock model, with a limit on the number of connections.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -19,17 +17,17 @@ use tokio::task::JoinSet;
 use crate::mock_model::counts::RequestCounts;
 use crate::mock_model::route;
 
-/// So many connections at once.
+/// Maximum number of concurrent connections to the mock.
 const CONNECTIONS_MAX: usize = 8_192;
 
-/// A kept connection on which nothing is asked is closed after this: later than
-/// clients let go of theirs, so that none asks on one that is just closing.
+/// Time after which an idle keep-alive connection is closed. It is longer than the idle timeout of
+/// clients, so that no client sends a request on a connection that is just being closed.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// When the system has no room for another connection, it is asked again after this.
+/// Delay before the next attempt to accept a connection after an attempt failed.
 const ACCEPT_RETRY_DELAY: Millis = Millis(50);
 
-/// Where requests come in.
+/// The HTTP server of the mock model.
 #[derive(Debug)]
 pub(crate) struct MockServer {
     listener: tokio::net::TcpListener,
@@ -47,24 +45,24 @@ impl MockServer {
         })
     }
 
-    /// Serves until it is dropped, and every connection with it.
+    /// Serves requests until the future is dropped, which also closes every connection.
     pub(crate) async fn serve(self) {
-        let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let mut crew = JoinSet::new();
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut tasks = JoinSet::new();
         loop {
-            while crew.try_join_next().is_some() {}
-            let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+            while tasks.try_join_next().is_some() {}
+            let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
                 return;
             };
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let (mock, counts) = (Arc::clone(&self.mock), Arc::clone(&self.counts));
-                    crew.spawn(async move {
+                    tasks.spawn(async move {
                         serve_connection(stream, &mock, &counts).await;
-                        drop(seat);
+                        drop(permit);
                     });
                 }
-                // A client may be gone before it was greeted; anything else passes.
+                // A client may be gone before it was accepted; other errors are transient.
                 Err(_) => SystemClock.sleep(ACCEPT_RETRY_DELAY).await,
             }
         }
@@ -72,13 +70,13 @@ impl MockServer {
 }
 
 async fn serve_connection(stream: TcpStream, mock: &MockProvider, counts: &RequestCounts) {
-    // Small events should leave at once.
+    // Sends small events at once.
     _ = stream.set_nodelay(true);
-    let service = service_fn(|request| route::handle(mock, counts, request));
+    let service = service_fn(|request| route::handle_request(mock, counts, request));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
-    // A client that goes away, and a stream that is cut on purpose, are no faults.
+    // A disconnected client and a stream broken off on purpose are not errors.
     _ = served.await;
 }

@@ -1,6 +1,5 @@
-//! `longhaul models check`: asks providers for their models, all at once.
-//!
-//! Never: costs anything, waits without an end, or shows a key.
+//! `longhaul models check`: fetches the model lists of providers, concurrently and with a timeout.
+//! The check costs nothing and never shows an API key.
 
 use std::time::Duration;
 
@@ -8,102 +7,109 @@ use clap::Args;
 use futures_util::{StreamExt as _, stream};
 use longhaul::assemble::model_choice::ModelSelector;
 use longhaul::assemble::providers::Provider;
-use longhaul::config::built_in_providers::{Api, SCRIPTED_PROVIDER};
+use longhaul::config::built_in_providers::{ApiFormat, SCRIPTED_PROVIDER};
 use longhaul::config::settings::Config;
-use longhaul::trust::decisions::Decisions;
+use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::{Stopwatch, SystemClock};
-use longhaul_model::http::{Http, Limits};
-use longhaul_model::model_list::{ListApi, ListRequest, fetch};
+use longhaul_model::http::{HttpClient, HttpLimits};
+use longhaul_model::model_list::{ModelListApi, ModelListRequest, fetch_model_names};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::style::Tone;
-use crate::table::{self, Cell};
+use crate::table::{self, TableCell};
 use crate::{output, runtime};
 
-/// So long is waited for a connection, and for each piece of an answer.
+/// Timeout for the connection to a provider.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for each part of a provider's response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// So long is waited for the whole of one answer.
+/// Timeout for the complete check of one provider.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// So many are asked at once.
+/// Maximum number of providers that are checked concurrently.
 const CONCURRENCY: usize = 8;
 
 #[derive(Debug, Args)]
-pub(crate) struct Check {
-    /// Only these; without, all that have a key or need none
+pub(crate) struct CheckProvidersCommand {
+    /// Check only these providers; by default all that have a key or need none
     #[arg(value_name = "PROVIDER")]
     names: Vec<String>,
-    /// Print one JSON object
+    /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// What came of asking one.
+/// Result of checking one provider.
 #[derive(Debug)]
-struct ProviderCheck<'a> {
+struct ProviderCheckResult<'a> {
     provider: &'a Provider,
     duration: Millis,
     outcome: Result<Vec<String>, Failure>,
-    /// Nobody named it or set anything of it, so that it may well not be there.
+    /// True if the user neither named nor configured the provider, so that a failed check is no
+    /// error.
     is_optional: bool,
 }
 
-impl Check {
-    /// Asks; `filed` is the menu with the keys of the project's `.env`.
+impl CheckProvidersCommand {
+    /// Checks the providers and prints the results. `dotenv_selector` also has the keys of the
+    /// project's `.env`.
     pub(crate) fn run(
         &self,
         config: &Config,
-        menu: &ModelSelector,
-        filed: &ModelSelector,
+        selector: &ModelSelector,
+        dotenv_selector: &ModelSelector,
     ) -> anyhow::Result<Exit> {
-        let asked = self.trusted_providers(config, self.selected_providers(menu, filed)?)?;
+        let providers =
+            self.trusted_providers(config, self.selected_providers(selector, dotenv_selector)?)?;
         let named = !self.names.is_empty();
-        let reports = runtime::current_thread()?.block_on(async {
-            let asking = asked.into_iter().map(|provider| check_provider(menu, provider, named));
-            let asking = stream::iter(asking).buffered(CONCURRENCY);
-            asking.collect::<Vec<_>>().await
+        let reports = runtime::build_current_thread()?.block_on(async {
+            let checks =
+                providers.into_iter().map(|provider| check_provider(selector, provider, named));
+            let checks = stream::iter(checks).buffered(CONCURRENCY);
+            checks.collect::<Vec<_>>().await
         });
         if self.json {
-            let list = reports.iter().map(|report| report.to_json(menu));
-            output::stdout_json(&json!({ "checks": list.collect::<Value>() }))?;
+            let list = reports.iter().map(|report| report.to_json(selector));
+            output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
             return Ok(worst_exit(&reports));
         }
         let head = ["PROVIDER", "KEY", "ENDPOINT", "STATUS"];
-        let mut rows: Vec<Vec<Cell>> = reports.iter().map(|report| report.row(menu)).collect();
+        let mut rows: Vec<Vec<TableCell>> =
+            reports.iter().map(|report| report.table_row(selector)).collect();
         if !named {
-            let idle = menu.providers.all().iter();
-            let idle = idle.filter(|one| one.needs_key() && one.key(&menu.env).is_none());
-            rows.extend(idle.map(skipped_row));
+            let idle = selector.providers.all().iter();
+            let idle = idle.filter(|one| one.needs_key() && one.api_key(&selector.env).is_none());
+            rows.extend(idle.map(skipped_provider_row));
         }
-        table::print(&head, rows)?;
+        table::print_table(&head, rows)?;
         Ok(worst_exit(&reports))
     }
 
-    /// Those that may be sent a key. Whoever names another is told why it is not asked.
+    /// Returns the providers that are trusted with an API key. For an untrusted provider a note is
+    /// printed, or an error is returned if the user named it.
     fn trusted_providers<'a>(
         &self,
         config: &Config,
-        asked: Vec<&'a Provider>,
+        providers: Vec<&'a Provider>,
     ) -> anyhow::Result<Vec<&'a Provider>> {
-        let decisions = Decisions::new(config);
+        let decisions = TrustDecisions::new(config);
         let mut trusted = Vec::new();
-        for provider in asked {
+        for provider in providers {
             let item = egress::provider_item(config, &provider.name);
-            let why = item.and_then(|item| decisions.check(&item).err());
+            let why = item.and_then(|item| decisions.check_trusted(&item).err());
             match why {
                 None => trusted.push(provider),
-                Some(why) if self.names.is_empty() => output::stderr_line(&format!("note: {why}")),
+                Some(why) if self.names.is_empty() => output::eprint_line(&format!("note: {why}")),
                 Some(why) => {
                     return Err(CliError::usage(why)
                         .with_exit(Exit::NotAllowed)
-                        .hint("look at it and decide", "longhaul trust")
+                        .hint("review it and decide", "longhaul trust")
                         .into());
                 }
             }
@@ -111,107 +117,115 @@ impl Check {
         Ok(trusted)
     }
 
-    /// Who is asked.
+    /// Returns the providers to check: those that the user named, or all that have a key or need
+    /// none.
     fn selected_providers<'a>(
         &self,
-        menu: &'a ModelSelector,
-        filed: &ModelSelector,
+        selector: &'a ModelSelector,
+        dotenv_selector: &ModelSelector,
     ) -> anyhow::Result<Vec<&'a Provider>> {
         if self.names.is_empty() {
-            let all = menu.providers.all().iter();
+            let all = selector.providers.all().iter();
             return Ok(all
-                .filter(|one| !one.needs_key() || one.key(&menu.env).is_some())
+                .filter(|one| !one.needs_key() || one.api_key(&selector.env).is_some())
                 .collect());
         }
-        let mut asked = Vec::new();
+        let mut providers = Vec::new();
         for name in &self.names {
             if name == SCRIPTED_PROVIDER {
                 return Err(
-                    CliError::usage("`scripted` is built in: there is nobody to ask").into()
+                    CliError::usage("`scripted` is built in: there is nothing to check").into()
                 );
             }
-            let provider = menu.providers.find(name).map_err(CliError::usage)?;
-            if provider.needs_key() && provider.key(&menu.env).is_none() {
-                let mut words =
-                    format!("there is no key for `{name}`: set {}", provider.key_variables());
-                if let Some((variable, _)) = provider.key(&filed.env) {
-                    words.push_str(&format!(
+            let provider = selector.providers.find(name).map_err(CliError::usage)?;
+            if provider.needs_key() && provider.api_key(&selector.env).is_none() {
+                let mut message = format!(
+                    "there is no key for `{name}`: set {}",
+                    provider.joined_key_variables()
+                );
+                if let Some((variable, _)) = provider.api_key(&dotenv_selector.env) {
+                    message.push_str(&format!(
                         "; .env sets {variable}, but this command does not read that file"
                     ));
                 }
-                return Err(CliError::usage(words)
+                return Err(CliError::usage(message)
                     .hint("see which are set", "longhaul models")
                     .into());
             }
-            asked.push(provider);
+            providers.push(provider);
         }
-        Ok(asked)
+        Ok(providers)
     }
 }
 
 async fn check_provider<'a>(
-    menu: &ModelSelector,
+    selector: &ModelSelector,
     provider: &'a Provider,
-    named: bool,
-) -> ProviderCheck<'a> {
+    is_named: bool,
+) -> ProviderCheckResult<'a> {
     let watch = Stopwatch::start();
-    let limits = Limits {
+    let limits = HttpLimits {
         connect: provider.limits.connect.min(CONNECT_TIMEOUT),
         first_byte: provider.limits.first_byte.min(RESPONSE_TIMEOUT),
         idle: provider.limits.idle.min(RESPONSE_TIMEOUT),
         ..provider.limits
     };
-    let (key, headers) = (provider.key(&menu.env), provider.headers());
-    let asker = ListRequest {
+    let (key, headers) = (provider.api_key(&selector.env), provider.headers());
+    let asker = ModelListRequest {
         provider: &provider.name,
         api: match provider.api {
-            Api::Anthropic => ListApi::Anthropic,
-            Api::Responses | Api::Chat => ListApi::OpenAi,
+            ApiFormat::Anthropic => ModelListApi::Anthropic,
+            ApiFormat::Responses | ApiFormat::Chat => ModelListApi::OpenAi,
         },
         key: key.as_ref().map(|(_, key)| key),
         headers: &headers,
         now: SystemClock.now(),
     };
-    let outcome = match Http::new(&provider.base_url, limits) {
-        Err(trouble) => Err(Failure::new(FailureClass::InvalidRequest, trouble.to_string())),
+    let outcome = match HttpClient::new(&provider.base_url, limits) {
+        Err(error) => Err(Failure::new(FailureClass::InvalidRequest, error.to_string())),
         Ok(http) => {
-            let asking = tokio::time::timeout(CHECK_TIMEOUT, fetch(&http, &asker)).await;
-            let late = format!("no whole answer in {} s", CHECK_TIMEOUT.as_secs());
-            asking.unwrap_or_else(|_| Err(Failure::new(FailureClass::Timeout, late)))
+            let fetched =
+                tokio::time::timeout(CHECK_TIMEOUT, fetch_model_names(&http, &asker)).await;
+            let late = format!(
+                "the provider sent no complete response within {} s",
+                CHECK_TIMEOUT.as_secs()
+            );
+            fetched.unwrap_or_else(|_| Err(Failure::new(FailureClass::Timeout, late)))
         }
     };
-    ProviderCheck {
+    ProviderCheckResult {
         provider,
-        duration: Millis(watch.nanos() / 1_000_000),
+        duration: Millis(watch.elapsed_nanos() / 1_000_000),
         outcome,
-        is_optional: !named && !provider.needs_key() && !provider.is_configured,
+        is_optional: !is_named && !provider.needs_key() && !provider.is_configured,
     }
 }
 
-/// One that was not asked, and what it lacks.
-fn skipped_row(provider: &Provider) -> Vec<Cell> {
+/// Returns the table row of a provider that was not checked because it has no key.
+fn skipped_provider_row(provider: &Provider) -> Vec<TableCell> {
     vec![
-        Cell::new(&provider.name),
-        Cell::new("not set").tone(Tone::Dim),
-        Cell::new(&provider.base_url),
-        Cell::new(format!("not asked: set {}", provider.key_variables())).tone(Tone::Dim),
+        TableCell::new(&provider.name),
+        TableCell::new("not set").with_tone(Tone::Dim),
+        TableCell::new(&provider.base_url),
+        TableCell::new(format!("not checked: set {}", provider.joined_key_variables()))
+            .with_tone(Tone::Dim),
     ]
 }
 
-/// What is wrong, for people and for the exit code.
+/// Grade of a provider's check, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CheckGrade {
-    /// Nothing.
+    /// The provider returned its model list.
     Healthy,
-    /// It can't be reached now.
+    /// The provider could not be reached or was busy.
     Unreachable,
-    /// It is there, and something else answers than was hoped for.
+    /// The provider responded, but not with a model list.
     Unexpected,
-    /// It does not take the key.
+    /// The provider rejected the API key.
     KeyRefused,
 }
 
-impl ProviderCheck<'_> {
+impl ProviderCheckResult<'_> {
     fn grade(&self) -> CheckGrade {
         let Err(failed) = &self.outcome else {
             return CheckGrade::Healthy;
@@ -234,67 +248,67 @@ impl ProviderCheck<'_> {
         }
     }
 
-    /// In a sentence, with what to do where something is to be done.
-    fn message(&self, menu: &ModelSelector) -> String {
+    /// Describes the result of the check and, if it failed, what to do.
+    fn result_message(&self, selector: &ModelSelector) -> String {
         let failed = match &self.outcome {
-            Ok(names) => return self.success_message(menu, names),
+            Ok(names) => return self.success_message(selector, names),
             Err(failed) => failed,
         };
         let (provider, why) = (self.provider, &failed.message);
         match self.grade() {
             CheckGrade::Healthy => String::new(),
-            CheckGrade::Unreachable if self.is_optional => "does not run here".to_owned(),
+            CheckGrade::Unreachable if self.is_optional => "not running".to_owned(),
             CheckGrade::Unreachable if provider.name == "ollama" => {
-                format!("can't be reached, start it with `ollama serve`: {why}")
+                format!("Ollama can't be reached; start it with `ollama serve`: {why}")
             }
-            CheckGrade::Unreachable => format!("can't be reached or is busy, try again: {why}"),
+            CheckGrade::Unreachable => format!("can't be reached or is busy; try again: {why}"),
             CheckGrade::Unexpected => {
-                let how = match is_non_api_response(failed) {
-                    true => "answers, but not as a provider does:",
-                    false => "answers otherwise,",
+                let summary = match is_non_api_response(failed) {
+                    true => "the server responds, but not like a provider;",
+                    false => "the response is unexpected;",
                 };
                 let version = match provider.api {
-                    Api::Anthropic => "without /v1",
-                    Api::Responses | Api::Chat => "with /v1",
+                    ApiFormat::Anthropic => "without /v1",
+                    ApiFormat::Responses | ApiFormat::Chat => "with /v1",
                 };
-                format!("{how} look at base_url ({version}): {why}")
+                format!("{summary} check base_url ({version}): {why}")
             }
-            CheckGrade::KeyRefused => match provider.key(&menu.env) {
+            CheckGrade::KeyRefused => match provider.api_key(&selector.env) {
                 Some((variable, _)) => {
-                    format!("refuses the key in {variable}, put in another: {why}")
+                    format!("rejects the key in {variable}; use another one: {why}")
                 }
-                None => format!("wants a key, name its variable in key_env: {why}"),
+                None => format!("the provider needs a key; name its variable in key_env: {why}"),
             },
         }
     }
 
-    fn success_message(&self, menu: &ModelSelector, names: &[String]) -> String {
+    fn success_message(&self, selector: &ModelSelector, names: &[String]) -> String {
         let many = match names.len() {
             1 => "1 model".to_owned(),
             many => format!("{many} models"),
         };
-        let mut said = format!("ok, {} ms, {many}", self.duration.0);
+        let mut message = format!("ok, {} ms, {many}", self.duration.0);
         if self.provider.name == "openrouter" {
-            said.push_str("; the list is public, so the key was not tried");
+            message.push_str("; the list is public, so the key was not checked");
         }
-        if let Some(missing) = self.missing_default(menu, names) {
-            said.push_str(&format!("; `{missing}`, its default, is not among them"));
+        if let Some(missing) = self.unlisted_default_model(selector, names) {
+            message.push_str(&format!("; the default model `{missing}` is not among them"));
         }
-        said
+        message
     }
 
-    /// The provider's default model, where the provider does not have it.
-    fn missing_default(&self, menu: &ModelSelector, names: &[String]) -> Option<String> {
+    /// Returns the provider's default model if the provider does not list that model.
+    fn unlisted_default_model(&self, selector: &ModelSelector, names: &[String]) -> Option<String> {
         let name = &self.provider.name;
-        let full = menu.default_model(name)?;
+        let full = selector.default_model(name)?;
         let model = full.strip_prefix(&format!("{name}/"))?.to_owned();
-        // Some lists have the dated editions only.
+        // Some providers list dated versions only.
         let has = names.iter().any(|one| *one == model || one.starts_with(&format!("{model}-2")));
         (!has && !names.is_empty()).then_some(model)
     }
 
-    fn row(&self, menu: &ModelSelector) -> Vec<Cell> {
-        let key = match self.provider.key(&menu.env) {
+    fn table_row(&self, selector: &ModelSelector) -> Vec<TableCell> {
+        let key = match self.provider.api_key(&selector.env) {
             Some((variable, _)) => variable.to_owned(),
             None => "not needed".to_owned(),
         };
@@ -304,39 +318,39 @@ impl ProviderCheck<'_> {
             CheckGrade::Unreachable | CheckGrade::Unexpected | CheckGrade::KeyRefused => Tone::Bad,
         };
         vec![
-            Cell::new(&self.provider.name),
-            Cell::new(key),
-            Cell::new(&self.provider.base_url),
-            Cell::new(self.message(menu)).tone(tone),
+            TableCell::new(&self.provider.name),
+            TableCell::new(key),
+            TableCell::new(&self.provider.base_url),
+            TableCell::new(self.result_message(selector)).with_tone(tone),
         ]
     }
 
-    fn to_json(&self, menu: &ModelSelector) -> Value {
+    fn to_json(&self, selector: &ModelSelector) -> Value {
         let failed = self.outcome.as_ref().err();
         json!({
             "provider": self.provider.name,
             "endpoint": self.provider.base_url,
-            "key": self.provider.key(&menu.env).map(|(variable, _)| variable),
+            "key": self.provider.api_key(&selector.env).map(|(variable, _)| variable),
             "ok": self.outcome.is_ok(),
             "duration_ms": self.duration.0,
             "models": self.outcome.as_ref().ok(),
             "failure": failed.map(|failed| failed.class.as_str()),
-            "message": self.message(menu),
+            "message": self.result_message(selector),
         })
     }
 }
 
-/// Whether all went well but for what was said, such as a login page: asking again
-/// will bring the same.
-fn is_non_api_response(failed: &Failure) -> bool {
-    let is_well = failed.status.is_some_and(|status| (200..300).contains(&status));
-    is_well && failed.class == FailureClass::Server
+/// Returns whether the request succeeded but the body is not an API response, such as a login page.
+/// Repeating the request would not help.
+fn is_non_api_response(failure: &Failure) -> bool {
+    let is_well = failure.status.is_some_and(|status| (200..300).contains(&status));
+    is_well && failure.class == FailureClass::Server
 }
 
-/// What is worst decides.
-fn worst_exit(reports: &[ProviderCheck<'_>]) -> Exit {
+/// Returns the exit code for the worst result of all checks.
+fn worst_exit(reports: &[ProviderCheckResult<'_>]) -> Exit {
     let counted = reports.iter().filter(|report| !report.is_optional);
-    match counted.map(ProviderCheck::grade).max() {
+    match counted.map(ProviderCheckResult::grade).max() {
         None | Some(CheckGrade::Healthy) => Exit::Done,
         Some(CheckGrade::Unreachable) => Exit::Busy,
         Some(CheckGrade::Unexpected) => Exit::Usage,

@@ -1,128 +1,129 @@
-//! `longhaul models ls`: providers, keys by name, short names and the default.
-//!
-//! Never: asks anybody. What is shown is what is set.
+//! `longhaul models ls`: lists providers, key variables, short names and the default model. The
+//! command contacts no provider.
 
 use clap::Args;
-use longhaul::assemble::model_choice::{ChoiceReason, ModelChoice, ModelSelector};
+use longhaul::assemble::model_choice::{ModelChoice, ModelChoiceReason, ModelSelector};
 use longhaul::assemble::providers::Provider;
 use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
 use serde_json::{Map, Value, json};
 
 use crate::output;
 use crate::style::Tone;
-use crate::table::{self, Cell};
+use crate::table::{self, TableCell};
 
-/// How the default is found where nothing is set.
-const NO_DEFAULT: &str = "no key is set; Ollama's first model, if it answers";
+/// Text of the default model's row if no default model could be chosen.
+const NO_DEFAULT: &str = "no key is set; the first Ollama model, if Ollama is running";
 
 #[derive(Debug, Args)]
-pub(crate) struct Ls {
-    /// Print one JSON object
+pub(crate) struct ListModelsCommand {
+    /// Print the list as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-impl Ls {
-    pub(crate) fn run(&self, menu: &ModelSelector) -> anyhow::Result<()> {
-        // Ollama is asked by those who need a model, not by those who look.
-        let chosen = menu.choose(None, |_| None);
+impl ListModelsCommand {
+    pub(crate) fn run(&self, selector: &ModelSelector) -> anyhow::Result<()> {
+        // Listing does not contact Ollama; only commands that need a model do.
+        let chosen = selector.choose_model(None, |_| None);
         if self.json {
-            return output::stdout_json(&to_json(menu, chosen.as_ref().ok()));
+            return output::print_json(&to_json(selector, chosen.as_ref().ok()));
         }
         let head = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
-        let mut rows: Vec<Vec<Cell>> =
-            menu.providers.all().iter().map(|one| row(menu, one)).collect();
+        let mut rows: Vec<Vec<TableCell>> =
+            selector.providers.all().iter().map(|one| provider_row(selector, one)).collect();
         rows.push(vec![
-            Cell::new(SCRIPTED_PROVIDER),
-            Cell::new("not needed"),
-            Cell::new(SCRIPTED_PROVIDER),
-            Cell::new("built in"),
-            Cell::new("for demos and tests, no AI").tone(Tone::Dim),
+            TableCell::new(SCRIPTED_PROVIDER),
+            TableCell::new("not needed"),
+            TableCell::new(SCRIPTED_PROVIDER),
+            TableCell::new("built in"),
+            TableCell::new("for demos and tests, no AI").with_tone(Tone::Dim),
         ]);
-        table::print(&head, rows)?;
-        output::stdout_line("")?;
+        table::print_table(&head, rows)?;
+        output::print_line("")?;
         let head = ["NAME", "MODEL", "FROM"];
-        table::print(&head, alias_rows(menu, chosen.as_ref().ok()))
+        table::print_table(&head, alias_rows(selector, chosen.as_ref().ok()))
     }
 }
 
-/// What is known of a provider's key, in a word and for the way on.
-fn key_state(menu: &ModelSelector, provider: &Provider) -> (&'static str, Option<String>) {
-    match provider.key(&menu.env) {
+/// Returns the state of a provider's API key, and the variable that holds the key.
+fn api_key_state(selector: &ModelSelector, provider: &Provider) -> (&'static str, Option<String>) {
+    match provider.api_key(&selector.env) {
         Some((variable, _)) => ("set", Some(variable.to_owned())),
         None if provider.needs_key() => ("not_set", None),
         None => ("not_needed", None),
     }
 }
 
-fn row(menu: &ModelSelector, provider: &Provider) -> Vec<Cell> {
-    let (state, variable) = key_state(menu, provider);
-    let (said, way) = match (state, variable) {
-        (_, Some(variable)) => (Cell::new(variable).tone(Tone::Good), String::new()),
-        ("not_set", None) => {
-            (Cell::new("not set").tone(Tone::Dim), format!("set {}", provider.key_variables()))
-        }
-        (_, None) => (Cell::new("not needed"), String::new()),
+fn provider_row(selector: &ModelSelector, provider: &Provider) -> Vec<TableCell> {
+    let (state, variable) = api_key_state(selector, provider);
+    let (key_cell, hint) = match (state, variable) {
+        (_, Some(variable)) => (TableCell::new(variable).with_tone(Tone::Good), String::new()),
+        ("not_set", None) => (
+            TableCell::new("not set").with_tone(Tone::Dim),
+            format!("set {}", provider.joined_key_variables()),
+        ),
+        (_, None) => (TableCell::new("not needed"), String::new()),
     };
     vec![
-        Cell::new(&provider.name),
-        said,
-        Cell::new(provider.api.as_str()),
-        Cell::new(&provider.base_url),
-        Cell::new(way),
+        TableCell::new(&provider.name),
+        key_cell,
+        TableCell::new(provider.api.as_str()),
+        TableCell::new(&provider.base_url),
+        TableCell::new(hint),
     ]
 }
 
-/// Short names with the default among them, whoever decided on it.
-fn alias_rows(menu: &ModelSelector, chosen: Option<&ModelChoice>) -> Vec<Vec<Cell>> {
+/// Returns the table rows of the short names of models, with the default model first.
+fn alias_rows(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Vec<Vec<TableCell>> {
     let first = match chosen {
         Some(choice) => vec![
-            Cell::new("default"),
-            Cell::new(&choice.name),
-            Cell::new(format_reason(&choice.reason)),
+            TableCell::new("default"),
+            TableCell::new(&choice.name),
+            TableCell::new(format_choice_reason(&choice.reason)),
         ],
         None => vec![
-            Cell::new("default"),
-            Cell::new("none").tone(Tone::NeedsPerson),
-            Cell::new(NO_DEFAULT),
+            TableCell::new("default"),
+            TableCell::new("none").with_tone(Tone::NeedsPerson),
+            TableCell::new(NO_DEFAULT),
         ],
     };
-    let others = menu.aliases.iter().filter(|(name, _)| *name != "default");
-    let others = others
-        .map(|(name, (model, origin))| vec![Cell::new(name), Cell::new(model), Cell::new(origin)]);
+    let others = selector.aliases.iter().filter(|(name, _)| *name != "default");
+    let others = others.map(|(name, (model, origin))| {
+        vec![TableCell::new(name), TableCell::new(model), TableCell::new(origin)]
+    });
     std::iter::once(first).chain(others).collect()
 }
 
-fn format_reason(reason: &ChoiceReason) -> String {
+fn format_choice_reason(reason: &ModelChoiceReason) -> String {
     match reason {
-        ChoiceReason::Named => "named".to_owned(),
-        ChoiceReason::Default(origin) => origin.clone(),
-        ChoiceReason::Key(variable) => format!("{variable} is set"),
-        ChoiceReason::Ollama => "Ollama answers".to_owned(),
+        ModelChoiceReason::Named => "named".to_owned(),
+        ModelChoiceReason::Default(origin) => origin.clone(),
+        ModelChoiceReason::Key(variable) => format!("{variable} is set"),
+        ModelChoiceReason::Ollama => "Ollama is running".to_owned(),
     }
 }
 
-fn to_json(menu: &ModelSelector, chosen: Option<&ModelChoice>) -> Value {
-    let providers = menu.providers.all().iter().map(|provider| {
-        let (state, variable) = key_state(menu, provider);
+fn to_json(selector: &ModelSelector, chosen: Option<&ModelChoice>) -> Value {
+    let providers = selector.providers.all().iter().map(|provider| {
+        let (state, variable) = api_key_state(selector, provider);
         json!({
             "name": provider.name,
             "api": provider.api.as_str(),
             "endpoint": provider.base_url,
             "key": { "state": state, "variable": variable, "variables": provider.key_env },
-            "default_model": menu.default_model(&provider.name),
+            "default_model": selector.default_model(&provider.name),
         })
     });
-    let names = menu.aliases.iter().map(|(name, (model, origin))| {
-        let told = json!({ "model": model, "from": origin });
-        (name.clone(), told)
+    let names = selector.aliases.iter().map(|(name, (model, origin))| {
+        let value = json!({ "model": model, "from": origin });
+        (name.clone(), value)
     });
     json!({
         "providers": providers.collect::<Value>(),
         "names": names.collect::<Map<_, _>>(),
         "default": chosen.map(|choice| json!({
             "model": choice.name,
-            "from": format_reason(&choice.reason),
+            "from": format_choice_reason(&choice.reason),
         })),
     })
 }

@@ -1,6 +1,5 @@
-//! `longhaul models price`: what models cost by the list, and what you have set.
-//!
-//! Never: a guess. What is not known is said to be not known.
+//! `longhaul models price`: prints list prices and configured prices of models. Unknown prices are
+//! marked as unknown.
 
 use clap::Args;
 use longhaul::assemble::model_choice::ModelSelector;
@@ -10,33 +9,33 @@ use serde_json::{Value, json};
 use crate::error::CliError;
 use crate::output;
 use crate::style::Tone;
-use crate::table::{self, Cell};
+use crate::table::{self, TableCell};
 
-const UNKNOWN_NOTE: &str = "not known: tokens are counted, cost is not";
+const UNKNOWN_NOTE: &str = "unknown: tokens are counted, cost is not";
 
 #[derive(Debug, Args)]
-pub(crate) struct Price {
-    /// Only these, as provider/model or by their short names
+pub(crate) struct ModelPricesCommand {
+    /// Print only these models, as provider/model or by their short names
     #[arg(value_name = "MODEL")]
     models: Vec<String>,
-    /// Print one JSON object
+    /// Print the prices as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// A model that was asked for, and what is known of it.
+/// A model to print, and its entry in the price table.
 #[derive(Debug)]
 struct PricedModel<'a> {
     name: String,
     entry: Option<&'a ModelEntry>,
 }
 
-impl Price {
-    pub(crate) fn run(&self, menu: &ModelSelector) -> anyhow::Result<()> {
-        let (lines, unknown) = self.select(menu);
-        // What is known is told before what is not.
+impl ModelPricesCommand {
+    pub(crate) fn run(&self, selector: &ModelSelector) -> anyhow::Result<()> {
+        let (lines, unknown) = self.select_models(selector);
+        // Known models are printed before the error about unknown names.
         if !lines.is_empty() || unknown.is_empty() {
-            self.print(menu, &lines)?;
+            self.print_prices(selector, &lines)?;
         }
         match unknown.is_empty() {
             true => Ok(()),
@@ -44,27 +43,31 @@ impl Price {
         }
     }
 
-    fn print(&self, menu: &ModelSelector, lines: &[PricedModel<'_>]) -> anyhow::Result<()> {
+    fn print_prices(
+        &self,
+        selector: &ModelSelector,
+        models: &[PricedModel<'_>],
+    ) -> anyhow::Result<()> {
         if self.json {
-            let list = lines.iter().map(to_json);
-            let told = json!({
-                "as_of": menu.prices.as_of(),
+            let list = models.iter().map(to_json);
+            let value = json!({
+                "as_of": selector.prices.price_date(),
                 "unit": "USD for a million tokens",
                 "models": list.collect::<Value>(),
             });
-            return output::stdout_json(&told);
+            return output::print_json(&value);
         }
         let head = ["MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE"];
-        let rows = lines.iter().map(row);
-        table::print(&head, rows)?;
-        let day = menu.prices.as_of();
-        output::stdout_line(&format!(
-            "\nDollars for a million tokens, by the lists of {day}; WRITE is into a cache."
+        let rows = models.iter().map(price_row);
+        table::print_table(&head, rows)?;
+        let day = selector.prices.price_date();
+        output::print_line(&format!(
+            "\nUS dollars per million tokens, list prices of {day}; WRITE is for writing to a cache."
         ))?;
-        let unknown = lines.iter().find(|line| entry_price(line).is_none());
+        let unknown = models.iter().find(|line| listed_price(line).is_none());
         if let Some(line) = unknown {
-            output::stdout_line("What is not known can be set in longhaul.toml:")?;
-            output::stdout_text(&format!(
+            output::print_line("Unknown prices can be set in longhaul.toml:")?;
+            output::print_text(&format!(
                 "  [prices.\"{}\"]\n  input = 0.25\n  output = 2.0",
                 line.name
             ))?;
@@ -72,27 +75,30 @@ impl Price {
         Ok(())
     }
 
-    /// The models that are meant, and what is said of names that mean none.
-    fn select<'a>(&self, menu: &'a ModelSelector) -> (Vec<PricedModel<'a>>, Vec<String>) {
+    /// Returns the models to print, and an error message for each unknown model name.
+    fn select_models<'a>(
+        &self,
+        selector: &'a ModelSelector,
+    ) -> (Vec<PricedModel<'a>>, Vec<String>) {
         if self.models.is_empty() {
-            let all = menu
+            let all = selector
                 .prices
-                .models()
+                .model_entries()
                 .map(|entry| PricedModel { name: entry.name.clone(), entry: Some(entry) });
             return (all.collect(), Vec::new());
         }
         let (mut lines, mut unknown) = (Vec::new(), Vec::new());
-        for said in &self.models {
-            // A model's own name is enough where the table has it.
-            let ending = format!("/{said}");
-            let listed = menu.prices.models().find(|one| one.name.ends_with(&ending));
-            let name = match listed.filter(|_| !menu.aliases.contains_key(said)) {
+        for model in &self.models {
+            // A model name without its provider is enough if the price table has it.
+            let ending = format!("/{model}");
+            let listed = selector.prices.model_entries().find(|one| one.name.ends_with(&ending));
+            let name = match listed.filter(|_| !selector.aliases.contains_key(model)) {
                 Some(entry) => Ok(entry.name.clone()),
-                None => menu.choose(Some(said), |_| None).map(|choice| choice.name),
+                None => selector.choose_model(Some(model), |_| None).map(|choice| choice.name),
             };
             match name {
                 Ok(name) => {
-                    let entry = menu.prices.find_by_name(&name);
+                    let entry = selector.prices.find_entry_by_name(&name);
                     lines.push(PricedModel { name, entry });
                 }
                 Err(why) => unknown.push(why),
@@ -102,15 +108,15 @@ impl Price {
     }
 }
 
-fn entry_price(line: &PricedModel<'_>) -> Option<longhaul_core::usage::Price> {
-    line.entry.and_then(|entry| entry.price)
+fn listed_price(model: &PricedModel<'_>) -> Option<longhaul_core::usage::Price> {
+    model.entry.and_then(|entry| entry.price)
 }
 
-fn row(line: &PricedModel<'_>) -> Vec<Cell> {
-    let money = |micros: u64| Cell::new(format_usd(micros));
-    let count = |count: Option<u64>| Cell::new(count.map_or("?".to_owned(), format_thousands));
-    let entry = line.entry.cloned().unwrap_or_default();
-    let mut row = vec![Cell::new(&line.name)];
+fn price_row(model: &PricedModel<'_>) -> Vec<TableCell> {
+    let money = |micros: u64| TableCell::new(format_usd(micros));
+    let count = |count: Option<u64>| TableCell::new(count.map_or("?".to_owned(), format_thousands));
+    let entry = model.entry.cloned().unwrap_or_default();
+    let mut row = vec![TableCell::new(&model.name)];
     match entry.price {
         Some(price) => row.extend([
             money(price.input),
@@ -118,18 +124,18 @@ fn row(line: &PricedModel<'_>) -> Vec<Cell> {
             money(price.cached),
             money(price.cache_write),
         ]),
-        None => row.extend(std::iter::repeat_n(Cell::new("?"), 4)),
+        None => row.extend(std::iter::repeat_n(TableCell::new("?"), 4)),
     }
     let note = match (entry.price, entry.is_override) {
-        (None, _) => Cell::new(UNKNOWN_NOTE).tone(Tone::NeedsPerson),
-        (Some(_), true) => Cell::new("set by you").tone(Tone::Good),
-        (Some(_), false) => Cell::new(entry.note.as_deref().unwrap_or_default()),
+        (None, _) => TableCell::new(UNKNOWN_NOTE).with_tone(Tone::NeedsPerson),
+        (Some(_), true) => TableCell::new("set by you").with_tone(Tone::Good),
+        (Some(_), false) => TableCell::new(entry.note.as_deref().unwrap_or_default()),
     };
     row.extend([count(entry.window), count(entry.max_output), note]);
     row
 }
 
-/// Tokens as people say them.
+/// Formats a number of tokens in thousands.
 fn format_thousands(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
@@ -137,12 +143,12 @@ fn format_thousands(count: u64) -> String {
     }
 }
 
-fn to_json(line: &PricedModel<'_>) -> Value {
-    let entry = line.entry.cloned().unwrap_or_default();
+fn to_json(model: &PricedModel<'_>) -> Value {
+    let entry = model.entry.cloned().unwrap_or_default();
     let money = |micros: u64| format_usd(micros);
     json!({
-        "model": line.name,
-        "listed_as": line.entry.map(|entry| &entry.name),
+        "model": model.name,
+        "listed_as": model.entry.map(|entry| &entry.name),
         "price": entry.price.map(|price| json!({
             "input": money(price.input),
             "output": money(price.output),

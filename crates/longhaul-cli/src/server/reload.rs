@@ -1,14 +1,13 @@
-//! Reads agents, skills and rules again when their files have changed.
-//!
-//! Never: changes a run that has begun. A run is pinned to the agent it began with.
+//! Reloads agents, skills and rules when their files change. A run that has started keeps the agent
+//! it started with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhaul::agents::diff::changes;
-use longhaul::agents::load::file_paths;
+use longhaul::agents::diff::compare_agents;
+use longhaul::agents::load::agent_file_paths;
 use longhaul::agents::loaded_agents::LoadedAgents;
 use longhaul::assemble::{ProjectRuntime, load_agents, load_script, mcp_servers};
 use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
@@ -18,41 +17,42 @@ use longhaul::mcp::name::FILE_NAME;
 use longhaul::skills;
 use longhaul_core::time::Millis;
 
-/// How often the files are looked at: cheap, and it works on every file system.
+/// Interval between checks whether files have changed. Polling is cheap and works on every file
+/// system.
 const POLL_INTERVAL: Millis = Millis(500);
 
-/// A file that was changed so lately may have been changed again without another
-/// date: some systems count in steps.
+/// Age of a change, in microseconds, below which a file may change again without a new timestamp,
+/// because some file systems have coarse timestamps.
 const RECENT_MICROS: i64 = 3_000_000;
 
-/// What scripted models play, for each a file.
+/// Folder of the project with the scripts for scripted models.
 const SCRIPTS_FOLDER: &str = "scripts";
 
-/// Files, and when each was changed last.
+/// Modification times and sizes of files, by path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileSnapshot(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
 
 impl FileSnapshot {
-    /// How the definitions of this project stand now; `named` are files that
-    /// agents name.
-    pub(crate) fn take(config: &Config, named: &[PathBuf]) -> Self {
+    /// Reads the modification times and sizes of the project's agent, skill, rule and script files,
+    /// and of the further files that agents name.
+    pub(crate) fn take(config: &Config, named_files: &[PathBuf]) -> Self {
         let root = &config.root;
         let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
-        files.extend_from_slice(named);
-        files.extend(file_paths(root));
-        files.extend(list_entries(&root.join(SCRIPTS_FOLDER)));
+        files.extend_from_slice(named_files);
+        files.extend(agent_file_paths(root));
+        files.extend(list_folder_entries(&root.join(SCRIPTS_FOLDER)));
         for folder in skills::SKILL_FOLDERS {
-            let skills = list_entries(&root.join(folder));
+            let skills = list_folder_entries(&root.join(folder));
             files.extend(skills.map(|skill| skill.join(skills::SKILL_FILE)));
         }
-        let seen = files.into_iter().filter_map(|file| {
+        let entries = files.into_iter().filter_map(|file| {
             let found = fs::metadata(&file).ok()?;
             Some((file, (found.modified().ok(), found.len())))
         });
-        Self(seen.collect())
+        Self(entries.collect())
     }
 
-    /// Whether one of them was changed just now, or will have been.
+    /// Returns whether a file was changed just now, or has a timestamp slightly in the future.
     fn has_recent_change(&self, now_micros: i64) -> bool {
         self.0.values().any(|(changed, _)| {
             let since = changed.and_then(|changed| changed.duration_since(UNIX_EPOCH).ok());
@@ -62,43 +62,43 @@ impl FileSnapshot {
     }
 }
 
-fn list_entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+fn list_folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let files = fs::read_dir(folder).into_iter().flatten();
     files.flatten().map(|file| file.path())
 }
 
-/// What took the place of files that are no more, and which of those that were of
-/// no use are no more; that others are is among the changes.
-fn removed_messages(before: &LoadedAgents, now: &LoadedAgents) -> Vec<String> {
-    let old = before.agents.iter();
+/// Describes which agent files were removed: which file replaces each, and which broken files are
+/// gone. Removed agents without a replacement are reported elsewhere.
+fn removed_file_messages(old_agents: &LoadedAgents, new_agents: &LoadedAgents) -> Vec<String> {
+    let old = old_agents.agents.iter();
     let old = old.map(|one| (one.agent.name.as_str(), &one.path, true));
-    let broken = before.broken.iter();
+    let broken = old_agents.broken.iter();
     let broken = broken.map(|one| (one.name.as_str(), &one.path, false));
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     for (name, path, was_ready) in old.chain(broken) {
-        let ready = now.agents.iter();
+        let ready = new_agents.agents.iter();
         let ready = ready.map(|one| (one.agent.name.as_str(), &one.path));
-        let broken = now.broken.iter().map(|one| (one.name.as_str(), &one.path));
-        let hidden = now.hidden.iter().map(|one| (one.name.as_str(), &one.path));
+        let broken = new_agents.broken.iter().map(|one| (one.name.as_str(), &one.path));
+        let hidden = new_agents.hidden.iter().map(|one| (one.name.as_str(), &one.path));
         let mut files = ready.chain(broken).chain(hidden);
         if files.clone().any(|(_, file)| file == path) {
             continue;
         }
         let (path, next) = (path.display(), files.find(|(other, _)| *other == name));
         match next {
-            Some((_, next)) => told.push(format!(
-                "{path} is gone: new runs of `{name}` are those of {}; runs under way keep theirs",
+            Some((_, next)) => messages.push(format!(
+                "{path} was removed: new runs of `{name}` use {}; existing runs keep the old version",
                 next.display()
             )),
             None if was_ready => {}
-            None => told.push(format!("{path} is gone")),
+            None => messages.push(format!("{path} was removed")),
         }
     }
-    told
+    messages
 }
 
-/// What is wrong with the scripts of these agents. A run reads its script when it
-/// needs it; here is only said what it will find.
+/// Returns the errors in the scripts of these agents. A run reads its script only when the run
+/// needs it, so the errors are reported earlier here.
 fn script_errors(root: &Path, loaded: &LoadedAgents) -> Vec<String> {
     let models = loaded.agents.iter().flat_map(|one| &one.agent.models);
     let names = models.filter_map(|model| model.strip_prefix(SCRIPTED_PROVIDER)?.strip_prefix('/'));
@@ -107,72 +107,73 @@ fn script_errors(root: &Path, loaded: &LoadedAgents) -> Vec<String> {
     read.filter_map(Result::err).collect()
 }
 
-/// The bytes of the project's settings; none: it has no such file.
-fn read_settings(config: &Config) -> Option<Vec<u8>> {
+/// Returns the content of the project's settings file. `None` means that there is no such file.
+fn read_settings_file(config: &Config) -> Option<Vec<u8>> {
     fs::read(config.root.join(CONFIG_FILE_NAME)).ok()
 }
 
-/// Somebody who looks at the files of agents.
+/// Watches the project's files and reloads agents and MCP servers when they change.
 #[derive(Debug)]
-pub(crate) struct Reloader<'a> {
+pub(crate) struct ProjectReloader<'a> {
     runtime: &'a ProjectRuntime,
     loaded: LoadedAgents,
     snapshot: FileSnapshot,
-    /// Why `.mcp.json` as it stands is not taken, where that was said.
+    /// Reason that was logged why the current `.mcp.json` is not used.
     rejection_reason: Option<String>,
-    /// What is wrong with scripts, and was said.
+    /// Errors in scripts that were logged already.
     reported_script_errors: Vec<String>,
-    /// The project's settings, as they were read last.
+    /// Content of the settings file when the file was last read.
     settings: Option<Vec<u8>>,
 }
 
-impl<'a> Reloader<'a> {
-    /// `seen` was there before they were read: what changes in between is new.
-    pub(crate) fn new(house: &'a ProjectRuntime, seen: FileSnapshot) -> Self {
+impl<'a> ProjectReloader<'a> {
+    /// Creates a reloader. `snapshot` must have been taken before the files were read, so that a
+    /// change in between is noticed.
+    pub(crate) fn new(runtime: &'a ProjectRuntime, snapshot: FileSnapshot) -> Self {
         Self {
-            runtime: house,
-            loaded: house.loaded.clone(),
-            snapshot: seen,
+            runtime,
+            loaded: runtime.loaded.clone(),
+            snapshot,
             rejection_reason: None,
             reported_script_errors: Vec::new(),
-            settings: read_settings(&house.config),
+            settings: read_settings_file(&runtime.config),
         }
     }
 
-    /// Looks until it is dropped.
+    /// Polls the files for changes until the future is dropped.
     pub(crate) async fn run(mut self) {
-        let ports = self.runtime.longhaul.services();
+        let services = self.runtime.longhaul.services();
         loop {
-            ports.clock.sleep(POLL_INTERVAL).await;
+            services.clock.sleep(POLL_INTERVAL).await;
             let now = FileSnapshot::take(&self.runtime.config, &self.loaded.files);
-            if now != self.snapshot || now.has_recent_change(ports.clock.now().as_micros()) {
+            if now != self.snapshot || now.has_recent_change(services.clock.now().as_micros()) {
                 self.snapshot = now;
                 self.reload_agents();
             }
-            self.reload_servers();
-            self.check_settings();
+            self.reload_mcp_servers();
+            self.log_changed_settings();
         }
     }
 
-    /// Says once that settings have changed. They count when this process starts:
-    /// whatever they would open is asked about then.
-    fn check_settings(&mut self) {
-        let now = read_settings(&self.runtime.config);
+    /// Logs once that the settings file has changed. New settings apply after a restart, when
+    /// everything that they open is checked for trust.
+    fn log_changed_settings(&mut self) {
+        let now = read_settings_file(&self.runtime.config);
         if now == self.settings {
             return;
         }
         self.settings = now;
         tracing::warn!(
-            "{CONFIG_FILE_NAME} has changed, and the settings of before are kept until this process is \
-             started again; what it opens or sends anew has to be trusted first"
+            "{CONFIG_FILE_NAME} has changed; the previous settings stay in effect until this process is \
+             restarted; anything new that they open or send must be trusted first"
         );
     }
 
-    /// Runs that begin from now on have the servers that are named now, if they
-    /// are trusted; what is trusted later is taken then.
-    fn reload_servers(&mut self) {
+    /// Applies a changed `.mcp.json` to new runs if the file is trusted. If the file becomes
+    /// trusted later, it is applied then.
+    fn reload_mcp_servers(&mut self) {
         let served = &self.runtime.mcp_tools;
-        let refused = match served.changed_file() {
+        let refused = match served.read_changed_file() {
             None => None,
             Some(Err(why)) => Some(why),
             Some(Ok(file)) => {
@@ -182,8 +183,8 @@ impl<'a> Reloader<'a> {
                     &file,
                     &self.runtime.longhaul.services().clock,
                 );
-                served.replace(file, line);
-                tracing::info!(servers, "{FILE_NAME} was read again");
+                served.replace_servers(file, line);
+                tracing::info!(servers, "{FILE_NAME} was reloaded");
                 self.reload_agents();
                 None
             }
@@ -191,7 +192,7 @@ impl<'a> Reloader<'a> {
         if refused != self.rejection_reason
             && let Some(why) = &refused
         {
-            tracing::warn!("{FILE_NAME} has changed, and the one of before is kept: {why}");
+            tracing::warn!("{FILE_NAME} has changed; the previous version stays in effect: {why}");
         }
         self.rejection_reason = refused;
     }
@@ -199,12 +200,12 @@ impl<'a> Reloader<'a> {
     fn reload_agents(&mut self) {
         let tools = &self.runtime.longhaul.services().tools;
         let loaded = load_agents(&self.runtime.config, tools, Path::new(""));
-        let changes = changes(&self.loaded, &loaded);
+        let changes = compare_agents(&self.loaded, &loaded);
         self.runtime.longhaul.replace_agents(loaded.registry());
-        let gone = removed_messages(&self.loaded, &loaded);
+        let removed = removed_file_messages(&self.loaded, &loaded);
         self.loaded = loaded;
-        for told in gone.into_iter().chain(changes.messages) {
-            tracing::info!("{told}");
+        for message in removed.into_iter().chain(changes.messages) {
+            tracing::info!("{message}");
         }
         let scripts = script_errors(&self.runtime.config.root, &self.loaded);
         for wrong in scripts.iter().filter(|wrong| !self.reported_script_errors.contains(wrong)) {

@@ -1,12 +1,12 @@
-//! Shows a person what a project would do, and takes the decision. Only values that may be secrets
-//! are named and not shown.
+//! Shows a person what a project would do on its own, and records the decision to trust it. Values
+//! that may be secrets are named but not shown.
 //!
-//! Invariant: only a clear yes at a terminal counts as one, and no text of the project looks like
-//! a line of ours.
+//! Invariants: only an explicit yes at a terminal counts, and no text of the project can look like
+//! a line printed by Longhaul.
 
 use longhaul::agents::loaded_agents::LoadedAgents;
 use longhaul::config::settings::Config;
-use longhaul::trust::decisions::{Decisions, SHELL_VERSIONS_MAX, TrustStatus};
+use longhaul::trust::decisions::{SHELL_VERSIONS_MAX, TrustDecisions, TrustStatus};
 use longhaul::trust::item::{TrustItem, TrustKind};
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
@@ -14,12 +14,13 @@ use longhaul_engine::clock::SystemClock;
 use crate::trust::project::{ProjectTrust, decision_file_error};
 use crate::{output, sanitize};
 
-/// Asks the person at the terminal about what is not trusted and this agent needs, or any agent,
-/// unless nobody is to be asked. Returns what stays refused, in sentences.
-pub(crate) fn ask_before_run(
+/// Asks the person at the terminal to trust the untrusted items that this agent needs, or that any
+/// agent needs if no agent is given. Nobody is asked if `unattended` is set. Returns a message for
+/// each item that stays untrusted.
+pub(crate) fn ask_for_trust_before_run(
     (config, agents): (&Config, &LoadedAgents),
     agent: Option<&str>,
-    nobody: bool,
+    unattended: bool,
 ) -> anyhow::Result<Vec<String>> {
     let project = ProjectTrust::new(config, agents);
     let is_needed = |item: &&TrustItem| match agent {
@@ -27,41 +28,44 @@ pub(crate) fn ask_before_run(
         None => !item.used_by.is_empty(),
     };
     let needed: Vec<&TrustItem> = project.items.iter().filter(is_needed).collect();
-    // A yes covers what is needed now, not what other agents would do.
+    // A yes covers only what is needed now, not what other agents would do.
     let open = needed.iter().copied().filter(|item| {
-        let status = project.decisions.status(item);
+        let status = project.decisions.trust_status(item);
         matches!(status, TrustStatus::Undecided | TrustStatus::Changed(_))
     });
     let open: Vec<&TrustItem> = open.collect();
-    if !open.is_empty() && !nobody && output::is_interactive() {
-        ask(&project.decisions, &open)?;
+    if !open.is_empty() && !unattended && output::is_interactive() {
+        ask_for_trust(&project.decisions, &open)?;
     }
-    let refused = needed.iter().filter_map(|item| project.decisions.check(item).err());
-    Ok(refused.map(|sentence| sanitize::line(&sentence)).collect())
+    let refused = needed.iter().filter_map(|item| project.decisions.check_trusted(item).err());
+    Ok(refused.map(|message| sanitize::safe_line(&message)).collect())
 }
 
-/// Shows these items and asks once about all of them; a yes is kept. Without a terminal it only
-/// shows them.
-pub(crate) fn ask(decisions: &Decisions, items: &[&TrustItem]) -> anyhow::Result<()> {
+/// Shows these items, asks once whether to trust all of them, and records a yes. Without a terminal
+/// the items are only shown.
+pub(crate) fn ask_for_trust(
+    decisions: &TrustDecisions,
+    items: &[&TrustItem],
+) -> anyhow::Result<()> {
     for item in items {
-        print_item(decisions, item);
+        print_trust_item(decisions, item);
     }
     let agrees = |line: String| matches!(line.trim(), "y" | "yes");
-    match output::is_interactive() && output::prompt("Trust it? [y/N]").is_some_and(agrees) {
+    match output::is_interactive() && output::ask_for_line("Trust it? [y/N]").is_some_and(agrees) {
         true => record_trust(decisions, items),
         false => Ok(()),
     }
 }
 
-/// Keeps a yes. The files of these items can be read.
-pub(crate) fn record_trust(decisions: &Decisions, items: &[&TrustItem]) -> anyhow::Result<()> {
-    let kept = decisions.trust(items, SystemClock.now());
-    kept.map_err(decision_file_error)?;
+/// Records that the user trusts these items. The files of the items must be readable.
+pub(crate) fn record_trust(decisions: &TrustDecisions, items: &[&TrustItem]) -> anyhow::Result<()> {
+    let stored = decisions.record_trust(items, SystemClock.now());
+    stored.map_err(decision_file_error)?;
     for item in items {
         print_line(&match item.kind {
             TrustKind::Shell => format!(
                 "{item} is trusted as it is now; the newest {SHELL_VERSIONS_MAX} versions that \
-                 you trusted stay so."
+                 you trusted stay trusted."
             ),
             TrustKind::Run | TrustKind::Send | TrustKind::Open => {
                 format!("{item} is trusted until it changes.")
@@ -71,20 +75,20 @@ pub(crate) fn record_trust(decisions: &Decisions, items: &[&TrustItem]) -> anyho
     Ok(())
 }
 
-/// Shows what would be done.
-pub(crate) fn print_item(decisions: &Decisions, item: &TrustItem) {
+/// Prints what the project would do with an item that needs trust.
+pub(crate) fn print_trust_item(decisions: &TrustDecisions, item: &TrustItem) {
     if let TrustStatus::Changed(files) = decisions.recorded_status(item) {
-        print_line(&format!("It has CHANGED since it was trusted: {}.", files.join(", ")));
+        print_line(&format!("This item has CHANGED since it was trusted: {}.", files.join(", ")));
     }
     print_line(&match item.kind {
         TrustKind::Run => format!("This project would run {item} outside any sandbox:"),
         TrustKind::Shell => {
             format!("This project would let {item} run commands outside any sandbox:")
         }
-        TrustKind::Send => format!("This project would send what is yours to {item}:"),
+        TrustKind::Send => format!("This project would send your data to {item}:"),
         TrustKind::Open => format!("This project would open {item}:"),
     });
-    let files = item.file_names();
+    let files = item.joined_file_names();
     let files = files.map(|names| format!("files of this project: {names}"));
     let used_by = match item.used_by.is_empty() {
         true => None,
@@ -95,7 +99,7 @@ pub(crate) fn print_item(decisions: &Decisions, item: &TrustItem) {
     }
 }
 
-/// One line, whatever the project wrote into it.
+/// Prints one line to stderr. Line breaks in the project's text are replaced.
 fn print_line(line: &str) {
-    output::stderr_line(&sanitize::line(line));
+    output::eprint_line(&sanitize::safe_line(line));
 }

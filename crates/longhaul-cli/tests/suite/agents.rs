@@ -1,18 +1,18 @@
-//! Agents as files: what is read, what is refused, and how both are said.
+//! Agent files: valid and invalid fields, and the messages about them.
 
 use std::fs;
 use std::path::Path;
 
 use longhaul::agents::built_in::BuiltInAgent;
-use longhaul::agents::check::notes;
-use longhaul::agents::load::load;
+use longhaul::agents::check::agent_warnings;
+use longhaul::agents::load::load_all_agents;
 use longhaul::agents::load_context::LoadContext;
 use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgents};
 use longhaul::agents::problem::ProblemKind;
 use longhaul::skills;
-use longhaul_core::policy::LaneOnPark;
+use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{Approvers, OnTimeout, RuleAction};
+use longhaul_core::policy::gate::{ApprovalRequirement, RuleAction, TimeoutAction};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::Agent;
@@ -63,7 +63,7 @@ pub(crate) fn folder(files: &[(&str, &[u8])]) -> TempDir {
     folder
 }
 
-/// What is loaded of a project with these files.
+/// Loads a project with these files.
 pub(crate) fn load_files(files: &[(&str, &[u8])]) -> (TempDir, LoadedAgents) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -75,10 +75,10 @@ pub(crate) fn load_files(files: &[(&str, &[u8])]) -> (TempDir, LoadedAgents) {
     (folder, loaded)
 }
 
-/// What is loaded of the project in this folder.
+/// Loads the project in this folder.
 pub(crate) fn load_folder(root: &Path, built_in: &[BuiltInAgent]) -> LoadedAgents {
-    let skills = skills::load(root, Path::new(""));
-    load(&LoadContext {
+    let skills = skills::load_skills(root, Path::new(""));
+    load_all_agents(&LoadContext {
         display_root: Path::new(""),
         built_in,
         skills: &skills.skills,
@@ -96,12 +96,12 @@ pub(crate) fn problem_texts(loaded: &LoadedAgents) -> Vec<String> {
     loaded.problems.iter().map(ToString::to_string).collect()
 }
 
-/// The problems of a file `a.md`, without its name.
+/// Returns the problems of a file `a.md`, without its name.
 pub(crate) fn problems(text: &str) -> Vec<String> {
     let loaded = load_with_built_ins(&[("a.md", text.as_bytes())], &[]);
-    let said = problem_texts(&loaded);
+    let texts = problem_texts(&loaded);
     let name = |line: &String| line.strip_prefix("agents/a.md:").unwrap().to_owned();
-    said.iter().map(name).collect()
+    texts.iter().map(name).collect()
 }
 
 pub(crate) fn agent(front: &str) -> Agent {
@@ -111,8 +111,8 @@ pub(crate) fn agent(front: &str) -> Agent {
     loaded.agents[0].agent.clone()
 }
 
-pub(crate) fn assert_problems(front: &str, said: &[&str]) {
-    assert_eq!(problems(&format!("---\n{front}\n---\nHello.\n")), said, "{front}");
+pub(crate) fn assert_problems(front: &str, expected: &[&str]) {
+    assert_eq!(problems(&format!("---\n{front}\n---\nHello.\n")), expected, "{front}");
 }
 
 #[test]
@@ -124,16 +124,16 @@ fn the_contract_file_loads_except_for_sandbox_and_time_limits() {
         ("skills/rust-style/SKILL.md", skill),
     ];
     let (_folder, loaded) = load_files(files);
-    let later = |place: &str, key: &str| {
+    let later = |position: &str, key: &str| {
         format!(
-            "agents/implement.md:{place}: `{key}` is understood, but this build can't do it yet: remove it"
+            "agents/implement.md:{position}: `{key}` is not supported by this build yet: remove it"
         )
     };
     assert_eq!(
         problem_texts(&loaded),
         [
-            "agents/implement.md:9:1: `shell` needs a sandbox, and this build can't make one yet: \
-          only `sandbox: { isolation: none }`, which runs commands without walls"
+            "agents/implement.md:9:1: `shell` needs a sandbox, which this build does not support yet: it supports \
+          only `sandbox: { isolation: none }`, which runs commands unsandboxed"
                 .to_owned(),
             later("9:12", "provider"),
             later("9:29", "idle_stop"),
@@ -184,7 +184,7 @@ fn supported_fields_of_the_contract_are_read() {
     assert_eq!(push.action, RuleAction::Ask("Push the branch".into()));
     assert_eq!(push.timeout, Some(Millis::from_secs(24 * 3600)));
     assert_eq!(push.remind, Some(Millis::from_secs(2 * 3600)));
-    assert_eq!(push.on_timeout, OnTimeout::Reject);
+    assert_eq!(push.on_timeout, TimeoutAction::Reject);
     assert_eq!(shell.subject.as_deref(), Some("rm -rf *"));
     assert_eq!(shell.action, RuleAction::Deny("use the trash".into()));
     assert_eq!(agent.effects[0].class, EffectClass::Pure);
@@ -192,7 +192,7 @@ fn supported_fields_of_the_contract_are_read() {
     assert_eq!(agent.in_doubt, Some(InDoubtPolicy::Ask));
     assert!(agent.result_gate.is_some());
     assert_eq!(agent.lane.as_deref(), Some("repo:{{ input.repo }}"));
-    assert_eq!(agent.lane_on_park, LaneOnPark::Keep);
+    assert_eq!(agent.lane_on_park, ParkedLanePolicy::Keep);
     assert_eq!(agent.context, ["recipient"]);
     assert!(agent.prompt.starts_with("The system prompt"));
 }
@@ -211,7 +211,7 @@ fn a_minimal_agent_file_is_enough() {
         "approve:\n- { tool: a, ask: x, approvers: { count: 2, not: submitter }, always: true }\n- { tool: '*', allow: true, in_doubt: tell }",
     )
     .rules;
-    let two = Approvers { count: 2, not_submitter: true };
+    let two = ApprovalRequirement { count: 2, not_submitter: true };
     assert_eq!(rules[0].approvers, two);
     assert!(rules[0].always);
     assert_eq!(rules[1].action, RuleAction::Allow);
@@ -236,11 +236,11 @@ fn every_problem_of_a_file_is_reported_with_its_position() {
         "descripton: x\nmax_turns: many\nin_doubt: aks\ntools: [raed_file, edit_file, edit_file]\nbudget: { usd: -1, active_tiem: 4h }",
         &[
             "2:1: unknown key `descripton`, did you mean `description`?",
-            "3:12: `max_turns` is \"many\", write a whole number, 1 or more",
-            "4:11: unknown word for `in_doubt`: `aks`, did you mean `ask`?",
+            "3:12: `max_turns` is \"many\": write a whole number, 1 or more",
+            "4:11: unknown value for `in_doubt`: `aks`, did you mean `ask`?",
             "5:9: unknown tool `raed_file`, did you mean `read_file`?",
-            "5:31: `tools` names `edit_file` twice",
-            "6:16: `usd` is -1, write a number from 0 to 1000000000",
+            "5:31: `tools` lists `edit_file` twice",
+            "6:16: `usd` is -1: write a number from 0 to 1000000000",
             "6:20: unknown key `active_tiem`, did you mean `active_time`?",
         ],
     );
@@ -250,23 +250,25 @@ fn every_problem_of_a_file_is_reported_with_its_position() {
 fn invalid_values_are_refused() {
     assert_problems(
         "name: b",
-        &["2:7: the name `b` is not the file's: rename the file to `b.md` or write `name: a`"],
+        &[
+            "2:7: the name `b` differs from the file name: rename the file to `b.md` or write `name: a`",
+        ],
     );
-    assert_problems("name: 7", &["2:7: `name` is 7, write text: put it in quotes"]);
-    assert_problems("model:", &["2:6: `model` has no value, write text"]);
-    assert_problems("model: []", &["2:8: `model` names no model: name one, or leave the line out"]);
+    assert_problems("name: 7", &["2:7: `name` is 7: write text in quotes"]);
+    assert_problems("model:", &["2:6: `model` has no value: write text"]);
+    assert_problems("model: []", &["2:8: `model` is empty: name a model, or remove the line"]);
     assert_problems(
         "approve_result: yes",
-        &["2:17: `approve_result` is \"yes\", write true or false"],
+        &["2:17: `approve_result` is \"yes\": write true or false"],
     );
     assert_problems(
         "keep_open: 1",
-        &["2:12: `keep_open` is 1, write a span of time such as 15s, 2m, 1h 30m or 90d"],
+        &["2:12: `keep_open` is 1: write a duration such as 15s, 2m, 1h 30m or 90d"],
     );
-    assert_problems("max_turns: 0", &["2:12: `max_turns` is 0, write a whole number, 1 or more"]);
+    assert_problems("max_turns: 0", &["2:12: `max_turns` is 0: write a whole number, 1 or more"]);
     assert_problems(
         "max_turns: 99999999999",
-        &["2:12: `max_turns` is 99999999999, write a whole number, 1 or more"],
+        &["2:12: `max_turns` is 99999999999: write a whole number, 1 or more"],
     );
     assert_problems(
         "max_turns: 1\nmaxTurns: 2",
@@ -274,23 +276,23 @@ fn invalid_values_are_refused() {
     );
     assert_problems(
         "tools: read_file",
-        &["2:8: `tools` is \"read_file\", write a list such as `tools: [...]`"],
+        &["2:8: `tools` is \"read_file\": write a list such as `tools: [...]`"],
     );
     assert_problems(
         "budget: 5",
-        &["2:9: `budget` is 5, write a table such as `budget: { usd: ... }`"],
+        &["2:9: `budget` is 5: write a table such as `budget: { usd: ... }`"],
     );
     assert_problems(
         "lane_on_park: hold",
-        &["2:15: unknown word for `lane_on_park`: `hold`, there are `keep`, `release`"],
+        &["2:15: unknown value for `lane_on_park`: `hold`, expected one of `keep`, `release`"],
     );
     assert_problems(
         "lane_busy: steer",
-        &["2:1: `lane_busy: steer` is understood, but this build can't do it yet: remove it"],
+        &["2:1: `lane_busy: steer` is not supported by this build yet: remove it"],
     );
     assert_problems(
         "- a",
-        &["2:1: `front matter` is a list, write a table such as `front matter: { name: ... }`"],
+        &["2:1: `front matter` is a list: write a table such as `front matter: { name: ... }`"],
     );
 }
 
@@ -299,12 +301,12 @@ fn a_rule_has_exactly_one_action() {
     assert_problems(
         "approve:\n  - { tool: a }",
         &[
-            "3:5: `approve[0]` decides nothing: write one of `ask: \"...\"`, `allow: true`, `deny: \"...\"`",
+            "3:5: `approve[0]` has no decision: write one of `ask: \"...\"`, `allow: true`, `deny: \"...\"`",
         ],
     );
     assert_problems(
         "approve:\n  - { tool: a, ask: x, deny: y }",
-        &["3:24: `approve[0]` says more than one of ask, allow, deny"],
+        &["3:24: `approve[0]` has more than one of `ask`, `allow` and `deny`: keep one"],
     );
     assert_problems(
         "approve:\n  - { ask: x }",
@@ -312,26 +314,26 @@ fn a_rule_has_exactly_one_action() {
     );
     assert_problems(
         "approve:\n  - { tool: a, allow: false }",
-        &["3:23: `allow: false` says nothing: write `deny: \"why\"`"],
+        &["3:23: `allow: false` is not valid: write `deny: \"reason\"`"],
     );
     assert_problems(
         "approve:\n  - { tool: a, ask: x, timeout: 1h, remind: 2h }",
-        &["3:45: `remind` never comes: the gate ends after 1h"],
+        &["3:45: `remind` never fires: the gate expires after 1h"],
     );
     assert_problems(
         "approve:\n  - { tool: a, ask: x, approvers: 0 }",
-        &["3:35: `approvers` is 0, write a whole number, 1 or more"],
+        &["3:35: `approvers` is 0: write a whole number, 1 or more"],
     );
     assert_problems(
         "approve:\n  - { tool: a, ask: x, paths: [src], then: b }",
         &[
-            "3:24: `paths` is understood, but this build can't do it yet: remove it",
-            "3:38: `then` is understood, but this build can't do it yet: remove it",
+            "3:24: `paths` is not supported by this build yet: remove it",
+            "3:38: `then` is not supported by this build yet: remove it",
         ],
     );
     assert_problems(
         "effects: [{ tool: shell, class: prue }]",
-        &["2:33: unknown word for `class`: `prue`, did you mean `pure`?"],
+        &["2:33: unknown value for `class`: `prue`, did you mean `pure`?"],
     );
 }
 
@@ -339,37 +341,42 @@ fn a_rule_has_exactly_one_action() {
 fn templates_are_compiled_early() {
     let found = problems("---\nlane: \"{{ input.repo\"\n---\n\nOne.\nTwo {% if %}.\n");
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("2:7: `lane`: broken template: "), "{found:?}");
-    assert!(found[1].starts_with("6:1: broken template: "), "{found:?}");
+    assert!(found[0].starts_with("2:7: `lane`: invalid template: "), "{found:?}");
+    assert!(found[1].starts_with("6:1: invalid template: "), "{found:?}");
     let found = problems("---\n---\n{{ perception }}");
     assert_eq!(
         found,
-        ["3:4: the template: unknown name `perception`, there are `input`, `context`, `memory`"]
+        [
+            "3:4: in the template: unknown name `perception`, expected one of `input`, `context`, `memory`"
+        ]
     );
     let found = problems("---\nlane: \"x:{{ inptu }}\"\n---\nOne.\n{{ memroy }}\n");
     assert_eq!(
         found,
         [
-            "2:7: `lane`: the template: unknown name `inptu`, did you mean `input`?",
-            "5:4: the template: unknown name `memroy`, did you mean `memory`?",
+            "2:7: `lane`: in the template: unknown name `inptu`, did you mean `input`?",
+            "5:4: in the template: unknown name `memroy`, did you mean `memory`?",
         ]
     );
 }
 
 #[test]
 fn invalid_front_matter_is_one_problem_with_its_position() {
-    let one = |text: &str, said: &str| {
+    let one = |text: &str, expected: &str| {
         let found = problems(text);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with(said), "{found:?}");
+        assert!(found[0].starts_with(expected), "{found:?}");
     };
-    one("# Read me\n", "1:1: an agent's file begins with a line `---`");
-    one("---\nname: [a\n---\n", "2:7: not YAML: ");
-    one("---\nname: a\nname: a\n---\n", "3:1: not YAML: ");
+    one("# Read me\n", "1:1: an agent file starts with a line `---`");
+    one("---\nname: [a\n---\n", "2:7: the text is not valid YAML: ");
+    one("---\nname: a\nname: a\n---\n", "3:1: the text is not valid YAML: ");
     let deep = format!("---\ncontext: {}{}\n---\n", "[".repeat(40), "]".repeat(40));
     one(&deep, "2:");
     let loaded = load_with_built_ins(&[("a.md", b"---\nname: \xff\n---\n")], &[]);
-    assert_eq!(problem_texts(&loaded), ["agents/a.md:2:7: is not UTF-8: save the file as UTF-8"]);
+    assert_eq!(
+        problem_texts(&loaded),
+        ["agents/a.md:2:7: the file is not UTF-8: save it as UTF-8"]
+    );
 }
 
 #[test]
@@ -383,7 +390,7 @@ fn a_broken_file_stops_only_its_own_agent() {
     ];
     let loaded = load_with_built_ins(files, &[]);
     assert!(loaded.find("good").is_ok());
-    assert_eq!(loaded.registry().all().count(), 1);
+    assert_eq!(loaded.registry().agents().count(), 1);
     assert!(matches!(loaded.find("bad"), Err(AgentError::Broken { .. })));
     let unknown = loaded.find("goood").unwrap_err().to_string();
     assert_eq!(unknown, "unknown agent `goood`, did you mean `good`?");
@@ -411,10 +418,10 @@ fn a_project_s_file_hides_a_built_in_agent_even_when_broken() {
 #[test]
 fn a_once_tool_without_a_rule_is_noted() {
     let is_once = |tool: &str| Some(matches!(tool, "vault_write" | "edit_file"));
-    let found = |front: &str| notes(&agent(front), is_once);
+    let found = |front: &str| agent_warnings(&agent(front), is_once);
     let bare = found("tools: [edit_file, read_file]");
     assert_eq!(bare.len(), 1, "{bare:?}");
-    assert!(bare[0].starts_with("`edit_file` can't be taken back and no rule speaks of it"));
+    assert!(bare[0].starts_with("calls of `edit_file` can't be undone and no rule covers them"));
     assert_eq!(found("tools: [edit_file]\napprove: [{ tool: 'e*', allow: true }]"), [""; 0]);
     assert_eq!(found("tools: [edit_file]\neffects: [{ tool: edit_file, class: pure }]"), [""; 0]);
     let partly =
@@ -423,6 +430,8 @@ fn a_once_tool_without_a_rule_is_noted() {
     let missed = found("tools: [read_file]\napprove: [{ tool: raed_file, ask: x }]");
     assert_eq!(
         missed,
-        ["a rule speaks of `raed_file`, which it does not have, did you mean `read_file`?"]
+        [
+            "a rule names the tool `raed_file`, which the agent does not have, did you mean `read_file`?"
+        ]
     );
 }

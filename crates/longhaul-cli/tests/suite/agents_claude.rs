@@ -1,11 +1,11 @@
-//! Claude's agents as they are found in the wild, and the rules of a project.
+//! Agent files of Claude Code as found in practice, and the rules of a project.
 
 use longhaul::agents::built_in::BuiltInAgent;
 use longhaul::agents::loaded_agents::{AgentSource, LoadedAgent, LoadedAgents};
 
 use super::agents::{load_files, load_folder, problem_texts};
 
-/// One of Claude's files, as `.claude/agents/a.md`.
+/// Loads a Claude Code agent from `.claude/agents/a.md`.
 fn load_claude_agent(text: &str) -> LoadedAgent {
     let (_folder, loaded) = load_files(&[(".claude/agents/a.md", text.as_bytes())]);
     assert_eq!(problem_texts(&loaded), [""; 0], "{text}");
@@ -17,7 +17,7 @@ fn assert_tools_and_notes(front: &str, tools: &[&str], notes: &[&str]) {
     let one = load_claude_agent(&format!("---\n{front}\n---\nYou review.\n"));
     assert_eq!(one.agent.tools, tools, "{front}");
     for note in notes {
-        assert!(one.notes.iter().any(|said| said.contains(note)), "{note}: {:#?}", one.notes);
+        assert!(one.notes.iter().any(|text| text.contains(note)), "{note}: {:#?}", one.notes);
     }
     assert_eq!(one.notes.len(), notes.len(), "{front}: {:#?}", one.notes);
 }
@@ -42,26 +42,26 @@ You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.
     assert_eq!(agent.tools, ["read_file", "search_files", "list_files"]);
     assert_eq!(agent.models, ["sonnet"]);
     let body = "You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.";
-    assert_eq!(longhaul::agents::escape::unescape(&agent.prompt), body);
+    assert_eq!(longhaul::agents::escape::unescape_template_syntax(&agent.prompt), body);
     let filled = minijinja::Environment::new().render_str(&agent.prompt, ()).unwrap();
     assert_eq!(filled, body);
     let notes = one.notes.join("\n");
-    for said in [
-        "no YAML at 3:",
+    for description in [
+        "not valid YAML at 3:",
         "`model: sonnet`: the short name",
         "`Read` is read_file",
         "ignored: `color`",
     ] {
-        assert!(notes.contains(said), "{said}: {notes}");
+        assert!(notes.contains(description), "{description}: {notes}");
     }
 }
 
 #[test]
 fn claude_tools_are_mapped_or_left_out_with_a_note() {
     let readers = ["read_file", "list_files", "search_files"];
-    assert_tools_and_notes("name: a", &readers, &["gets those that only read"]);
-    assert_tools_and_notes("name: a\ntools: \"*\"", &readers, &["gets those that only read"]);
-    assert_tools_and_notes("name: a\ntools:", &readers, &["gets those that only read"]);
+    assert_tools_and_notes("name: a", &readers, &["gets the read-only ones"]);
+    assert_tools_and_notes("name: a\ntools: \"*\"", &readers, &["gets the read-only ones"]);
+    assert_tools_and_notes("name: a\ntools:", &readers, &["gets the read-only ones"]);
     assert_tools_and_notes("name: a\ntools: []", &[], &[]);
     assert_tools_and_notes(
         "tools: [Read, Edit, MultiEdit, mcp__github__create_issue]",
@@ -75,12 +75,12 @@ fn claude_tools_are_mapped_or_left_out_with_a_note() {
         &["read_file"],
         &[
             "`Bash` is left out: commands need a sandbox",
-            "`WebFetch` is left out: this build has no `http_fetch`",
-            "`Task` is left out: this build has no `run_agent`",
-            "`WebSearch` is left out: nothing here is called so",
+            "`WebFetch` is left out: this build has no tool `http_fetch`",
+            "`Task` is left out: this build has no tool `run_agent`",
+            "`WebSearch` is left out: unknown tool",
             "`TodoWrite` is left out",
             "`NotebookEdit` is left out",
-            "`Read(src/**)` is left out: such limits are not known",
+            "`Read(src/**)` is left out: such limits are not supported",
             "`Bash(git log:*, x)` is left out: such limits",
         ],
     );
@@ -89,11 +89,11 @@ fn claude_tools_are_mapped_or_left_out_with_a_note() {
         &["shell"],
         &["`Bash` is shell"],
     );
-    // Also where a sentence makes that the file is read line by line.
+    // Also if a colon in a sentence forces line-by-line parsing.
     assert_tools_and_notes(
         "description: Use when: asked\ntools: Bash\nsandbox: { isolation: none }",
         &["shell"],
-        &["read line by line", "`Bash` is shell"],
+        &["parsed line by line", "`Bash` is shell"],
     );
     assert_tools_and_notes(
         "tools: Bash, Read\nsandbox: yes",
@@ -107,17 +107,17 @@ fn disallowed_tools_are_removed_however_they_are_listed() {
     assert_tools_and_notes(
         "tools: Read, Edit\ndisallowedTools: Edit",
         &["read_file"],
-        &["`Read` is read_file, `Edit` is edit_file", "`disallowedTools`: Edit is taken away"],
+        &["`Read` is read_file, `Edit` is edit_file", "`disallowedTools` removes Edit"],
     );
     for list in [" [Edit(a: *), Write]", "\n  - Edit(a: *)\n- Write"] {
         assert_tools_and_notes(
             &format!("tools: Read, Edit, Write\ndisallowedTools:{list}"),
             &["read_file"],
             &[
-                "and was read line by line",
+                "and was parsed line by line",
                 "`Write` is left out",
                 "`Read` is read_file, `Edit` is edit_file",
-                "`disallowedTools`: Edit(a: *), Write is taken away",
+                "`disallowedTools` removes Edit(a: *), Write",
             ],
         );
     }
@@ -130,19 +130,15 @@ fn claude_models_are_mapped_by_the_project() {
         (one.agent.models, one.notes.join("\n"))
     };
     let check = |model: &str, expected: &[&str], note: &str| {
-        let (found, said) = models(model);
+        let (found, notes) = models(model);
         assert_eq!(found, expected, "{model}");
-        assert!(said.contains(note) && said.is_empty() == note.is_empty(), "{model}: {said}");
+        assert!(notes.contains(note) && notes.is_empty() == note.is_empty(), "{model}: {notes}");
     };
     check("inherit", &[], "`model: inherit`: the project's default");
     check("sonnet", &["sonnet"], "the short name in `[models]`");
     check("opus", &[], "`[models]` has no `opus`");
     check("haiku", &[], "`[models]` has no `haiku`");
-    check(
-        "claude-opus-4-1",
-        &["anthropic/claude-opus-4-1"],
-        "`anthropic/claude-opus-4-1` is asked",
-    );
+    check("claude-opus-4-1", &["anthropic/claude-opus-4-1"], "`anthropic/claude-opus-4-1` is used");
     check("openai/gpt-5", &["openai/gpt-5"], "");
 }
 
@@ -171,14 +167,14 @@ fn an_invalid_claude_agent_is_reported() {
     assert_eq!(
         problem_texts(&loaded),
         [
-            ".claude/agents/bytes.md:2:7: is not UTF-8: save the file as UTF-8",
-            ".claude/agents/odd.md:2:7: `no name` is no name for an agent: use letters, digits, `-`, `_` and `.`",
-            ".claude/agents/open.md:1:1: the front matter has no end: write a line `---` below it",
+            ".claude/agents/bytes.md:2:7: the file is not UTF-8: save it as UTF-8",
+            ".claude/agents/odd.md:2:7: `no name` is not a valid agent name: use letters, digits, `-`, `_` and `.`",
+            ".claude/agents/open.md:1:1: the front matter is not closed: add a line `---` below it",
         ]
     );
     let names: Vec<&str> = loaded.agents.iter().map(|one| one.agent.name.as_str()).collect();
     assert_eq!(names, ["x"]);
-    assert_eq!(loaded.notes[0].1, "it has no front matter, so it is no agent");
+    assert_eq!(loaded.notes[0].1, "it has no front matter, so it is not an agent");
 }
 
 fn hidden_agents(loaded: &LoadedAgents) -> Vec<String> {
@@ -245,8 +241,8 @@ fn unreadable_project_rules_block_every_agent() {
     {
         let (_folder, loaded) =
             load_files(&[("agents/a.md", b"---\n---\nOurs."), ("AGENTS.md", rules)]);
-        let said = loaded.find("a").unwrap_err().to_string();
-        assert!(said.contains("AGENTS.md:1:1: ") && said.contains(why), "{said}");
-        assert_eq!(loaded.registry().all().count(), 0);
+        let error = loaded.find("a").unwrap_err().to_string();
+        assert!(error.contains("AGENTS.md:1:1: ") && error.contains(why), "{error}");
+        assert_eq!(loaded.registry().agents().count(), 0);
     }
 }

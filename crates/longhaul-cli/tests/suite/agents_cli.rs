@@ -1,4 +1,4 @@
-//! `longhaul agents` as a person meets it.
+//! `longhaul agents` on the command line.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +14,15 @@ fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     (out, err)
 }
 
-/// The project's own agents come first, then those that ship.
+/// Asserts that the project's own agents come first, then the built-in ones.
 fn assert_listed(out: &str, version: &str) {
     let squeezed: Vec<String> =
         out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(
         squeezed[..2],
         [
-            "bad project - - - broken, 1 to mend: longhaul agents check bad".to_owned(),
+            "bad project - - - broken, problems found: 1; see: longhaul agents check bad"
+                .to_owned(),
             format!("tidy project scripted/tidy 1 tool {} Tidies.", &version[..8]),
         ]
     );
@@ -69,7 +70,7 @@ fn agents_are_listed_checked_and_shown() {
     assert!(run(&below, &["agents"], 0).0.contains("tidy"));
 }
 
-/// The agent of the contract, as people are shown it.
+/// Expected output for the agent of the contract.
 const SHOWN: &str = "\
 name        implement
 file        agents/implement.md
@@ -84,16 +85,16 @@ context     recipient
 max turns   120
 budget      usd 10, active time 4h, warned at 90 %
 retry       retries 1
-sandbox     without walls
+sandbox     unsandboxed
 guards      stopped after 16 identical calls
 keep open   1h
 in doubt    a person is asked
 result      asks \"Is this result good?\"
 lane        repo:{{ input.repo }}
-perception  ./look, once a run
+perception  ./look, once per run
 output      {\"type\":\"object\"}
-rules       those of AGENTS.md, 8 bytes
-rule        git_push: asks \"Push the branch\", for 1d, then no, reminds after 2h
+rules       AGENTS.md, 8 bytes
+rule        git_push: asks \"Push the branch\", waits 1d, then rejected, reminds after 2h
 rule        shell rm -rf *: denied, use the trash
 effect      shell cargo *: pure
 event       idle_tick: You have a moment to yourself. What do you do?
@@ -104,8 +105,8 @@ The system prompt, a Jinja template over `input`, `context`, `perception`, `memo
 
 fn agent_version(folder: &Path, name: &str) -> String {
     let (out, _) = run(folder, &["agents", "show", name, "--json"], 0);
-    let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
-    shown["version"].as_str().unwrap().to_owned()
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    json["version"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -136,8 +137,8 @@ fn every_field_is_shown() {
     let out = out.replace(&version, "VERSION");
     assert_eq!(out, SHOWN);
     let (out, _) = run(folder, &["agents", "check", "implement"], 2);
-    assert!(out.contains("`mcp:github` is a tool of an MCP server"), "{out}");
-    assert!(out.contains("`./look` is not there"), "{out}");
+    assert!(out.contains("`mcp:github` needs an MCP server"), "{out}");
+    assert!(out.contains("`./look` does not exist"), "{out}");
 }
 
 #[test]
@@ -150,22 +151,22 @@ fn a_new_agent_passes_its_own_check() {
     assert!(err.contains("longhaul run tidy"), "{err}");
     run(folder, &["agents", "check", "tidy"], 0);
     let (_, err) = run(folder, &["agents", "new", "tidy"], 2);
-    assert!(err.contains("is there already"), "{err}");
+    assert!(err.contains("already exists"), "{err}");
     let args =
         ["agents", "new", "second", "--tools", "edit_file,mcp:github", "--model", "fast one"];
     run(folder, &args, 0);
     let text = fs::read_to_string(folder.join("agents/second.md")).unwrap();
     assert!(text.contains("\ntools: [edit_file, mcp:github]\n"), "{text}");
     assert!(text.contains("\nmodel: \"fast one\"\n"), "{text}");
-    for (name, said) in [
-        ("no name", "is no name"),
-        ("../x", "is no name"),
-        ("", "is no name"),
+    for (name, expected) in [
+        ("no name", "is not a valid agent name"),
+        ("../x", "is not a valid agent name"),
+        ("", "is not a valid agent name"),
         ("-x", "unexpected argument"),
-        (".x", "is no name"),
+        (".x", "is not a valid agent name"),
     ] {
         let (_, err) = run(folder, &["agents", "new", name], 2);
-        assert!(err.contains(said), "{name}: {err}");
+        assert!(err.contains(expected), "{name}: {err}");
     }
     let (_, err) = run(folder, &["agents", "new", "third", "--tools", "raed_file"], 2);
     assert!(err.contains("unknown tool `raed_file`, did you mean `read_file`?"), "{err}");
@@ -181,8 +182,8 @@ fn a_new_agent_can_be_a_copy_of_another() {
     let folder = folder.path();
     fs::write(folder.join("longhaul.toml"), "").unwrap();
     fs::create_dir_all(folder.join(".claude/agents")).unwrap();
-    let theirs = "---\nname: reviewer\ndescription: Use when: asked\ntools: Read, Bash\ncolor: red\n---\nSay {{ this }}.\n";
-    fs::write(folder.join(".claude/agents/reviewer.md"), theirs).unwrap();
+    let claude_agent = "---\nname: reviewer\ndescription: Use when: asked\ntools: Read, Bash\ncolor: red\n---\nSay {{ this }}.\n";
+    fs::write(folder.join(".claude/agents/reviewer.md"), claude_agent).unwrap();
     run(folder, &["agents", "new", "copy", "--from", "tidy", "--model", "c/d"], 0);
     let text = fs::read_to_string(folder.join("agents/copy.md")).unwrap();
     assert_eq!(
@@ -190,7 +191,7 @@ fn a_new_agent_can_be_a_copy_of_another() {
         "---\nname: copy\n# kept\ntools:\n  - read_file\nmodel: c/d\n---\nYou {{ input }}.\n"
     );
     let (_, err) = run(folder, &["agents", "new", "reviewer", "--from", "reviewer"], 0);
-    assert!(err.contains("it hides .claude/agents/reviewer.md"), "{err}");
+    assert!(err.contains("the new agent hides .claude/agents/reviewer.md"), "{err}");
     let text = fs::read_to_string(folder.join("agents/reviewer.md")).unwrap();
     assert!(text.contains("\ndescription: \"Use when: asked\"\ntools: [read_file]\n"), "{text}");
     let (out, _) = run(folder, &["agents", "show", "reviewer"], 0);
@@ -205,17 +206,17 @@ fn a_new_agent_can_be_a_copy_of_another() {
 fn a_claude_agent_runs_and_its_mappings_are_noted() {
     let project = super::project::Project::new();
     project.write("longhaul.toml", "[models]\nopus = \"scripted/plain\"\n");
-    let theirs = "---\nname: reviewer\ndescription: Use when: asked\ntools: Read, Bash\nmodel: opus\n---\nSay {{ this }} and {% that.\n";
-    project.write(".claude/agents/reviewer.md", theirs);
-    let said = project.run(&["run", "reviewer", "milk"], 0);
+    let claude_agent = "---\nname: reviewer\ndescription: Use when: asked\ntools: Read, Bash\nmodel: opus\n---\nSay {{ this }} and {% that.\n";
+    project.write(".claude/agents/reviewer.md", claude_agent);
+    let output = project.run(&["run", "reviewer", "milk"], 0);
     for note in ["note: `tools`: `Bash` is left out", "note: `model: opus`"] {
-        assert!(said.err.contains(note), "{note}: {said:?}");
+        assert!(output.err.contains(note), "{note}: {output:?}");
     }
-    let told = project.json(&["show", "@last", "--transcript", "--json"]);
-    let system = told["system"].as_str().unwrap();
-    assert!(system.contains("Say {{ this }} and {% that."), "{told}");
-    let said = project.run(&["run", "reviewer", "milk", "--json"], 0);
-    assert!(said.err.contains("note: `model: opus`"), "{said:?}");
+    let json = project.json(&["show", "@last", "--transcript", "--json"]);
+    let system = json["system"].as_str().unwrap();
+    assert!(system.contains("Say {{ this }} and {% that."), "{json}");
+    let output = project.run(&["run", "reviewer", "milk", "--json"], 0);
+    assert!(output.err.contains("note: `model: opus`"), "{output:?}");
     let check = project.run(&["agents", "check", "reviewer"], 0);
     assert!(check.out.contains(".claude/agents/reviewer.md: note: `tools`"), "{check:?}");
 }
@@ -231,10 +232,10 @@ fn an_agent_is_checked_against_the_tools_of_the_project() {
     let set = [("LONGHAUL_TOOLS_CRASH_PROBE_FILE", "crash_probe.jsonl")];
     let output = longhaul_in(folder, &["agents", "check"], &set);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    // Of the two only one must not be repeated, and no rule speaks of it.
-    assert!(said.contains("probe_send"), "{said}");
-    assert!(!said.contains("probe_write"), "{said}");
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    // Only one of the two must not be repeated, and no rule covers it.
+    assert!(text.contains("probe_send"), "{text}");
+    assert!(!text.contains("probe_write"), "{text}");
 }
 
 #[test]
@@ -249,17 +250,17 @@ fn file_names_are_escaped_in_output() {
     fs::write(folder.join(format!("agents/{name}.md")), "---\n---\n").unwrap();
     for (args, code) in [(&["agents"][..], 0), (&["agents", "check"], 2)] {
         let (out, err) = run(folder, args, code);
-        for said in [out, err] {
-            assert!(!said.contains(['\u{1b}', '\u{202e}']), "{args:?}: {said:?}");
-            assert!(!said.contains("\nfaked"), "{args:?}: {said:?}");
+        for text in [out, err] {
+            assert!(!text.contains(['\u{1b}', '\u{202e}']), "{args:?}: {text:?}");
+            assert!(!text.contains("\nfaked"), "{args:?}: {text:?}");
         }
     }
     let (out, _) = run(folder, &["agents", "check"], 2);
-    for says in [
-        r"agents/bad\u{1b}[2J·\nfaked.md:1:1: `bad\u{1b}[2J·\nfaked` is no name",
-        r"agents/bad\u{1b}[2J·\nfaked: note: what is in it is not read",
+    for expected in [
+        r"agents/bad\u{1b}[2J·\nfaked.md:1:1: `bad\u{1b}[2J·\nfaked` is not a valid agent name",
+        r"agents/bad\u{1b}[2J·\nfaked: note: the files in this folder are ignored",
     ] {
-        assert!(out.contains(says), "{says}: {out}");
+        assert!(out.contains(expected), "{expected}: {out}");
     }
 }
 
@@ -272,32 +273,35 @@ fn every_model_of_the_list_is_checked() {
     let script = "replies: [{ text: Done. }]\n";
     fs::write(folder.join("scripts/tidy.yaml"), script).unwrap();
     fs::create_dir_all(folder.join("agents")).unwrap();
-    for (models, said) in [
+    for (models, expected) in [
         ("scripted/tidy", None),
         (
             "[scripted/tidy, nosuch/x]",
-            Some("its model `nosuch/x` can't be asked. There is no provider `nosuch`."),
+            Some("the agent's model `nosuch/x` can't be used. There is no provider `nosuch`."),
         ),
         (
             "[scripted/tidy, openai/x]",
             Some(
-                "its model `openai/x` can't be asked. There is no key for `openai`: set OPENAI_API_KEY.",
+                "the agent's model `openai/x` can't be used. There is no key for `openai`: set OPENAI_API_KEY.",
             ),
         ),
-        ("[openai/x, scripted/tidy]", Some("its model `openai/x` can't be asked. There is no key")),
+        (
+            "[openai/x, scripted/tidy]",
+            Some("the agent's model `openai/x` can't be used. There is no key"),
+        ),
     ] {
         let agent = format!("---\nmodel: {models}\n---\nYou tidy.");
         fs::write(folder.join("agents/a.md"), agent).unwrap();
         let (out, _) = run(folder, &["agents", "check"], 0);
         let notes: Vec<&str> = out.lines().filter(|line| line.contains("note:")).collect();
-        match said {
-            Some(said) => assert!(notes.len() == 1 && notes[0].contains(said), "{out}"),
+        match expected {
+            Some(expected) => assert!(notes.len() == 1 && notes[0].contains(expected), "{out}"),
             None => assert_eq!(out, "", "{models}"),
         }
     }
     fs::write(folder.join("agents/a.md"), "---\nmodel: []\n---\nYou tidy.").unwrap();
     let (out, _) = run(folder, &["agents", "check"], 2);
-    assert!(out.starts_with("agents/a.md:2:8: `model` names no model"), "{out}");
+    assert!(out.starts_with("agents/a.md:2:8: `model` is empty: name a model"), "{out}");
 }
 
 #[test]
@@ -310,8 +314,8 @@ fn chaos_copies_every_file_that_an_agent_uses() {
     project.write("skills/style/SKILL.md", "---\nname: style\ndescription: How.\n---\n");
     project.write(".claude/agents/theirs.md", "---\nname: theirs\nmodel: claude-x\n---\nYou.\n");
     for agent in ["real", "theirs"] {
-        // It is refused for its model, so it was understood.
-        let said = project.run(&["chaos", agent], 6);
-        assert!(said.err.contains("is asked for real"), "{said:?}");
+        // The agent is refused because of its model, so its file was loaded.
+        let output = project.run(&["chaos", agent], 6);
+        assert!(output.err.contains("is a real model"), "{output:?}");
     }
 }

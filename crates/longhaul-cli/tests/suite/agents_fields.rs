@@ -1,11 +1,11 @@
-//! What agents ask of the runtime, field by field: what is read, and what is refused.
+//! Fields of agent files that configure the runtime: valid and invalid values.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    Isolation, PerceptionConfig, PerceptionInterval, PerceptionSource,
+    IsolationLevel, PerceptionConfig, PerceptionInterval, PerceptionSource,
 };
 
 use super::agents::{agent, assert_problems, load_files, load_folder, problem_texts, problems};
@@ -16,15 +16,15 @@ fn idle_models_are_parsed_like_models() {
     assert_eq!(agent("idle_model: [a/b, c/d]").idle_models, ["a/b", "c/d"]);
     assert_problems(
         "idle_model: []",
-        &["2:13: `idle_model` names no model: name one, or leave the line out"],
+        &["2:13: `idle_model` is empty: name a model, or remove the line"],
     );
-    assert_problems("idle_model: 7", &["2:13: `idle_model` is 7, write text: put it in quotes"]);
+    assert_problems("idle_model: 7", &["2:13: `idle_model` is 7: write text in quotes"]);
 }
 
 #[test]
 fn a_sandbox_table_accepts_only_isolation_none() {
     let open = agent("sandbox: { isolation: none }\ntools: [shell]");
-    assert_eq!(open.sandbox.unwrap().isolation, Isolation::None);
+    assert_eq!(open.sandbox.unwrap().isolation, IsolationLevel::None);
     assert_eq!(open.tools, ["shell"]);
     for (key, value) in [
         ("provider", "docker"),
@@ -41,7 +41,7 @@ fn a_sandbox_table_accepts_only_isolation_none() {
     ] {
         assert_problems(
             &format!("sandbox: {{ isolation: none, {key}: {value} }}"),
-            &[&format!("2:29: `{key}` is understood, but this build can't do it yet: remove it")],
+            &[&format!("2:29: `{key}` is not supported by this build yet: remove it")],
         );
     }
 }
@@ -51,18 +51,18 @@ fn an_invalid_sandbox_is_refused() {
     assert_problems(
         "sandbox: { isolation: weak }",
         &[
-            "2:23: `isolation: weak` says nothing: leave it out for walls, or write `none` for a run without any",
+            "2:23: `isolation: weak` is not valid: leave it out for a sandbox, or write `none` to run unsandboxed",
         ],
     );
     assert_problems(
         "sandbox: local",
-        &["2:10: `sandbox` is \"local\", write a table such as `sandbox: { isolation: ... }`"],
+        &["2:10: `sandbox` is \"local\": write a table such as `sandbox: { isolation: ... }`"],
     );
     assert_problems(
         "sandbox: { netwrok: none }",
         &["2:12: unknown key `netwrok`, did you mean `network`?"],
     );
-    let needs = "`shell` needs a sandbox, and this build can't make one yet: only `sandbox: { isolation: none }`, which runs commands without walls";
+    let needs = "`shell` needs a sandbox, which this build does not support yet: it supports only `sandbox: { isolation: none }`, which runs commands unsandboxed";
     assert_problems("tools: [shell]", &[&format!("2:1: {needs}")]);
     assert_problems("tools: [shell]\nsandbox: {}", &[&format!("3:1: {needs}")]);
 }
@@ -75,28 +75,31 @@ fn guards_are_a_number_or_off() {
     assert_eq!(calls("guards: off"), None);
     assert_problems(
         "guards: { identical_calls: 1 }",
-        &["2:28: `identical_calls` is 1, write a whole number, 2 or more"],
+        &["2:28: `identical_calls` is 1: write a whole number, 2 or more"],
     );
     assert_problems(
         "guards: { identical_calls: of }",
-        &["2:28: unknown word for `identical_calls`: `of`, did you mean `off`?"],
+        &["2:28: unknown value for `identical_calls`: `of`, did you mean `off`?"],
     );
     assert_problems(
         "guards: {}",
-        &["2:9: `guards` says nothing: write `identical_calls: 16`, or `guards: off`"],
+        &["2:9: `guards` is empty: write `identical_calls: 16`, or `guards: off`"],
     );
-    assert_problems("guards: on", &["2:9: unknown word for `guards`: `on`, there are `off`"]);
+    assert_problems(
+        "guards: on",
+        &["2:9: unknown value for `guards`: `on`, expected one of `off`"],
+    );
     assert_problems(
         "guards: true",
-        &["2:9: `guards` is true, write a table such as `guards: { identical_calls: ... }`"],
+        &["2:9: `guards` is true: write a table such as `guards: { identical_calls: ... }`"],
     );
 }
 
 #[test]
 fn perception_is_parsed() {
-    let seen = |front: &str| agent(front).perception.unwrap();
+    let perception = |front: &str| agent(front).perception.unwrap();
     assert_eq!(
-        seen("perception: { command: [./look, -v, -v], every: turn }"),
+        perception("perception: { command: [./look, -v, -v], every: turn }"),
         PerceptionConfig {
             source: PerceptionSource::Command(vec!["./look".into(), "-v".into(), "-v".into()]),
             every: PerceptionInterval::Turn,
@@ -104,7 +107,7 @@ fn perception_is_parsed() {
     );
     let url = "https://example.com/look?x=1";
     assert_eq!(
-        seen(&format!("perception: {{ url: \"{url}\" }}")),
+        perception(&format!("perception: {{ url: \"{url}\" }}")),
         PerceptionConfig {
             source: PerceptionSource::Url(url.into()),
             every: PerceptionInterval::Run,
@@ -115,25 +118,25 @@ fn perception_is_parsed() {
     assert_problems("perception: { command: [a], url: \"http://a\" }", &[one]);
     assert_problems(
         "perception: { command: ./look }",
-        &["2:24: `command` is \"./look\", write a list such as `command: [...]`"],
+        &["2:24: `command` is \"./look\": write a list such as `command: [...]`"],
     );
     assert_problems(
         "perception: { command: [] }",
-        &["2:24: `command` names no program: write `command: [./look]`"],
+        &["2:24: `command` is empty: write `command: [./look]`"],
     );
     assert_problems(
         "perception: { command: [a, 7] }",
-        &["2:28: `command[1]` is 7, write text: put it in quotes"],
+        &["2:28: `command[1]` is 7: write text in quotes"],
     );
     for wrong in ["ftp://a", "look", "http://", "javascript:alert(1)", "file:///etc/passwd"] {
         assert_problems(
             &format!("perception: {{ url: \"{wrong}\" }}"),
-            &["2:20: `url` is no address: write one that begins with http:// or https://"],
+            &["2:20: `url` is not valid: write one that starts with http:// or https://"],
         );
     }
     assert_problems(
         "perception: { url: \"http://a\", every: day }",
-        &["2:39: unknown word for `every`: `day`, there are `run`, `turn`"],
+        &["2:39: unknown value for `every`: `day`, expected one of `run`, `turn`"],
     );
 }
 
@@ -144,12 +147,12 @@ fn events_are_parsed_as_templates() {
     assert_eq!(events["a b"], "{{ actor.name }} came");
     assert_problems(
         "events: [a]",
-        &["2:9: `events` is a table: write `KIND: \"what the model reads\"`"],
+        &["2:9: `events` must be a table: write `KIND: \"text for the model\"`"],
     );
-    assert_problems("events: { a: 7 }", &["2:14: `a` is 7, write text: put it in quotes"]);
+    assert_problems("events: { a: 7 }", &["2:14: `a` is 7: write text in quotes"]);
     let found = problems("---\nevents: { a: \"{{ x\", b: \"{% for %}\" }\n---\n");
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("2:14: `a`: broken template: "), "{found:?}");
+    assert!(found[0].starts_with("2:14: `a`: invalid template: "), "{found:?}");
 }
 
 #[test]
@@ -161,13 +164,15 @@ fn mcp_tools_and_claude_tool_names_are_parsed() {
     );
     assert_problems(
         "tools: [\"mcp:\"]",
-        &["2:9: `mcp:` names no MCP server: write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`"],
+        &[
+            "2:9: `mcp:` is not a valid MCP tool name: write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`",
+        ],
     );
     let found = problems("---\ntools: [WebFetch]\n---\n");
     assert!(found[0].starts_with("2:9: unknown tool `WebFetch`"), "{found:?}");
 }
 
-/// An agent with a schema in this file.
+/// Loads an agent with this schema file.
 fn with_schema(schema: &[u8]) -> Result<Agent, String> {
     let agent: &[u8] = b"---\noutput: { schema: ./schemas/a.json }\n---\nHello.";
     let (_folder, loaded) = load_files(&[("agents/a.md", agent), ("schemas/a.json", schema)]);
@@ -183,7 +188,7 @@ fn a_schema_is_part_of_the_agent() {
     let first = read(r#"{ "type": "object", "properties": { "a": { "type": "integer" } } }"#);
     let output = first.output.as_ref().unwrap().as_str();
     assert_eq!(output, r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
-    // Spaces and the order of keys are no other schema.
+    // Whitespace and the order of keys do not change the schema.
     let same = read(r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
     assert_eq!(first.version(), same.version());
     let other = read(r#"{ "type": "object", "properties": { "a": { "type": "string" } } }"#);
@@ -193,7 +198,7 @@ fn a_schema_is_part_of_the_agent() {
     let inline =
         agent("output: { schema: { type: object, properties: { a: { type: integer } } } }");
     assert_eq!(inline.output, first.output);
-    // What refers to itself comes to an end where the result does.
+    // Recursive schemas are valid: the recursion ends where the data ends.
     for schema in [
         r##"{ "properties": { "next": { "$ref": "#" } } }"##,
         r##"{ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "items": { "$ref": "#/$defs/a" } } }, "$ref": "#/$defs/a" }"##,
@@ -206,55 +211,55 @@ fn a_schema_is_part_of_the_agent() {
 #[test]
 fn an_invalid_schema_is_refused_with_its_position() {
     let refused = |schema: &[u8], why: &str| {
-        let said = with_schema(schema).unwrap_err();
-        assert!(said.starts_with("agents/a.md:2:19: the schema `./schemas/a.json` "), "{said}");
-        assert!(said.contains(why), "{why}: {said}");
+        let error = with_schema(schema).unwrap_err();
+        assert!(error.starts_with("agents/a.md:2:19: the schema `./schemas/a.json` "), "{error}");
+        assert!(error.contains(why), "{why}: {error}");
     };
-    refused(b"{\n  \"type\": }", "is no JSON: ./schemas/a.json:2:11");
-    refused(b"", "is no JSON");
-    refused(b"\xff", "is no JSON");
-    refused(b"[]", "is no schema");
-    refused(b"true", "is no schema");
-    refused(br#"{ "type": 7 }"#, "is no JSON Schema");
-    refused(br#"{ "type": "objekt" }"#, "is no JSON Schema");
-    refused(br#"{ "pattern": "(" }"#, "is no JSON Schema");
+    refused(b"{\n  \"type\": }", "is not valid JSON: ./schemas/a.json:2:11");
+    refused(b"", "is not valid JSON");
+    refused(b"\xff", "is not valid JSON");
+    refused(b"[]", "is not a schema");
+    refused(b"true", "is not a schema");
+    refused(br#"{ "type": 7 }"#, "is not a valid JSON Schema");
+    refused(br#"{ "type": "objekt" }"#, "is not a valid JSON Schema");
+    refused(br#"{ "pattern": "(" }"#, "is not a valid JSON Schema");
     let keys: Vec<String> = (0..65).map(|at| format!("\"{at}\": {{}}")).collect();
     let many = format!("{{ \"patternProperties\": {{ {} }} }}", keys.join(", "));
-    refused(many.as_bytes(), "it holds more than 64 patterns");
-    refused(br##"{ "$ref": "#/$defs/none" }"##, "is no JSON Schema");
-    for circle in [
+    refused(many.as_bytes(), "the schema contains more than 64 patterns");
+    refused(br##"{ "$ref": "#/$defs/none" }"##, "is not a valid JSON Schema");
+    for cyclic_schema in [
         r##"{ "$ref": "#" }"##,
         r##"{ "allOf": [{ "$ref": "#" }] }"##,
         r##"{ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#" } } }"##,
         r##"{ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } }, "$ref": "#/$defs/a" }"##,
     ] {
-        refused(circle.as_bytes(), "says nothing: ");
+        refused(cyclic_schema.as_bytes(), "has a cycle: ");
     }
     let links = |n: usize| vec![format!(r##"{{ "$ref": "#/$defs/d{n}" }}"##); 8].join(", ");
     let defs = (0..12).map(|n| format!(r#""d{n}": {{ "allOf": [{}] }}"#, links(n + 1)));
     let defs: Vec<String> = defs.chain(["\"d12\": {}".to_owned()]).collect();
     let vast = format!(r##"{{ "$ref": "#/$defs/d0", "$defs": {{ {} }} }}"##, defs.join(", "));
-    refused(vast.as_bytes(), "can't be used: with its references replaced");
+    refused(vast.as_bytes(), "too large: the schema has more than");
     for foreign in
         ["other.json", "file:///etc/passwd", "http://127.0.0.1:1/x", "https://example.com/a"]
     {
         let schema = format!(r#"{{ "items": {{ "$ref": "{foreign}" }} }}"#);
-        refused(schema.as_bytes(), "nothing outside of a schema is fetched");
+        refused(schema.as_bytes(), "external references are not fetched");
     }
     let long = format!("{{\"title\": \"{}\"}}", "x".repeat(300_000));
     refused(long.as_bytes(), "longer than 262144 bytes");
     let deep = format!("{}1{}", "{\"not\":".repeat(200), "}".repeat(200));
-    refused(deep.as_bytes(), "is no JSON");
+    refused(deep.as_bytes(), "is not valid JSON");
     assert_problems(
         "output: {}",
         &["2:1: `output` needs a `schema`: the path of a file, or the schema itself"],
     );
     assert_problems(
         "output: ./a.json",
-        &["2:9: `output` is \"./a.json\", write a table such as `output: { schema: ... }`"],
+        &["2:9: `output` is \"./a.json\": write a table such as `output: { schema: ... }`"],
     );
     let found = problems("---\noutput: { schema: { type: 7 } }\n---\n");
-    assert!(found[0].starts_with("2:19: `schema` is no JSON Schema"), "{found:?}");
+    assert!(found[0].starts_with("2:19: `schema`: this is not a valid JSON Schema"), "{found:?}");
 }
 
 #[test]
@@ -269,10 +274,13 @@ fn a_deeply_nested_schema_is_accepted() {
 fn a_schema_is_a_file_of_the_project() {
     let (folder, loaded) =
         load_files(&[("agents/a.md", b"---\noutput: { schema: link.json }\n---\nHello.")]);
-    assert_eq!(problem_texts(&loaded), ["agents/a.md:2:19: the schema `link.json` is not there"]);
-    let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("a.json"), "{}").unwrap();
-    symlink(outside.path().join("a.json"), folder.path().join("link.json")).unwrap();
+    assert_eq!(
+        problem_texts(&loaded),
+        ["agents/a.md:2:19: the schema `link.json` can't be used: the file does not exist"]
+    );
+    let outside_dir = tempfile::tempdir().unwrap();
+    fs::write(outside_dir.path().join("a.json"), "{}").unwrap();
+    symlink(outside_dir.path().join("a.json"), folder.path().join("link.json")).unwrap();
     let loaded = load_folder(folder.path(), &[]);
     assert!(problem_texts(&loaded)[0].contains("leads out of the project"), "{loaded:?}");
     for path in ["../a.json", "/etc/passwd", "schemas/../../a.json"] {
@@ -293,9 +301,9 @@ fn hostile_files_are_refused_without_hanging() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains(why), "{why}: {found:?}");
     };
-    one("---\nbudget:\n\tusd: 1\n---\n", "not YAML");
-    one("---\nname: a\ndescription: x\ndescription: y\n---\n", "4:1: not YAML");
-    one("---\nname: a\nnever closed", "has no end");
+    one("---\nbudget:\n\tusd: 1\n---\n", "not valid YAML");
+    one("---\nname: a\ndescription: x\ndescription: y\n---\n", "4:1: the text is not valid YAML");
+    one("---\nname: a\nnever closed", "is not closed");
     one(&format!("---\n---\n{}", "x".repeat(1 << 20)), "too long");
     one(&format!("---\ndescription: \"{}\"\n---\n", "x".repeat(1 << 20)), "too long");
     let mut bomb = "---\na0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned();
@@ -307,6 +315,6 @@ fn hostile_files_are_refused_without_hanging() {
         ));
     }
     bomb.push_str("---\nHello.\n");
-    one(&bomb, "not YAML");
-    one("---\nevents: &a { x: *a }\n---\n", "not YAML");
+    one(&bomb, "not valid YAML");
+    one("---\nevents: &a { x: *a }\n---\n", "not valid YAML");
 }

@@ -1,5 +1,5 @@
-//! Definitions that change while somebody serves them: new runs get the new ones,
-//! and a run keeps what it began with.
+//! Definitions that change while a server runs: new runs use the new ones, and existing runs keep
+//! theirs.
 
 use serde_json::{Value, json};
 
@@ -9,11 +9,10 @@ use super::server_harness::{TestServer, local_key};
 
 const DEV_ARGS: &[&str] = &["dev", "--listen", "127.0.0.1:0", "--until-eof"];
 
-/// A model that writes a note, which needs a person, and then is done; it
-/// remembers what it was told.
+/// A fake model that writes a note, which needs approval, and then ends. It records the requests.
 fn fake_model() -> FakeServer {
-    FakeServer::new(|asked| {
-        let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    FakeServer::new(|request| {
+        let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
         let is_result = |message: &Value| message["role"] == "tool";
         let (delta, reason) = match messages.iter().any(is_result) {
@@ -32,15 +31,15 @@ fn fake_model() -> FakeServer {
     })
 }
 
-/// The system prompts of all questions so far.
+/// Returns the system prompts of all requests so far.
 fn sent_prompts(model: &FakeServer) -> Vec<String> {
     let system = |body: &Value| {
         let messages = body["messages"].as_array().unwrap();
         let system = messages.iter().find(|message| message["role"] == "system");
         system.unwrap()["content"].as_str().unwrap_or_default().to_owned()
     };
-    let asked = model.requests();
-    let bodies = asked.iter().filter_map(|asked| serde_json::from_str(&asked.body).ok());
+    let requests = model.requests();
+    let bodies = requests.iter().filter_map(|requests| serde_json::from_str(&requests.body).ok());
     bodies.map(|body: Value| system(&body)).collect()
 }
 
@@ -67,7 +66,7 @@ fn a_waiting_run_resumes_with_its_own_agent_version() {
     let project = project(&model);
     let run = project.run_until_gate("buyer");
     let version = project.json(&["show", &run, "--json"])["agent_version"].clone();
-    // Neither the prompt nor the tool is there any more.
+    // The file no longer has the old prompt and the tool.
     project.write("agents/buyer.md", &buyer_agent("Second", "vault_list"));
     project.run(&["approve", &run, "--yes"], 0);
     project.run(&["watch", &run], 0);
@@ -88,13 +87,13 @@ fn dev_gives_new_runs_the_new_version_and_old_ones_their_own() {
     let mut dev = TestServer::from_command(project.command(DEV_ARGS));
     let first = project.run_until_gate("buyer");
     project.write("agents/buyer.md", &buyer_agent("Second", "vault_write"));
-    let told = dev.wait_for_line("agents/buyer.md changed: version ");
-    assert!(told.contains("runs under way keep theirs"), "{told}");
+    let line = dev.wait_for_line("agents/buyer.md changed: version ");
+    assert!(line.contains("existing runs keep the old version"), "{line}");
     let second = project.run_until_gate("buyer");
     let version = |run: &str| project.json(&["show", run, "--json"])["agent_version"].clone();
     let (old, new) = (version(&first), version(&second));
     assert_ne!(old, new);
-    assert!(told.contains(&new.as_str().unwrap()[..8]), "{told} {new}");
+    assert!(line.contains(&new.as_str().unwrap()[..8]), "{line} {new}");
     let key = format!("Bearer {}", local_key(&project));
     let listed = dev.request("GET /v1/agents", &[("authorization", &key)], "").json();
     let listed = listed["data"].as_array().unwrap().clone();
@@ -112,59 +111,60 @@ fn dev_gives_new_runs_the_new_version_and_old_ones_their_own() {
 fn dev_logs_broken_and_fixed_agents() {
     let project = Project::new();
     let mut dev = TestServer::from_command(project.command(DEV_ARGS));
-    let talk = "---\ndescription: New.\nmodel: scripted/chat\ntools: [vault_list]\n---\nYou.\n";
-    project.write("agents/plain.md", talk);
+    let agent_text =
+        "---\ndescription: New.\nmodel: scripted/chat\ntools: [vault_list]\n---\nYou.\n";
+    project.write("agents/plain.md", agent_text);
     dev.wait_for_line("agents/plain.md changed");
     let run = project.json(&["run", "plain", "milk", "--json"]);
     assert_eq!(run["model"], "scripted/chat");
     project.write("agents/plain.md", "---\ndescription: [\n---\n");
-    let told = dev.wait_for_line("agents/plain.md:2:14: ");
-    assert!(told.contains("\"warn\""), "{told}");
-    let said = project.run(&["submit", "plain", "milk"], 2);
-    assert!(said.err.contains("agents/plain.md:2:14"), "{said:?}");
+    let line = dev.wait_for_line("agents/plain.md:2:14: ");
+    assert!(line.contains("\"warn\""), "{line}");
+    let output = project.run(&["submit", "plain", "milk"], 2);
+    assert!(output.err.contains("agents/plain.md:2:14"), "{output:?}");
     let key = format!("Bearer {}", local_key(&project));
     let task = json!({ "agent": "plain", "input": "x" }).to_string();
     let refused = dev.request("POST /v1/runs", &[("authorization", &key)], &task);
     assert!((400..500).contains(&refused.status), "{refused:?}");
-    // The others go on.
+    // Other agents still work.
     project.run(&["run", "chat", "milk"], 0);
-    project.write("agents/plain.md", talk);
+    project.write("agents/plain.md", agent_text);
     dev.wait_for_line("agents/plain.md is ready");
     project.run(&["run", "plain", "milk"], 0);
     std::fs::remove_file(project.path().join("agents/plain.md")).unwrap();
-    dev.wait_for_line("agents/plain.md is gone");
+    dev.wait_for_line("agents/plain.md was removed");
 }
 
 #[test]
 fn changed_settings_apply_after_a_restart_and_need_trust() {
-    let near = FakeServer::new(|_| fake_server::json_response("200 OK", "{}"));
-    let address = near.url.trim_start_matches("http://").to_owned();
+    let server = FakeServer::new(|_| fake_server::json_response("200 OK", "{}"));
+    let address = server.url.trim_start_matches("http://").to_owned();
     let project = Project::new();
     let agent = "---\nmodel: scripted/ask\ntools: [http_fetch]\napprove: [{ tool: http_fetch, allow: true }]\n---\nYou.\n";
     project.write("agents/asks.md", agent);
     let script = format!(
         "replies:\n  - tools: [{{ name: http_fetch, input: {{ url: \"{}/a\" }} }}]\n  - text: Done.\n",
-        near.url
+        server.url
     );
     project.write("scripts/ask.yaml", &script);
     let before = std::fs::read_to_string(project.path().join("longhaul.toml")).unwrap_or_default();
-    let opened = format!("{before}\n[outbound]\nallow = [\"{address}\"]\n");
+    let with_outbound = format!("{before}\n[outbound]\nallow = [\"{address}\"]\n");
     let mut dev = TestServer::from_command(project.command(DEV_ARGS));
     project.run(&["run", "asks", "x"], 0);
-    project.write("longhaul.toml", &opened);
-    let told = dev.wait_for_line("longhaul.toml has changed");
-    assert!(told.contains("has to be trusted first"), "{told}");
+    project.write("longhaul.toml", &with_outbound);
+    let line = dev.wait_for_line("longhaul.toml has changed");
+    assert!(line.contains("must be trusted first"), "{line}");
     project.run(&["run", "asks", "x"], 0);
     drop(dev);
-    // A new start reads it, and nobody has trusted it.
+    // A restarted server reads the settings, but they are not trusted yet.
     let dev = TestServer::from_command(project.command(DEV_ARGS));
     project.run(&["run", "asks", "x", "--no-input"], 0);
-    assert_eq!(near.requests().len(), 0, "nobody was let through");
+    assert_eq!(server.requests().len(), 0, "no request was allowed");
     drop(dev);
     project.run(&["trust", "--yes"], 0);
     let _dev = TestServer::from_command(project.command(DEV_ARGS));
     project.run(&["run", "asks", "x"], 0);
-    assert_eq!(near.requests().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[test]
@@ -173,17 +173,17 @@ fn dev_logs_deleted_files_and_script_errors() {
     let mut dev = TestServer::from_command(project.command(DEV_ARGS));
     let remove = |file: &str| std::fs::remove_file(project.path().join(file)).unwrap();
     project.write("scripts/plain.yaml", "- text: [");
-    let told = dev.wait_for_line("scripts/plain.yaml:");
-    assert!(told.contains("\"warn\""), "{told}");
+    let line = dev.wait_for_line("scripts/plain.yaml:");
+    assert!(line.contains("\"warn\""), "{line}");
     project.write("agents/plain.md", "---\ndescription: [\n---\n");
     dev.wait_for_line("agents/plain.md:2:14: ");
     remove("agents/plain.md");
-    dev.wait_for_line("agents/plain.md is gone");
+    dev.wait_for_line("agents/plain.md was removed");
     project.write("agents/plan.md", "---\nmodel: scripted/plain\n---\nYou.\n");
     dev.wait_for_line("agents/plan.md changed");
     remove("agents/plan.md");
-    let told = dev.wait_for_line("agents/plan.md is gone");
-    assert!(told.contains("built-in/plan.md"), "{told}");
+    let line = dev.wait_for_line("agents/plan.md was removed");
+    assert!(line.contains("built-in/plan.md"), "{line}");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn every_file_of_an_agent_is_watched() {
     project.write("agents/made.md", agent);
     let mut dev = TestServer::from_command(project.command(DEV_ARGS));
     project.write("skills/style/SKILL.md", &skill("How."));
-    // Of its two problems one is left.
+    // One of the agent's two problems is left: the missing schema.
     project.write("a.json", "{}");
     dev.wait_for_line("agents/made.md is ready");
     project.write("a.json", "{ \"type\": \"object\" }");

@@ -1,5 +1,5 @@
-//! Everything that can be wrong around a command: one clear message with a way
-//! on, the right exit code, and nothing half made on disk.
+//! Bad input to commands: one clear message with a hint, the right exit code, and no partial
+//! changes on disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +11,10 @@ use super::project::{CommandOutput, Project};
 const UNKNOWN_RUN: &str = "run_00000000000000000000000000";
 const UNKNOWN_GATE: &str = "gate_00000000000000000000000000";
 
-/// What is wrong, what is said to the binary, and what it must say.
+/// A problem, a command, and the expected message.
 struct Case {
     name: &'static str,
-    /// Files that are made first.
+    /// Files to create first.
     files: &'static [(&'static str, &'static str)],
     env: &'static [(&'static str, &'static str)],
     args: &'static [&'static str],
@@ -26,7 +26,7 @@ const GARBAGE: &str = "this is not a database, and it is longer than the header 
 
 const CASES: &[Case] = &[
     Case {
-        name: "an agent that nobody wrote",
+        name: "an unknown agent",
         files: &[],
         env: &[],
         args: &["run", "tydi", "x"],
@@ -42,7 +42,7 @@ const CASES: &[Case] = &[
         expected: &["agents/bad.md:2:9", "`vault_write`", "longhaul agents"],
     },
     Case {
-        name: "an agent file that is no YAML",
+        name: "an agent file that is not YAML",
         files: &[("agents/bad.md", "---\ntools: [\n---\nYou.")],
         env: &[],
         args: &["run", "bad", "x"],
@@ -58,7 +58,7 @@ const CASES: &[Case] = &[
         expected: &["scripts/plain.yaml:2:5", "txet", "did you mean `text`?"],
     },
     Case {
-        name: "a script that is not there",
+        name: "a missing script",
         files: &[("agents/lost.md", "---\nmodel: scripted/nowhere\n---\nYou.")],
         env: &[],
         args: &["run", "lost", "x"],
@@ -74,7 +74,7 @@ const CASES: &[Case] = &[
         expected: &["longhaul.toml:2:1", "`worker.lease`", "longhaul config path"],
     },
     Case {
-        name: "a setting that is no TOML",
+        name: "a settings file that is not TOML",
         files: &[("longhaul.toml", "[worker\n")],
         env: &[],
         args: &["run", "plain", "x"],
@@ -90,7 +90,7 @@ const CASES: &[Case] = &[
         expected: &["agents", "LONGHAUL_"],
     },
     Case {
-        name: "a folder as a store that is only looked at",
+        name: "a folder as a store that is only read",
         files: &[],
         env: &[("LONGHAUL_STORE", "sqlite:agents")],
         args: &["ls"],
@@ -106,7 +106,7 @@ const CASES: &[Case] = &[
         expected: &["longhaul.toml", "LONGHAUL_"],
     },
     Case {
-        name: "a place that nobody may write to",
+        name: "a folder that is not writable",
         files: &[],
         env: &[("LONGHAUL_STORE", "sqlite:/proc/longhaul/runs.db")],
         args: &["run", "plain", "x"],
@@ -114,7 +114,7 @@ const CASES: &[Case] = &[
         expected: &["/proc/longhaul", "LONGHAUL_"],
     },
     Case {
-        name: "a store of a kind that this build has not",
+        name: "an unsupported kind of store",
         files: &[],
         env: &[("LONGHAUL_STORE", "mysql://localhost/runs")],
         args: &["run", "plain", "x"],
@@ -122,24 +122,24 @@ const CASES: &[Case] = &[
         expected: &["mysql", "longhaul config"],
     },
     Case {
-        name: "a store that is garbage",
+        name: "a store file with garbage",
         files: &[(".longhaul/longhaul.db", GARBAGE)],
         env: &[],
         args: &["run", "plain", "x"],
         code: 2,
-        expected: &["longhaul.db", "no SQLite database", "LONGHAUL_STORE="],
+        expected: &["longhaul.db", "not a SQLite database", "LONGHAUL_STORE="],
     },
     Case {
-        name: "garbage that is only looked at",
+        name: "a store file with garbage that is only read",
         files: &[(".longhaul/longhaul.db", GARBAGE)],
         env: &[],
         args: &["ls"],
         code: 2,
-        expected: &["longhaul.db", "no SQLite database", "LONGHAUL_STORE="],
+        expected: &["longhaul.db", "not a SQLite database", "LONGHAUL_STORE="],
     },
 ];
 
-/// What is said about things that are not there, in a project with runs.
+/// Expected messages for unknown runs and gates, in a project with runs.
 const UNKNOWN_NAMES: &[(&[&str], &[&str])] = &[
     (&["show", UNKNOWN_RUN], &["there is no run", "longhaul ls --all"]),
     (&["show", UNKNOWN_RUN, "--events"], &["there is no run", "longhaul ls --all"]),
@@ -159,11 +159,11 @@ const UNKNOWN_NAMES: &[(&[&str], &[&str])] = &[
     (&["gates", "show", UNKNOWN_GATE], &["there is no gate", "longhaul gates"]),
     (&["show", "zzzzzz"], &["no run that ends in `zzzzzz`", "longhaul ls --all"]),
     (&["approve", "zzzzzz"], &["ends in `zzzzzz`", "longhaul"]),
-    (&["show", "x"], &["`x` is no id", "longhaul ls --all"]),
-    (&["show", "gate_0000000000000000000000000"], &["is no id", "longhaul ls --all"]),
+    (&["show", "x"], &["`x` is not an id", "longhaul ls --all"]),
+    (&["show", "gate_0000000000000000000000000"], &["is not an id", "longhaul ls --all"]),
 ];
 
-/// Every file below a folder, with what stands in it.
+/// Returns every file below a folder with its content.
 fn read_files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -179,17 +179,17 @@ fn read_files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// One message, in our words, with a way on.
-fn assert_error(what: &str, said: &CommandOutput, code: i32, says: &[&str]) {
-    assert_eq!(said.code, code, "{what}: {said:?}");
-    assert_eq!(said.out, "", "{what}: {said:?}");
-    let errors = said.err.lines().filter(|line| line.starts_with("error:"));
-    assert_eq!(errors.count(), 1, "{what}: {said:?}");
-    for part in says {
-        assert!(said.err.contains(part), "{what}, {part}: {said:?}");
+/// Asserts that there is one message, in our own words and with a hint.
+fn assert_error(what: &str, output: &CommandOutput, code: i32, expected: &[&str]) {
+    assert_eq!(output.code, code, "{what}: {output:?}");
+    assert_eq!(output.out, "", "{what}: {output:?}");
+    let errors = output.err.lines().filter(|line| line.starts_with("error:"));
+    assert_eq!(errors.count(), 1, "{what}: {output:?}");
+    for part in expected {
+        assert!(output.err.contains(part), "{what}, {part}: {output:?}");
     }
     for never in ["panicked", "RUST_BACKTRACE", "SqliteFailure", "Os {"] {
-        assert!(!said.err.contains(never), "{what}: {said:?}");
+        assert!(!output.err.contains(never), "{what}: {output:?}");
     }
 }
 
@@ -217,14 +217,14 @@ fn an_error_is_printed_once_and_leaves_no_files() {
 fn an_unknown_name_is_reported_with_a_list_command() {
     let project = Project::new();
     project.submit("plain", "milk");
-    for (args, says) in UNKNOWN_NAMES {
-        let said = project.run(args, 2);
-        assert_error(&args.join(" "), &said, 2, says);
+    for (args, expected) in UNKNOWN_NAMES {
+        let output = project.run(args, 2);
+        assert_error(&args.join(" "), &output, 2, expected);
     }
     let run = project.run_until_gate("both");
-    let said = project.run(&["approve", &run, "--yes"], 2);
-    assert_error("two gates", &said, 2, &["waits for 2 answers", "longhaul gates show gate_"]);
-    assert_eq!(said.err.matches("gates show gate_").count(), 2, "{said:?}");
+    let output = project.run(&["approve", &run, "--yes"], 2);
+    assert_error("two gates", &output, 2, &["waits for 2 answers", "longhaul gates show gate_"]);
+    assert_eq!(output.err.matches("gates show gate_").count(), 2, "{output:?}");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_store_of_a_newer_build_is_left_alone() {
     project.submit("plain", "milk");
     #[expect(
         clippy::disallowed_methods,
-        reason = "the test is the other program that wrote the file"
+        reason = "the test plays the other program that wrote the file"
     )]
     let conn = rusqlite::Connection::open(project.store()).unwrap();
     let step =
@@ -242,16 +242,21 @@ fn a_store_of_a_newer_build_is_left_alone() {
     drop(conn);
     let before = fs::read(project.store()).unwrap();
     for args in [&["ls"][..], &["run", "plain", "x"], &["show", "@last"], &["worker"]] {
-        let said = CommandOutput::from_output(&project.command(args).output().unwrap());
-        assert_error("newer", &said, 2, &["schema 2", "use a newer longhaul", "longhaul version"]);
+        let output = CommandOutput::from_output(&project.command(args).output().unwrap());
+        assert_error(
+            "newer",
+            &output,
+            2,
+            &["schema 2", "use a newer longhaul", "longhaul version"],
+        );
     }
     let after = fs::read(project.store()).unwrap();
     let moved = (0..before.len()).filter(|at| before.get(*at) != after.get(*at));
     let moved: Vec<usize> = moved.take(8).collect();
-    assert!(moved.is_empty(), "it was touched at {moved:?}");
+    assert!(moved.is_empty(), "the file was changed at {moved:?}");
 }
 
-/// A small disk of its own, where this user may mount one.
+/// A small mounted disk, if this user may mount one.
 struct MountedDisk(tempfile::TempDir);
 
 impl MountedDisk {
@@ -261,8 +266,8 @@ impl MountedDisk {
             .args(["-t", "tmpfs", "-o", options, "longhaul-test"])
             .arg(folder.path())
             .output();
-        let there = mounted.is_ok_and(|output| output.status.success());
-        there.then_some(Self(folder))
+        let is_mounted = mounted.is_ok_and(|output| output.status.success());
+        is_mounted.then_some(Self(folder))
     }
 }
 
@@ -273,14 +278,14 @@ impl Drop for MountedDisk {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that could not be made says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn a_full_or_read_only_disk_is_reported() {
-    for (options, says) in [
+    for (options, expected) in [
         ("size=64k", &["is full", "LONGHAUL_STORE=sqlite:/other/disk"][..]),
         ("size=64k,ro", &["can't be written", "LONGHAUL_"]),
     ] {
         let Some(disk) = MountedDisk::mount(options) else {
-            eprintln!("skipped: nothing can be mounted here");
+            eprintln!("skipped: mounting is not allowed here");
             return;
         };
         let project = Project::new();
@@ -288,40 +293,40 @@ fn a_full_or_read_only_disk_is_reported() {
         for args in [&["run", "plain", "x"][..], &["submit", "plain", "x"], &["worker"]] {
             let mut command = project.command(args);
             let output = command.env("LONGHAUL_STORE", &store).output();
-            assert_error(options, &CommandOutput::from_output(&output.unwrap()), 2, says);
+            assert_error(options, &CommandOutput::from_output(&output.unwrap()), 2, expected);
         }
     }
 }
 
-/// What is on a disk that takes nothing more can still be looked at.
+/// A store on a full or read-only disk can still be read.
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that could not be made says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn a_full_or_read_only_disk_can_be_read() {
     let Some(disk) = MountedDisk::mount("size=4m") else {
-        eprintln!("skipped: nothing can be mounted here");
+        eprintln!("skipped: mounting is not allowed here");
         return;
     };
     let project = Project::new();
     let store = format!("sqlite:{}/runs.db", disk.0.path().display());
-    let say = |args: &[&str]| {
+    let run_cli = |args: &[&str]| {
         let mut command = project.command(args);
         CommandOutput::from_output(&command.env("LONGHAUL_STORE", &store).output().unwrap())
     };
-    assert_eq!(say(&["run", "plain", "x"]).code, 0);
+    assert_eq!(run_cli(&["run", "plain", "x"]).code, 0);
     let fill = disk.0.path().join("fill");
-    // It ends with an error when nothing more fits.
+    // Fails when the disk is full, which is intended.
     _ = std::fs::write(&fill, vec![0; 8 << 20]);
-    let looked = |what: &str, says: &str| {
-        let listed = say(&["ls"]);
+    let check_reads = |what: &str, expected: &str| {
+        let listed = run_cli(&["ls"]);
         assert_eq!(listed.code, 0, "{what}: {listed:?}");
         assert!(listed.out.contains("completed"), "{what}: {listed:?}");
-        assert_eq!(say(&["show", "@last", "--json"]).code, 0, "{what}");
-        assert_error(what, &say(&["submit", "plain", "x"]), 2, &[says]);
+        assert_eq!(run_cli(&["show", "@last", "--json"]).code, 0, "{what}");
+        assert_error(what, &run_cli(&["submit", "plain", "x"]), 2, &[expected]);
     };
-    looked("full", "is full");
+    check_reads("full", "is full");
     std::fs::remove_file(fill).unwrap();
     let remount = ["-o", "remount,ro"];
     let still = Command::new("mount").args(remount).arg(disk.0.path()).status();
     assert!(still.unwrap().success());
-    looked("read-only", "can't be written");
+    check_reads("read-only", "can't be written");
 }

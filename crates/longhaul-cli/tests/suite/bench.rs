@@ -1,4 +1,4 @@
-//! `longhaul bench` measures something, and says under which conditions.
+//! `longhaul bench`: each benchmark runs and reports its figures.
 
 use serde_json::Value;
 
@@ -6,33 +6,33 @@ use crate::suite::cli::longhaul;
 
 #[test]
 fn the_journal_is_measured_against_the_disk_limits() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let dir = folder.path().to_str().expect("a path in UTF-8");
+    let folder = tempfile::tempdir().expect("the folder is created");
+    let dir = folder.path().to_str().expect("the path is UTF-8");
     let output = longhaul(&["bench", "journal", "--events", "512", "--dir", dir, "--json"]);
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert!(report["fdatasync_us"]["p50"].as_f64() > Some(0.0), "{report}");
     assert!(report["bare_commits_per_second"].as_f64() > Some(0.0), "{report}");
-    let lines = report["lines"].as_array().expect("a line for each");
+    let lines = report["lines"].as_array().expect("a list of rows");
     let runs: Vec<_> = lines.iter().filter_map(|line| line["runs"].as_u64()).collect();
     assert_eq!(runs, [1, 16, 64, 256]);
     for line in lines {
         assert!(line["ratio"].as_f64() > Some(0.0), "{line}");
-        // One run waits for every commit of its own; many share them.
-        let commits = line["store_commits"].as_u64().expect("a count");
+        // A single run waits for each of its commits; several runs share commits.
+        let commits = line["store_commits"].as_u64().expect("a number");
         match line["runs"].as_u64() {
             Some(1) => assert_eq!(commits, 51, "{line}"),
             _ => assert!((2..512).contains(&commits), "{line}"),
         }
     }
-    let left = std::fs::read_dir(folder.path()).expect("the folder is there").count();
+    let left = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
     assert_eq!(left, 0, "nothing is left behind");
 }
 
 #[test]
 fn a_turn_is_measured_and_takes_two_commits() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let dir = folder.path().to_str().expect("a path in UTF-8");
+    let folder = tempfile::tempdir().expect("the folder is created");
+    let dir = folder.path().to_str().expect("the path is UTF-8");
     let output = longhaul(&[
         "bench",
         "turn",
@@ -48,41 +48,41 @@ fn a_turn_is_measured_and_takes_two_commits() {
     ]);
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    let lives = report["runs"].as_array().expect("a line for each");
-    let turns: Vec<_> = lives.iter().filter_map(|life| life["turns"].as_u64()).collect();
+    let runs = report["runs"].as_array().expect("a list of rows");
+    let turns: Vec<_> = runs.iter().filter_map(|run| run["turns"].as_u64()).collect();
     assert_eq!(turns, [50, 200]);
-    for life in lives {
-        // The claim, the look at the world and the end come on top, once a run.
-        let turns = life["turns"].as_f64().expect("a count");
-        let commits = life["commits_per_turn"].as_f64().expect("a count") * turns;
-        assert!((2.0 * turns..2.0 * turns + 8.0).contains(&commits), "{life}");
-        let stored = life["stored_per_transcript_byte"].as_f64().expect("a ratio");
-        assert!((0.5..1.8).contains(&stored), "{life}");
+    for run in runs {
+        // The claim, the preparation and the end add a few commits per run.
+        let turns = run["turns"].as_f64().expect("a number");
+        let commits = run["commits_per_turn"].as_f64().expect("a number") * turns;
+        assert!((2.0 * turns..2.0 * turns + 8.0).contains(&commits), "{run}");
+        let stored = run["stored_per_transcript_byte"].as_f64().expect("a number");
+        assert!((0.5..1.8).contains(&stored), "{run}");
     }
     assert_eq!(report["runs_lost"], 0, "{report}");
     assert_eq!(report["results_repeated"], 0, "{report}");
     assert!(report["model_calls_repeated"].as_u64() <= Some(2), "{report}");
-    let left = std::fs::read_dir(folder.path()).expect("the folder").count();
+    let left = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
     assert_eq!(left, 0, "nothing is left behind");
 }
 
 #[test]
 fn a_turn_over_http_is_measured_and_every_message_is_sent() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let dir = folder.path().to_str().expect("a path in UTF-8");
+    let folder = tempfile::tempdir().expect("the folder is created");
+    let dir = folder.path().to_str().expect("the path is UTF-8");
     for wire in ["chat", "anthropic", "responses"] {
         let report = measure_http(dir, wire);
         let http = &report["http"];
         assert_eq!(http["wire"], wire, "{http}");
         let one = &http["one_run"];
-        let commits = one["commits_per_turn"].as_f64().expect("a count");
+        let commits = one["commits_per_turn"].as_f64().expect("a number");
         assert!((2.0..2.2).contains(&commits), "{one}");
-        let rows = http["history"].as_array().expect("a row for each");
+        let rows = http["history"].as_array().expect("a list of rows");
         let messages: Vec<_> = rows.iter().filter_map(|row| row["messages"].as_u64()).collect();
         assert_eq!(messages, [10, 100]);
         let bytes: Vec<f64> =
             rows.iter().filter_map(|row| row["body_bytes_per_turn"].as_f64()).collect();
-        // Forty-five turns lie between the two, each with its result.
+        // There are 45 turns between the two, each with its result.
         assert!(bytes[1] - bytes[0] > 45.0 * 200.0, "{http}");
         for part in ["concurrent", "concurrent_with_latency"] {
             let rate = http[part]["turns_per_second"].as_f64();
@@ -91,11 +91,11 @@ fn a_turn_over_http_is_measured_and_every_message_is_sent() {
         assert_eq!(
             http["concurrent_with_latency"]["ideal_per_second"].as_f64().map(f64::round),
             Some(36.0),
-            "four runs of ten turns in eleven waits"
+            "four runs of ten turns, with eleven delays each"
         );
-        assert_eq!(report.get("runs"), None, "only one part was wanted");
+        assert_eq!(report.get("runs"), None, "only one part was selected");
     }
-    let left = std::fs::read_dir(folder.path()).expect("the folder").count();
+    let left = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
     assert_eq!(left, 0, "nothing is left behind");
 }
 
@@ -121,26 +121,26 @@ fn measure_http(dir: &str, wire: &str) -> Value {
 
 #[test]
 fn a_tool_call_is_measured_separately_from_its_turn() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let dir = folder.path().to_str().expect("a path in UTF-8");
-    let asked = ["bench", "tools", "--turns", "10", "--rounds", "1", "--dir", dir];
-    let output = longhaul(&[&asked[..], &["--json"]].concat());
+    let folder = tempfile::tempdir().expect("the folder is created");
+    let dir = folder.path().to_str().expect("the path is UTF-8");
+    let args = ["bench", "tools", "--turns", "10", "--rounds", "1", "--dir", dir];
+    let output = longhaul(&[&args[..], &["--json"]].concat());
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    let count = |place: &str, field: &str| {
-        let count = report[place][field].as_f64();
-        count.unwrap_or_else(|| panic!("no {place}.{field}: {report}"))
+    let count = |section: &str, field: &str| {
+        let count = report[section][field].as_f64();
+        count.unwrap_or_else(|| panic!("no {section}.{field}: {report}"))
     };
-    // Side by side they share the commits of their turn; one by one each has its own.
+    // Parallel calls share the commits of their turn; sequential calls have their own.
     assert!(count("parallel", "commits_per_call").abs() < 0.1, "{report}");
     let own = count("sequential", "commits_per_call");
     assert!((0.9..1.1).contains(&own), "{report}");
-    // So few turns say nothing of the CPU; that it is told counts.
+    // So few turns are not representative of the CPU time, so only its presence is checked.
     assert!(count("parallel", "cpu_us_per_call").is_finite());
     assert!(report["schema_check_cpu_ns"].as_f64() > Some(0.0), "{report}");
-    let left = std::fs::read_dir(folder.path()).expect("the folder");
+    let left = std::fs::read_dir(folder.path()).expect("the folder is readable");
     assert_eq!(left.count(), 0, "nothing is left behind");
-    let output = longhaul(&asked);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains(" CPU for each further call"), "{said}");
+    let output = longhaul(&args);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(stdout.contains(" CPU for each further call"), "{stdout}");
 }

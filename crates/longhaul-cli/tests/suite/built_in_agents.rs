@@ -1,5 +1,5 @@
-//! The agents that ship: each file is in order, each script plays its agent to
-//! the end without a key, and the document shows what comes out of it.
+//! Built-in agents: each file is valid, each script plays its agent to the end without a key, and
+//! the documentation shows the output.
 
 use longhaul::agents::built_in::BUILT_IN_AGENTS;
 use serde_json::Value;
@@ -11,7 +11,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/shipped.md");
 
 const TASK: &str = "how do we keep backups";
 
-/// The example that the document gives of an agent's output.
+/// Returns the example output of an agent from the documentation.
 fn documented_output(name: &str) -> Value {
     let (_, below) = DOCUMENT
         .split_once(&format!("\n### `{name}`\n"))
@@ -22,8 +22,7 @@ fn documented_output(name: &str) -> Value {
     serde_json::from_str(block).unwrap()
 }
 
-/// Plays the agent and gives its run at the end; gates on the way are answered
-/// with yes.
+/// Plays the agent and returns its ended run; gates are approved.
 fn run_built_in(name: &str) -> Value {
     let project = Project::new();
     let model = format!("scripted/{name}");
@@ -31,26 +30,25 @@ fn run_built_in(name: &str) -> Value {
     let writes = ["assistant", "integrations_agent"].contains(&name);
     let context: &[&str] = if writes { &["--context", "recipient=anna"] } else { &[] };
     let run = [&run[..], context].concat();
-    let mut said = CommandOutput::from_output(&project.command(&run).output().unwrap());
-    while said.code == 3 {
+    let mut output = CommandOutput::from_output(&project.command(&run).output().unwrap());
+    while output.code == 3 {
         project.run(&["approve", "@last", "--yes"], 0);
         let watch = ["watch", "@last", "--no-input"];
-        said = CommandOutput::from_output(&project.command(&watch).output().unwrap());
+        output = CommandOutput::from_output(&project.command(&watch).output().unwrap());
     }
-    assert_eq!(said.code, 0, "{name}: {}\n{}", said.out, said.err);
+    assert_eq!(output.code, 0, "{name}: {}\n{}", output.out, output.err);
     let view = project.run(&["show", "@last", "--json"], 0).out;
     serde_json::from_str(&view).unwrap()
 }
 
-/// In YAML's short form a comma ends a text without quotes, and its rest becomes a
-/// keyword without a value.
+/// In YAML flow style a comma ends an unquoted text, and the rest becomes a key without a value.
 #[test]
 fn no_comma_splits_a_text_in_a_built_in_schema() {
     let root = tempfile::tempdir().unwrap();
     let loaded = load_folder(root.path(), BUILT_IN_AGENTS);
     let problems = loaded.problems.iter().map(ToString::to_string);
-    let cut: Vec<String> = problems.filter(|said| said.contains("a comma cut")).collect();
-    assert_eq!(cut, [""; 0]);
+    let split_texts: Vec<String> = problems.filter(|text| text.contains("a comma cut")).collect();
+    assert_eq!(split_texts, [""; 0]);
 }
 
 #[test]
@@ -73,8 +71,8 @@ fn each_built_in_agent_gives_the_documented_output() {
 fn each_built_in_agent_passes_its_check() {
     let project = Project::new();
     for shipped in BUILT_IN_AGENTS {
-        let said = project.run(&["agents", "check", shipped.name], 0);
-        let talk = format!("{}{}", said.out, said.err);
-        assert!(!talk.contains("can't be taken back"), "{talk}");
+        let output = project.run(&["agents", "check", shipped.name], 0);
+        let text = format!("{}{}", output.out, output.err);
+        assert!(!text.contains("can't be undone"), "{text}");
     }
 }

@@ -1,5 +1,5 @@
-//! The real binary, killed with SIGKILL again and again. The command's own verdict is not
-//! believed: what came of it is counted here once more, by the journals and the witness's file.
+//! The real binary, killed with SIGKILL repeatedly. The verdict of the command itself is not
+//! trusted: the result is verified again from the journals and the probe file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use longhaul::assemble::{OpenOptions, ProjectRuntime, open};
+use longhaul::assemble::{ProjectOpenOptions, ProjectRuntime, open};
 use longhaul::config::load;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::CRASH_PROBE_FILE_VAR;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{CallId, RunId, Seq};
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus, Scope};
+use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, GateRow, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::status::Status;
 use longhaul_store::OpenMode;
@@ -25,10 +25,10 @@ use super::cli::longhaul_in;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// Looks are so far apart.
+/// Interval between polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A process that is killed and reaped whatever happens to the test.
+/// A process that is killed and reaped when it is dropped.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -38,7 +38,7 @@ impl Drop for KilledOnDrop {
     }
 }
 
-/// The binary in this folder, without settings of whoever runs the test.
+/// Starts the binary in this folder, without the settings of the user who runs the test.
 fn spawn_binary(folder: &Path, args: &[&str]) -> KilledOnDrop {
     let mut command = Command::new(BINARY);
     for (name, _) in std::env::vars_os() {
@@ -61,20 +61,20 @@ fn spawn_binary(folder: &Path, args: &[&str]) -> KilledOnDrop {
     KilledOnDrop(child.expect("the binary runs"))
 }
 
-/// The folder's store, as an outsider sees it.
+/// Opens the folder's store as an outsider.
 fn open_outsider(folder: &Path) -> ProjectRuntime {
     let here = ProcessEnv {
         cwd: folder.to_path_buf(),
         env: [(CRASH_PROBE_FILE_VAR.to_owned(), "crash_probe.jsonl".to_owned())].into(),
         ..ProcessEnv::default()
     };
-    let opening = OpenOptions {
+    let options = ProjectOpenOptions {
         mode: OpenMode::Outsider,
         holder: "a test".to_owned(),
         on_fatal: None,
         recorder: None,
     };
-    open(load::load(&here, &[]).unwrap(), opening).unwrap()
+    open(load::load(&here, &[]).unwrap(), options).unwrap()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -83,31 +83,32 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Looks until there is something to see.
+/// Polls until there is a value.
 fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..12_000 {
-        if let Some(seen) = look() {
-            return seen;
+        if let Some(value) = look() {
+            return value;
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    panic!("never seen: {what}")
+    panic!("timed out waiting for {what}")
 }
 
-fn read_journal(house: &ProjectRuntime, run: RunId) -> Vec<Entry> {
-    let events = house.longhaul.events(run, Seq::START, 100_000);
+fn read_journal(runtime: &ProjectRuntime, run: RunId) -> Vec<Entry> {
+    let events = runtime.longhaul.events(run, Seq::START, 100_000);
     block_on(events).unwrap()
 }
 
-fn list_runs(house: &ProjectRuntime) -> Vec<(RunId, Status)> {
-    let ask = RunFilter { limit: 100_000, ..RunFilter::default() };
-    let listed = block_on(house.longhaul.list_brief(ask)).unwrap();
+fn list_runs(runtime: &ProjectRuntime) -> Vec<(RunId, Status)> {
+    let filter = RunFilter { limit: 100_000, ..RunFilter::default() };
+    let listed = block_on(runtime.longhaul.list_brief_runs(filter)).unwrap();
     listed.into_iter().map(|listed| (listed.id, listed.status)).collect()
 }
 
-/// Witness lines by tool and key. A killed process may leave a part of one before the next.
+/// Counts probe records by tool and key. A killed process may leave part of a record before the
+/// next one.
 fn probe_counts(file: &Path) -> BTreeMap<(String, String), u64> {
-    let mut seen = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for line in fs::read_to_string(file).unwrap_or_default().lines() {
         let start = line.rfind("{\"tool\":").unwrap_or_default();
         let line: Value = match serde_json::from_str(&line[start..]) {
@@ -115,9 +116,9 @@ fn probe_counts(file: &Path) -> BTreeMap<(String, String), u64> {
             line => line.unwrap(),
         };
         let text = |name: &str| line[name].as_str().unwrap().to_owned();
-        *seen.entry((text("tool"), text("key"))).or_default() += 1;
+        *counts.entry((text("tool"), text("key"))).or_default() += 1;
     }
-    seen
+    counts
 }
 
 fn count_events(entries: &[Entry], kind: &str) -> usize {
@@ -125,7 +126,7 @@ fn count_events(entries: &[Entry], kind: &str) -> usize {
     of_kind.count()
 }
 
-/// What a journal says of one call.
+/// What a journal says about one call.
 #[derive(Default)]
 struct CallRecord {
     tool: String,
@@ -135,31 +136,31 @@ struct CallRecord {
     decision: Option<&'static str>,
 }
 
-/// Reads a journal by itself, without the fold and without the command's judge.
+/// Reads a journal directly, without the runtime's fold and the command's own verification.
 fn call_records(entries: &[Entry]) -> BTreeMap<CallId, CallRecord> {
     let mut calls: BTreeMap<CallId, CallRecord> = BTreeMap::new();
     let mut gates = BTreeMap::new();
     let mut replied = Vec::new();
-    for (place, entry) in (1..).zip(entries) {
-        assert_eq!(entry.seq.0, place, "a gap in {}", entry.run);
+    for (position, entry) in (1..).zip(entries) {
+        assert_eq!(entry.seq.0, position, "a gap in {}", entry.run);
         #[expect(clippy::wildcard_enum_match_arm, reason = "only turns and calls count")]
         match &entry.event {
             Event::TurnStarted(data) => {
                 let again = replied.contains(&data.turn);
-                assert!(!again, "{}: turn {} again", entry.run, data.turn);
+                assert!(!again, "{}: turn {} was repeated", entry.run, data.turn);
             }
             Event::TurnCompleted(data) => {
                 assert!(!replied.contains(&data.turn));
                 replied.push(data.turn);
                 for (index, call) in (1..).zip(&data.calls) {
                     let turn = data.turn;
-                    let told = calls.entry(CallId { turn, index }).or_default();
-                    told.tool = call.tool.to_string();
+                    let record = calls.entry(CallId { turn, index }).or_default();
+                    record.tool = call.tool.to_string();
                 }
             }
             Event::ToolStarted(data) => {
                 let call = calls.get_mut(&data.call).unwrap();
-                assert_eq!(call.ends, 0, "{} {} again", entry.run, data.call);
+                assert_eq!(call.ends, 0, "{} {} was repeated", entry.run, data.call);
                 call.starts += 1;
             }
             Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
@@ -180,77 +181,77 @@ fn call_records(entries: &[Entry]) -> BTreeMap<CallId, CallRecord> {
     calls
 }
 
-/// Holds one run against the world; how many of its calls were in doubt.
+/// Compares one run with the probe records, and returns the number of in-doubt calls.
 fn check_against_probe(
     run: RunId,
     entries: &[Entry],
-    world: &mut BTreeMap<(String, String), u64>,
+    probe_counts: &mut BTreeMap<(String, String), u64>,
 ) -> u64 {
     let mut doubts = 0;
-    for (call, told) in call_records(entries) {
-        let seen = world.remove(&(told.tool.clone(), call.idempotency_key(run)));
-        let seen = seen.unwrap_or_default();
-        assert_eq!(told.ends, 1, "{run} {call} has one result");
-        assert!(seen <= told.starts, "{run} {call} was done unstarted");
-        doubts += u64::from(told.in_doubt);
-        if told.tool != "probe_send" {
-            assert!(!told.in_doubt && seen >= 1, "{run} {call}");
+    for (call, record) in call_records(entries) {
+        let effects = probe_counts.remove(&(record.tool.clone(), call.idempotency_key(run)));
+        let effects = effects.unwrap_or_default();
+        assert_eq!(record.ends, 1, "{run} {call} has one result");
+        assert!(effects <= record.starts, "{run} {call} had an effect without a start");
+        doubts += u64::from(record.in_doubt);
+        if record.tool != "probe_send" {
+            assert!(!record.in_doubt && effects >= 1, "{run} {call}");
             continue;
         }
-        assert_eq!(told.starts, 1, "{run} {call} is never begun again");
-        let expected = match (told.in_doubt, told.decision) {
+        assert_eq!(record.starts, 1, "{run} {call} must not be started again");
+        let expected = match (record.in_doubt, record.decision) {
             (false, None) | (true, Some("complete")) => 1,
             (true, Some("reject")) => 0,
             other => panic!("{run} {call} was settled by {other:?}"),
         };
-        assert_eq!(seen, expected, "{run} {call} in the world");
+        assert_eq!(effects, expected, "{run} {call}: number of probe records");
     }
     doubts
 }
 
 #[test]
 fn runs_survive_fifty_kills() {
-    let wanted = std::env::var("LONGHAUL_KILLS").unwrap_or_default();
-    let kills: u64 = wanted.parse().unwrap_or(50);
+    let text = std::env::var("LONGHAUL_KILLS").unwrap_or_default();
+    let kills: u64 = text.parse().unwrap_or(50);
     let runs = (kills * 2 / 5).max(2);
-    let home = tempfile::tempdir().unwrap();
-    let temp = home.path().to_str().unwrap();
+    let temp_home = tempfile::tempdir().unwrap();
+    let temp = temp_home.path().to_str().unwrap();
     let (kills_text, runs_text) = (kills.to_string(), runs.to_string());
     let output = longhaul_in(
-        home.path(),
+        temp_home.path(),
         &["chaos", "--runs", &runs_text, "--kills", &kills_text, "--seed", "7", "--keep", "--json"],
         &[("TMPDIR", temp)],
     );
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let card: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(card["verdict"], "passed", "{card}");
-    assert_eq!(card["runs"]["completed"], runs, "{card}");
-    for (name, broken) in card["violation_counts"].as_object().unwrap() {
-        assert_eq!(*broken, 0, "{name}: {card}");
+    let scorecard: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(scorecard["verdict"], "passed", "{scorecard}");
+    assert_eq!(scorecard["runs"]["completed"], runs, "{scorecard}");
+    for (name, broken) in scorecard["violation_counts"].as_object().unwrap() {
+        assert_eq!(*broken, 0, "{name}: {scorecard}");
     }
-    // How much work is left is guessed, so a few kills may find nothing to kill.
-    let happened = card["kills"]["done"].as_u64().unwrap();
-    assert!(happened * 10 >= kills * 9, "{card}");
-    assert_eq!(card["restarts"], happened, "{card}");
-    assert!(card["recoveries"].as_u64().unwrap() >= happened / 2, "{card}");
+    // The amount of work left is estimated, so a few kills may find nothing to interrupt.
+    let happened = scorecard["kills"]["done"].as_u64().unwrap();
+    assert!(happened * 10 >= kills * 9, "{scorecard}");
+    assert_eq!(scorecard["restarts"], happened, "{scorecard}");
+    assert!(scorecard["recoveries"].as_u64().unwrap() >= happened / 2, "{scorecard}");
 
-    let folder = PathBuf::from(card["folder"].as_str().unwrap());
-    let house = open_outsider(&folder);
-    let rows = list_runs(&house);
+    let folder = PathBuf::from(scorecard["folder"].as_str().unwrap());
+    let runtime = open_outsider(&folder);
+    let rows = list_runs(&runtime);
     assert_eq!(rows.len() as u64, runs);
-    let mut world = probe_counts(&folder.join("crash_probe.jsonl"));
+    let mut counts = probe_counts(&folder.join("crash_probe.jsonl"));
     let mut doubts = 0;
     for (run, status) in rows {
         assert_eq!(status, Status::Completed, "{run}");
-        doubts += check_against_probe(run, &read_journal(&house, run), &mut world);
+        doubts += check_against_probe(run, &read_journal(&runtime, run), &mut counts);
     }
-    assert!(world.is_empty(), "nobody asked for {world:?}");
-    let visible = card["in_doubt"].as_array().unwrap().len() as u64;
-    assert_eq!(visible, doubts, "{card}");
+    assert!(counts.is_empty(), "probe records without a call: {counts:?}");
+    let visible = scorecard["in_doubt"].as_array().unwrap().len() as u64;
+    assert_eq!(visible, doubts, "{scorecard}");
     assert!(doubts > 0, "no kill has hit a call that must not be repeated");
 }
 
-/// A project whose one run sends once, slowly, and ends.
+/// A project whose only run makes one slow `once` call and ends.
 fn slow_send_project() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
@@ -267,9 +268,9 @@ fn slow_send_project() -> TempDir {
     folder
 }
 
-fn open_gate(house: &ProjectRuntime) -> Option<GateRow> {
-    let ask = GateFilter { status: Some(GateStatus::Open), limit: 10, ..GateFilter::default() };
-    block_on(house.longhaul.gates(ask)).unwrap().pop()
+fn open_gate(runtime: &ProjectRuntime) -> Option<GateRow> {
+    let filter = GateFilter { status: Some(GateStatus::Open), limit: 10, ..GateFilter::default() };
+    block_on(runtime.longhaul.gates(filter)).unwrap().pop()
 }
 
 /// Submits a run of the slow sender.
@@ -284,9 +285,9 @@ fn submit_slow(folder: &Path) -> RunId {
     text.trim().parse().unwrap()
 }
 
-/// Kills the worker in a `once` call as soon as `moment` has come.
+/// Kills the worker during a `once` call as soon as `moment` returns true.
 fn kill_mid_call(
-    moment: impl Fn(&ProjectRuntime, RunId, &Path) -> bool,
+    is_reached: impl Fn(&ProjectRuntime, RunId, &Path) -> bool,
     decision: Decision,
     sent: u64,
 ) {
@@ -299,35 +300,35 @@ fn kill_mid_call(
         probe_counts(&file).get(&key).copied().unwrap_or_default()
     };
     let run = submit_slow(folder);
-    let house = open_outsider(folder);
+    let runtime = open_outsider(folder);
 
     let worker = spawn_binary(folder, &["worker", "--quiet"]);
-    wait_until("the moment", || moment(&house, run, &file).then_some(()));
+    wait_until("the moment to kill", || is_reached(&runtime, run, &file).then_some(()));
     drop(worker);
     assert_eq!(sent_by(run), sent);
 
     let _worker = spawn_binary(folder, &["worker", "--quiet"]);
-    let gate = wait_until("a gate", || open_gate(&house));
+    let gate = wait_until("a gate", || open_gate(&runtime));
     assert_eq!((gate.run, gate.spec.kind), (run, GateKind::InDoubt));
-    // The same worker sends for another run: a second sending for this one, begun earlier,
-    // would have left its line before.
+    // The same worker makes the call for another run. A repeated call of this run, started earlier,
+    // would have left its record by then.
     let other = submit_slow(folder);
-    wait_until("the other run's line", || (sent_by(other) == 1).then_some(()));
+    wait_until("the record of the other run", || (sent_by(other) == 1).then_some(()));
     assert_eq!(sent_by(run), sent);
     let answer = Answer {
         decision,
         by: "test".to_owned(),
-        scope: Scope::Once,
+        scope: AnswerScope::Once,
         note: None,
         payload: None,
         digest: None,
     };
-    block_on(house.longhaul.answer(gate.spec.id, answer)).unwrap();
-    wait_until("the end", || {
-        let ended = list_runs(&house).contains(&(run, Status::Completed));
+    block_on(runtime.longhaul.answer(gate.spec.id, answer)).unwrap();
+    wait_until("the end of the run", || {
+        let ended = list_runs(&runtime).contains(&(run, Status::Completed));
         ended.then_some(())
     });
-    let entries = read_journal(&house, run);
+    let entries = read_journal(&runtime, run);
     assert_eq!(count_events(&entries, "tool.in_doubt"), 1);
     assert_eq!(count_events(&entries, "tool.started"), 1);
     assert_eq!(sent_by(run), sent);
@@ -341,10 +342,10 @@ fn a_once_call_killed_after_its_effect_is_in_doubt_and_never_repeated() {
 
 #[test]
 fn a_once_call_killed_before_its_effect_is_in_doubt_and_never_repeated() {
-    let begun = |house: &ProjectRuntime, run: RunId, _: &Path| {
-        count_events(&read_journal(house, run), "tool.started") == 1
+    let has_started = |runtime: &ProjectRuntime, run: RunId, _: &Path| {
+        count_events(&read_journal(runtime, run), "tool.started") == 1
     };
-    kill_mid_call(begun, Decision::Reject, 0);
+    kill_mid_call(has_started, Decision::Reject, 0);
 }
 
 #[test]
@@ -372,9 +373,9 @@ fn chaos_runs_a_users_agent_in_a_copy() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text.contains("4 submitted, 4 completed"), "{text}");
-    assert!(text.contains("Every promise held, seed 1"), "{text}");
-    assert!(!folder.join(".longhaul").exists(), "the user's own store");
-    assert_eq!(fs::read_dir(&temp).unwrap().count(), 0, "it cleans up");
+    assert!(text.contains("All guarantees held (seed 1"), "{text}");
+    assert!(!folder.join(".longhaul").exists(), "the user's own store is not used");
+    assert_eq!(fs::read_dir(&temp).unwrap().count(), 0, "the temporary folder is removed");
 }
 
 #[test]
@@ -401,14 +402,14 @@ fn trust_of_the_project_applies_to_its_copy() {
     let env = [("TMPDIR", temp.to_str().unwrap())];
     let args = ["chaos", "sh", "--runs", "2", "--kills", "0", "--yes"];
     let output = longhaul_in(folder, &args, &env);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(6), "{said}");
-    for words in [
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(6), "{stderr}");
+    for expected in [
         "The tool `shell` of agent `sh` is not trusted yet",
         "longhaul trust",
         "LONGHAUL_TRUST=1 longhaul chaos sh",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
     let trusted = longhaul_in(folder, &["trust", "--yes"], &env);
     assert_eq!(trusted.status.code(), Some(0), "{trusted:?}");
@@ -429,16 +430,16 @@ fn chaos_with_real_models_or_tools_needs_confirmation() {
     let output = longhaul_in(folder, &["chaos", "real"], &env);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(6), "{text}");
-    assert!(text.contains("anthropic/claude is asked for real"), "{text}");
+    assert!(text.contains("anthropic/claude is a real model"), "{text}");
     assert!(text.contains("longhaul chaos --yes real"), "{text}");
-    // So is a model that nobody named but a key.
+    // A model that is chosen because of an API key counts too.
     let agent = "---\ndescription: Takes what is there.\n---\nYou cost money.";
     fs::write(folder.join("agents/open.md"), agent).unwrap();
     let keyed = [env[0], ("ANTHROPIC_API_KEY", "sk-nothing")];
     let output = longhaul_in(folder, &["chaos", "open"], &keyed);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(6), "{text}");
-    assert!(text.contains("anthropic/claude-sonnet-5-5 is asked for real"), "{text}");
+    assert!(text.contains("anthropic/claude-sonnet-5-5 is a real model"), "{text}");
     let output = longhaul_in(folder, &["chaos", "nobody"], &env);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
@@ -446,9 +447,9 @@ fn chaos_with_real_models_or_tools_needs_confirmation() {
 #[test]
 #[cfg(target_os = "linux")]
 fn interrupted_chaos_leaves_neither_worker_nor_folder() {
-    let home = tempfile::tempdir().unwrap();
-    let mut chaos = spawn_binary(home.path(), &["chaos", "--kills", "10000"]);
-    let made = || fs::read_dir(home.path()).unwrap().next();
+    let temp_home = tempfile::tempdir().unwrap();
+    let mut chaos = spawn_binary(temp_home.path(), &["chaos", "--kills", "10000"]);
+    let made = || fs::read_dir(temp_home.path()).unwrap().next();
     let folder = wait_until("a worker", || {
         let folder = made()?.unwrap().path();
         folder.join("worker.log").exists().then_some(folder)

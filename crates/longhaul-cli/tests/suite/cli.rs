@@ -1,4 +1,4 @@
-//! The binary as a stranger meets it: help, version, mistakes.
+//! The binary's help, version and usage errors.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,26 +7,26 @@ pub(crate) fn longhaul(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_longhaul")).args(args).output().expect("the binary runs")
 }
 
-/// Leaves a command without a way to a model of whoever runs the tests.
+/// Removes every model of the user who runs the tests from a command's environment.
 pub(crate) fn remove_model_env(command: &mut Command) {
-    for known in longhaul::config::built_in_providers::BUILT_IN_PROVIDERS {
-        for name in known.key_env {
+    for provider in longhaul::config::built_in_providers::BUILT_IN_PROVIDERS {
+        for name in provider.key_env {
             command.env_remove(name);
         }
     }
     command
         .env_remove("KIMI_CONVERSATION_MODEL")
         .env_remove("KIMI_IDLE_MODEL")
-        // Nobody listens there.
+        // Nothing listens there.
         .env("OLLAMA_HOST", "127.0.0.1:1");
 }
 
-/// The binary in a folder of its own, with no settings but those given.
+/// Runs the binary in a folder, with only the given settings.
 pub(crate) fn longhaul_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
     command_in(folder, args, env).output().expect("the binary runs")
 }
 
-/// The same before it is started.
+/// Builds a command of the binary in a folder, with only the given settings.
 pub(crate) fn command_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     for (name, _) in std::env::vars_os() {
@@ -45,12 +45,12 @@ pub(crate) fn command_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> 
     command
 }
 
-fn assert_output(args: &[&str], code: i32, said: &str) {
+fn assert_output(args: &[&str], code: i32, expected: &str) {
     let output = longhaul(args);
     let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
-    assert!(text.contains(said), "{args:?} said: {text}");
+    assert!(text.contains(expected), "{args:?} said: {text}");
 }
 
 #[test]
@@ -64,7 +64,8 @@ fn help_and_version_are_printed() {
 #[test]
 #[cfg(target_os = "linux")]
 fn output_that_cannot_be_written_is_an_error() {
-    let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let full =
+        std::fs::File::options().write(true).open("/dev/full").expect("/dev/full can be opened");
     let status = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .arg("version")
         .stdout(full)

@@ -1,7 +1,7 @@
-//! A real server whose wall clock is set while it runs.
+//! A real server whose wall clock is changed while it runs.
 //!
-//! A preloaded library adds the offset that stands in a file to the wall clock of the
-//! process. The monotonic clock is not touched.
+//! A preloaded library adds the offset in a file to the wall clock of the process. The monotonic
+//! clock is not changed.
 
 use std::fs;
 use std::process::Command;
@@ -33,7 +33,7 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 }
 "#;
 
-/// Its replies take three times the lease, so that a worker without a heartbeat stops.
+/// The replies take longer than the lease, so that a worker without a heartbeat would stop.
 const SCRIPT: &str = "replies:
 - text: On.
   delay: 1500ms
@@ -84,9 +84,9 @@ impl ShiftedClockProject {
     }
 
     fn submit(&self) -> String {
-        let said = self.run(&["submit", "plain", "milk"]);
-        assert_eq!(said.code, 0, "{said:?}");
-        said.out.trim().to_owned()
+        let output = self.run(&["submit", "plain", "milk"]);
+        assert_eq!(output.code, 0, "{output:?}");
+        output.out.trim().to_owned()
     }
 }
 
@@ -142,8 +142,11 @@ fn a_clock_before_1970_is_reported() {
     let shifted = ShiftedClockProject::new();
     shifted.set_offset(-3_000_000_000);
     for args in [&["submit", "plain", "milk"][..], &["ls"], &["serve", "--listen", "127.0.0.1:0"]] {
-        let said = shifted.run(args);
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.err.contains("before 1970") && said.err.contains("timedatectl"), "{said:?}");
+        let output = shifted.run(args);
+        assert_eq!(output.code, 2, "{output:?}");
+        assert!(
+            output.err.contains("before 1970") && output.err.contains("timedatectl"),
+            "{output:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `longhaul config` as a person meets it.
+//! `longhaul config` on the command line.
 
 use std::path::Path;
 

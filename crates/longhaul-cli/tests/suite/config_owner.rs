@@ -1,4 +1,4 @@
-//! Projects in folders of other users.
+//! Projects in folders of other users are refused.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
@@ -9,7 +9,7 @@ use longhaul::config::process_env::ProcessEnv;
 #[test]
 fn a_project_of_another_user_is_refused() {
     let me = fs::metadata(tempfile::tempdir().unwrap().path()).unwrap().uid();
-    // What belongs to root is refused to nobody, so root gives its files away.
+    // Files of root are never refused, so root changes the owner of the files.
     let owner = if me == 0 { 4_242 } else { me };
     let check = |files: &[&str], env: &[(&str, &str)], uid: u32, refused: bool| {
         let folder = tempfile::tempdir().unwrap();
@@ -28,11 +28,11 @@ fn a_project_of_another_user_is_refused() {
             uid: Some(uid),
             ..ProcessEnv::default()
         };
-        let said = load(&here, &[]).err().map(|error| error.to_string());
-        assert_eq!(said.is_some(), refused, "{files:?} {uid}: {said:?}");
-        let said = said.unwrap_or_default();
-        let is_told = said.contains("belongs to another user") && said.contains(text);
-        assert!(!refused || is_told, "{said}");
+        let message = load(&here, &[]).err().map(|error| error.to_string());
+        assert_eq!(message.is_some(), refused, "{files:?} {uid}: {message:?}");
+        let message = message.unwrap_or_default();
+        let is_reported = message.contains("belongs to another user") && message.contains(text);
+        assert!(!refused || is_reported, "{message}");
     };
     let (files, other) = (["longhaul.toml"], owner + 1);
     check(&files, &[], owner, false);
@@ -42,7 +42,7 @@ fn a_project_of_another_user_is_refused() {
     check(&files, &[("LONGHAUL_TRUST", "1")], other, false);
     check(&files, &[("LONGHAUL_TRUST_FOLDERS", "ROOT")], other, false);
     check(&files, &[("LONGHAUL_TRUST_FOLDERS", "/elsewhere")], other, true);
-    // Root is asked too, unless the owner called `sudo`.
+    // Root is refused too, unless the owner called `sudo`.
     check(&files, &[], 0, true);
     let sudo = owner.to_string();
     check(&files, &[("SUDO_UID", &sudo)], 0, false);

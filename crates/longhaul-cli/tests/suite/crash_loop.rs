@@ -1,4 +1,4 @@
-//! A run that ends its worker process each time is blocked; the others go on.
+//! A run that kills its worker process each time is blocked; other runs continue.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::project::{CommandOutput, Project, has_status};
 
-/// A server that is started again whenever its process has died.
+/// A server that is restarted whenever its process dies.
 struct RestartingServer<'a> {
     project: &'a Project,
     child: Child,
@@ -19,22 +19,22 @@ impl<'a> RestartingServer<'a> {
         Self { project, child: start_server(project), crashes: 0 }
     }
 
-    /// Starts the server again until a run is as wanted.
-    fn wait_until(&mut self, run: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    /// Restarts the server until the run matches.
+    fn wait_until(&mut self, run: &str, predicate: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..3_000 {
             if self.child.try_wait().unwrap().is_some() {
                 self.crashes += 1;
                 self.child = start_server(self.project);
             }
-            // A server that dies while it is asked answers nothing.
-            let shown = self.project.command(&["show", run, "--json"]).output();
-            let shown = CommandOutput::from_output(&shown.unwrap());
-            if shown.code == 0 && wanted(&shown.json()) {
-                return shown.json();
+            // The server may die during the request.
+            let output = self.project.command(&["show", run, "--json"]).output();
+            let output = CommandOutput::from_output(&output.unwrap());
+            if output.code == 0 && predicate(&output.json()) {
+                return output.json();
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("it never came, after {} deaths", self.crashes);
+        panic!("the run never matched, after {} deaths", self.crashes);
     }
 }
 
@@ -52,7 +52,7 @@ fn start_server(project: &Project) -> Child {
     quiet.spawn().unwrap()
 }
 
-/// A project with an agent that ends the process in this way, and one that takes long.
+/// A project with an agent that kills the process, and a slow one.
 fn project(front: &str, replies: &str) -> Project {
     let project = Project::new();
     let agent = |name: &str, front: &str, replies: &str| {
@@ -67,8 +67,8 @@ fn project(front: &str, replies: &str) -> Project {
     project
 }
 
-fn assert_blocked_after_three_crashes(project: &Project, place: &str) {
-    // Without a server: one that dies at once could not answer.
+fn assert_blocked_after_three_crashes(project: &Project, position: &str) {
+    // Submitted without a server, because a server that dies at once can't respond.
     let (long, fatal) = (project.submit("long", "milk"), project.submit("fatal", "milk"));
     let mut server = RestartingServer::new(project);
     server.wait_until(&fatal, has_status("blocked"));
@@ -76,13 +76,13 @@ fn assert_blocked_after_three_crashes(project: &Project, place: &str) {
     server.wait_until(&long, has_status("completed"));
     let why = project.run(&["why", &fatal], 0).out;
     for part in
-        ["died 3 times in a row at the same place", place, "longhaul cancel", "longhaul answer"]
+        ["died 3 times in a row at the same point", position, "longhaul cancel", "longhaul answer"]
     {
         assert!(why.contains(part), "{part}: {why}");
     }
     let listed = project.run(&["ls"], 0).out;
     assert!(listed.contains("blocked"), "{listed}");
-    // A person lets it try again, and the count begins anew.
+    // After an answer the run is retried, and the count starts again.
     drop(server);
     project.run(&["answer", &fatal, "Again."], 0);
     let mut server = RestartingServer::new(project);
@@ -98,7 +98,7 @@ fn a_tool_that_kills_its_process_blocks_its_run() {
                  approve: [{ tool: shell, allow: true }]\n\
                  effects: [{ tool: shell, match: 'kill *', class: pure }]";
     let replies = "- tools: [{ name: shell, input: { command: kill -9 $PPID } }]\n- text: Done.\n";
-    assert_blocked_after_three_crashes(&project(front, replies), "in a call of `shell`");
+    assert_blocked_after_three_crashes(&project(front, replies), "during a call of `shell`");
 }
 
 #[test]

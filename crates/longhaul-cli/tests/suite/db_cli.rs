@@ -1,4 +1,4 @@
-//! `longhaul db`: backups of a store in use, checks, and stores that are restored.
+//! `longhaul db`: backups of a store in use, checks and restores.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,31 +11,31 @@ fn a_run_resumes_from_a_backup_made_while_driven() {
     let worker = project.start_worker();
     let tidy = project.submit("tidy", "milk");
     project.wait_until(&tidy, has_status("waiting"));
-    // The driver goes on writing while it is copied.
+    // The driver keeps writing during the copy.
     for _ in 0..20 {
         project.submit("plain", "bread");
     }
-    let said = project.run(&["db", "backup", "copy.db"], 0);
-    assert!(said.out.starts_with("copy.db: "), "{said:?}");
+    let output = project.run(&["db", "backup", "copy.db"], 0);
+    assert!(output.out.starts_with("copy.db: "), "{output:?}");
     let mode = fs::metadata(project.path().join("copy.db")).unwrap();
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
     let checked = project.json(&["db", "check", "copy.db", "--json"]);
     assert_eq!(checked["ok"], true, "{checked}");
     assert_eq!(project.json(&["db", "check", "--json"])["ok"], true);
 
-    let said = project.run(&["db", "backup", "copy.db"], 2);
-    assert!(said.err.contains("--force"), "{said:?}");
+    let output = project.run(&["db", "backup", "copy.db"], 2);
+    assert!(output.err.contains("--force"), "{output:?}");
     project.run(&["db", "backup", "copy.db", "--force"], 0);
 
-    let said = project.run(&["db", "restore", "copy.db"], 5);
-    assert!(said.err.contains("pid "), "{said:?}");
+    let output = project.run(&["db", "restore", "copy.db"], 5);
+    assert!(output.err.contains("pid "), "{output:?}");
     drop(worker);
     fs::remove_file(project.store()).unwrap();
     for beside in ["-wal", "-shm"] {
         _ = fs::remove_file(format!("{}{beside}", project.store().display()));
     }
-    let said = project.run(&["db", "restore", "copy.db"], 0);
-    assert!(said.out.contains("restored"), "{said:?}");
+    let output = project.run(&["db", "restore", "copy.db"], 0);
+    assert!(output.out.contains("restored"), "{output:?}");
     project.run(&["approve", &tidy, "--yes"], 0);
     project.run(&["watch", &tidy, "--no-input"], 0);
     project.wait_until(&tidy, has_status("completed"));
@@ -44,24 +44,24 @@ fn a_run_resumes_from_a_backup_made_while_driven() {
 #[test]
 fn a_damaged_store_is_reported_and_kept_by_a_restore() {
     let project = Project::new();
-    let said = project.run(&["db", "check"], 2);
-    assert!(said.err.contains("longhaul demo"), "{said:?}");
+    let output = project.run(&["db", "check"], 2);
+    assert!(output.err.contains("longhaul demo"), "{output:?}");
     project.run(&["run", "plain", "bread"], 0);
-    let said = project.run(&["db", "check"], 0);
-    assert!(said.out.contains("1 runs") && said.out.contains(": ok"), "{said:?}");
+    let output = project.run(&["db", "check"], 0);
+    assert!(output.out.contains("1 runs") && output.out.contains(": ok"), "{output:?}");
     project.run(&["db", "backup", "copy.db"], 0);
 
     let whole = fs::read(project.store()).unwrap();
     fs::write(project.store(), &whole[..whole.len() / 2]).unwrap();
-    let said = project.run(&["db", "check"], 1);
-    assert!(said.out.contains("pages: "), "{said:?}");
-    assert!(said.err.contains("longhaul db restore FILE"), "{said:?}");
-    let said = project.run(&["db", "check", "--json"], 1).json();
-    assert_eq!(said["ok"], false);
-    assert_eq!(said["problems"][0]["kind"], "pages");
+    let output = project.run(&["db", "check"], 1);
+    assert!(output.out.contains("pages: "), "{output:?}");
+    assert!(output.err.contains("longhaul db restore FILE"), "{output:?}");
+    let output = project.run(&["db", "check", "--json"], 1).json();
+    assert_eq!(output["ok"], false);
+    assert_eq!(output["problems"][0]["kind"], "pages");
 
     let restored = project.json(&["db", "restore", "copy.db", "--json"]);
-    let kept = restored["kept"].as_str().unwrap();
-    assert_eq!(fs::read(kept).unwrap(), &whole[..whole.len() / 2]);
+    let kept_file = restored["kept"].as_str().unwrap();
+    assert_eq!(fs::read(kept_file).unwrap(), &whole[..whole.len() / 2]);
     assert_eq!(project.json(&["db", "check", "--json"])["runs"], 1);
 }

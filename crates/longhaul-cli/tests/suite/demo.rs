@@ -1,4 +1,4 @@
-//! The demo as a stranger without a terminal sees it: honest and repeatable.
+//! The demo without a terminal and with one: its figures are correct, and it can be repeated.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -21,9 +21,9 @@ fn output_text(output: &Output) -> String {
 
 #[test]
 fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let first = output_text(&run_demo(folder.path()));
-    for words in [
+    for expected in [
         "no AI is called in this demo",
         "Carry out this plan?",
         "approved, by the demo, no terminal",
@@ -31,11 +31,11 @@ fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
         "on a new worker",
         "4  model replies and 11 tool results were recorded before it",
         "0  of them were repeated",
-        "1  model call was under way and was asked again",
+        "1  model call was in flight and was repeated",
         "0  effects are in doubt",
         "$0.00 (scripted)",
     ] {
-        assert!(first.contains(words), "`{words}` is missing in:\n{first}");
+        assert!(first.contains(expected), "`{expected}` is missing in:\n{first}");
     }
     let notes = folder.path().join("longhaul-demo/.longhaul/vault");
     for note in [
@@ -53,9 +53,9 @@ fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
 
 #[test]
 fn the_demo_keeps_to_its_own_folder_in_a_project() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let file = folder.path().join("longhaul.toml");
-    std::fs::write(&file, "# mine\n").expect("a file");
+    std::fs::write(&file, "# mine\n").expect("the file is written");
     output_text(&run_demo(folder.path()));
     assert!(folder.path().join(".longhaul/demo/agents/demo-tidier.md").is_file());
     assert!(!folder.path().join(".longhaul/longhaul.db").exists());
@@ -65,17 +65,17 @@ fn the_demo_keeps_to_its_own_folder_in_a_project() {
 #[test]
 fn an_unwritable_folder_is_reported() {
     let output = run_demo(Path::new("/proc"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("go to another folder"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("change to another folder"), "{stderr}");
 }
 
-/// A terminal as a person has one: `script` lends it.
+/// Runs the demo in a terminal provided by `script`.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_demo_is_answered_from_a_terminal() {
     use std::io::{BufRead as _, BufReader, Write as _};
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let binary = env!("CARGO_BIN_EXE_longhaul");
     let mut child = Command::new("script")
         .args(["-qec", &format!("{binary} demo"), "/dev/null"])
@@ -83,21 +83,23 @@ fn the_demo_is_answered_from_a_terminal() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("a terminal");
-    let mut hand = child.stdin.take().expect("a line in");
-    let mut said = String::new();
-    for line in BufReader::new(child.stdout.take().expect("a line out")).lines() {
-        let line = line.expect("a line");
+        .expect("`script` starts");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    let mut text = String::new();
+    for line in BufReader::new(child.stdout.take().expect("stdout is piped")).lines() {
+        let line = line.expect("the line is readable");
         if line.contains("a approve ·") {
-            hand.write_all(b"w\na\n").expect("an answer");
+            stdin.write_all(b"w\na\n").expect("the answer is written");
         }
-        said.push_str(&line);
-        said.push('\n');
+        text.push_str(&line);
+        text.push('\n');
     }
-    let code = child.wait().expect("an end").code();
-    assert_eq!(code, Some(0), "{said}");
-    for words in ["It waits for an approval", "approved, by cli", "0  of them were repeated"] {
-        assert!(said.contains(words), "`{words}` is missing in:\n{said}");
+    let code = child.wait().expect("the process exits").code();
+    assert_eq!(code, Some(0), "{text}");
+    for expected in
+        ["The run waits for an approval", "approved, by cli", "0  of them were repeated"]
+    {
+        assert!(text.contains(expected), "`{expected}` is missing in:\n{text}");
     }
-    assert!(!said.contains("no terminal"), "{said}");
+    assert!(!text.contains("no terminal"), "{text}");
 }

@@ -1,8 +1,5 @@
-//! Every agent, script and setting that the documents show is one that this
-//! build takes.
-//!
-//! Never: a block that nobody reads. One in a language that is not known here
-//! fails the test.
+//! Every agent, script and setting in the documents is valid in this build. A block in an unknown
+//! language fails the test.
 
 use std::path::Path;
 
@@ -22,13 +19,13 @@ struct CodeBlock {
 fn document_blocks() -> Vec<CodeBlock> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md"), root.join("ARCHITECTURE.md")];
-    let docs = std::fs::read_dir(root.join("docs")).expect("the documents");
-    files.extend(docs.map(|entry| entry.expect("a document").path()));
+    let docs = std::fs::read_dir(root.join("docs")).expect("the docs folder is readable");
+    files.extend(docs.map(|entry| entry.expect("the entry is readable").path()));
     files.iter().flat_map(|path| parse_blocks(path)).collect()
 }
 
 fn parse_blocks(path: &Path) -> Vec<CodeBlock> {
-    let text = std::fs::read_to_string(path).expect("a text");
+    let text = std::fs::read_to_string(path).expect("the file is readable");
     let mut blocks: Vec<CodeBlock> = Vec::new();
     let mut open = false;
     for (number, line) in text.lines().enumerate() {
@@ -53,51 +50,51 @@ fn parse_blocks(path: &Path) -> Vec<CodeBlock> {
     blocks
 }
 
-/// The name that stands in a front matter.
+/// Returns the name in a front matter.
 fn front_matter_name(block: &CodeBlock) -> &str {
     let mut lines = block.text.lines();
     let name = lines.find_map(|line| line.strip_prefix("name: "));
     name.unwrap_or("unnamed")
 }
 
-/// An agent, in the folder of those who read it.
+/// Checks an agent in this agents folder.
 fn check_agent(block: &CodeBlock, among: &str) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let name = front_matter_name(block);
-    std::fs::create_dir_all(folder.path().join(among)).expect("a folder");
+    std::fs::create_dir_all(folder.path().join(among)).expect("the folder is created");
     let file = folder.path().join(format!("{among}/{name}.md"));
-    std::fs::write(file, &block.text).expect("a file");
+    std::fs::write(file, &block.text).expect("the file is written");
     let args = ["agents", "check", name, "--json"];
     let output = crate::suite::cli::longhaul_in(folder.path(), &args, &[]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&said);
-    // Only the file is here; what it names is not.
-    let problems = told["problems"].as_array().expect("a list");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&stderr);
+    // Only the file exists here, not the files that it names.
+    let problems = json["problems"].as_array().expect("`problems` is a list");
     let wrong = problems.iter().find(|problem| problem["kind"] != "missing");
-    assert_eq!(wrong, None, "{}: {said}", block.position);
+    assert_eq!(wrong, None, "{}: {stderr}", block.position);
 }
 
 fn check_skill(block: &CodeBlock) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let skill = folder.path().join("skills").join(front_matter_name(block));
-    std::fs::create_dir_all(&skill).expect("a folder");
-    std::fs::write(skill.join("SKILL.md"), &block.text).expect("a file");
-    let loaded = longhaul::skills::load(folder.path(), Path::new(""));
+    std::fs::create_dir_all(&skill).expect("the folder is created");
+    std::fs::write(skill.join("SKILL.md"), &block.text).expect("the file is written");
+    let loaded = longhaul::skills::load_skills(folder.path(), Path::new(""));
     assert_eq!(loaded.problems, [], "{}", block.position);
     assert_eq!(loaded.skills.len(), 1, "{}", block.position);
 }
 
 fn check_settings(block: &CodeBlock) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let home = folder.path().join("home");
     let own = home.join(".config/longhaul");
-    std::fs::create_dir_all(&own).expect("a folder");
-    // Some settings are only for the user's own file.
+    std::fs::create_dir_all(&own).expect("the folder is created");
+    // Some settings are only valid in the user's own file.
     let at = match block.text.contains("[trust]") {
         true => own,
         false => folder.path().to_owned(),
     };
-    std::fs::write(at.join("longhaul.toml"), &block.text).expect("a file");
+    std::fs::write(at.join("longhaul.toml"), &block.text).expect("the file is written");
     let here =
         ProcessEnv { cwd: folder.path().to_owned(), home: Some(home), ..ProcessEnv::default() };
     if let Err(error) = load::load(&here, &[]) {
@@ -105,11 +102,11 @@ fn check_settings(block: &CodeBlock) {
     }
 }
 
-/// The only JSON that a person writes here is `.mcp.json`.
+/// Checks an `.mcp.json`, the only JSON that people write.
 fn check_servers(block: &CodeBlock) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("the folder is created");
     let path = folder.path().join(".mcp.json");
-    std::fs::write(&path, &block.text).expect("a file");
+    std::fs::write(&path, &block.text).expect("the file is written");
     let file = McpFile::load_from(&path);
     let faults = file.servers.iter().flat_map(|server| &server.problems);
     let faults = faults.chain(&file.problems).chain(&file.notes);
@@ -117,41 +114,45 @@ fn check_servers(block: &CodeBlock) {
     assert!(faults.is_empty(), "{}: {faults:?}", block.position);
 }
 
-/// Rust is shown as it stands in an example, which is built and run.
+/// Checks that a Rust block is part of an example, which is compiled and run.
 fn check_example(block: &CodeBlock) {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../longhaul/examples");
-    let files = std::fs::read_dir(examples).expect("the examples");
+    let files = std::fs::read_dir(examples).expect("the examples folder is readable");
     let mut texts = files.map(|file| {
-        let path = file.expect("an example").path();
-        std::fs::read_to_string(path).expect("a text")
+        let path = file.expect("the entry is readable").path();
+        std::fs::read_to_string(path).expect("the file is readable")
     });
     let is_shown = texts.any(|text| text.contains(&block.text));
-    assert!(is_shown, "{}: no example says this", block.position);
+    assert!(is_shown, "{}: no example contains this block", block.position);
 }
 
 #[test]
 fn every_code_block_of_the_documents_is_valid() {
-    let mut seen = Vec::new();
+    let mut languages = Vec::new();
     for block in document_blocks() {
         match block.language.as_str() {
-            // Commands, trees and pictures.
+            // Commands, folder trees and diagrams.
             "" => {}
             "markdown" => check_agent(&block, "agents"),
             "markdown claude" => check_agent(&block, ".claude/agents"),
             "markdown skill" => check_skill(&block),
             "toml" => check_settings(&block),
             "json" => check_servers(&block),
-            // What agents gave: `shipped` plays them and compares.
-            "json output" => drop(serde_json::from_str::<Value>(&block.text).expect("JSON")),
+            // Output of agents; the tests of the built-in agents compare it.
+            "json output" => {
+                drop(serde_json::from_str::<Value>(&block.text).expect("the block is valid JSON"))
+            }
             "rust" => check_example(&block),
-            // The tests of the library build it, kill it and run it again.
+            // The tests of the library compile it, kill it and run it again.
             "rust program" => {}
-            "yaml" => drop(Script::parse(&block.position, &block.text).expect("a script")),
-            other => panic!("{}: nobody reads a block in `{other}`", block.position),
+            "yaml" => drop(
+                Script::parse(&block.position, &block.text).expect("the block is a valid script"),
+            ),
+            other => panic!("{}: there is no check for a block in `{other}`", block.position),
         }
-        seen.push(block.language);
+        languages.push(block.language);
     }
     for language in ["markdown", "rust", "toml", "yaml"] {
-        assert!(seen.iter().any(|one| one == language), "no {language} block");
+        assert!(languages.iter().any(|one| one == language), "no {language} block");
     }
 }

@@ -1,11 +1,11 @@
-//! `run --ephemeral`: the same words and exit codes as `run`, and nothing kept.
+//! `run --ephemeral`: the same output and exit codes as `run`, and nothing is stored.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::project::Project;
 
-/// Every file and folder below.
+/// Returns every file and folder below a folder.
 fn list_files(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -23,24 +23,24 @@ fn an_ephemeral_run_ends_like_a_run_and_leaves_no_files() {
     let project = Project::new();
     let before = list_files(project.path());
     for (args, code, out, err) in [
-        (["plain", "it"], 0, "Done: it\n", "nothing of it is kept"),
+        (["plain", "it"], 0, "Done: it\n", "nothing is stored"),
         (["locked", "it"], 1, "", ""),
         (["looping", "it"], 4, "", ""),
         (["nobody", "it"], 2, "", "nobody"),
-        // Nobody can be asked, and nobody else can answer.
+        // Without a terminal nobody can be asked, and no other process can answer.
         (["tidy", "milk"], 3, "", "An ephemeral run can't wait"),
         (["ask", "it"], 3, "", "An ephemeral run can't wait"),
         (["stuck", "it"], 3, "", "An ephemeral run can't wait"),
     ] {
-        let said = project.run(&["run", args[0], args[1], "--ephemeral"], code);
-        assert_eq!(said.out, out, "{args:?}");
-        assert!(said.err.contains(err), "{args:?}: {said:?}");
+        let output = project.run(&["run", args[0], args[1], "--ephemeral"], code);
+        assert_eq!(output.out, out, "{args:?}");
+        assert!(output.err.contains(err), "{args:?}: {output:?}");
     }
-    let said = project.run(&["run", "plain", "it", "--ephemeral", "--json"], 0);
-    let run = said.json();
+    let output = project.run(&["run", "plain", "it", "--ephemeral", "--json"], 0);
+    let run = output.json();
     assert_eq!((&run["status"], &run["output"]["text"]), (&"completed".into(), &"Done: it".into()));
-    let said = project.run(&["run", "tidy", "milk", "--ephemeral", "--json"], 3);
-    assert_eq!(said.json()["status"], "waiting");
+    let output = project.run(&["run", "tidy", "milk", "--ephemeral", "--json"], 3);
+    assert_eq!(output.json()["status"], "waiting");
     assert_eq!(list_files(project.path()), before, "nothing is left");
 }
 
@@ -54,7 +54,7 @@ fn effects_of_tools_stay() {
     project.run(&["run", "noter", "milk", "--ephemeral"], 0);
     let note = project.path().join(".longhaul/vault/Tasks/Buy milk.md");
     assert!(note.exists());
-    assert!(!project.store().exists(), "only the effect stays");
+    assert!(!project.store().exists(), "only the tool's own file is left");
 }
 
 #[test]
@@ -67,20 +67,20 @@ fn a_history_is_loaded_and_an_invalid_one_refused() {
         let args = ["run", "plain", "it", "--ephemeral", "--history", file];
         project.run(&args, code)
     };
-    // The script says what this run was asked, and not what the conversation began with.
+    // The script uses the input of this run, not the first message of the conversation.
     assert_eq!(run("good.json", 0).out, "Done: it\n");
-    let said = run("bad.json", 2).err;
-    assert!(said.contains("--history bad.json: is no JSON list"), "{said}");
+    let stderr = run("bad.json", 2).err;
+    assert!(stderr.contains("--history bad.json: the history is not a JSON list"), "{stderr}");
     assert!(run("none.json", 2).err.contains("can't be read"));
     project.write("mark.json", &format!("\u{feff}{good}"));
     assert_eq!(run("mark.json", 0).out, "Done: it\n");
     let stdin = ["run", "plain", "it", "--ephemeral", "--history", "-"];
     assert_eq!(project.run_with_stdin(good, &stdin, 0).out, "Done: it\n");
     let bad = project.run_with_stdin("no list", &stdin, 2).err;
-    assert!(bad.contains("--history -: is no JSON list"), "{bad}");
+    assert!(bad.contains("--history -: the history is not a JSON list"), "{bad}");
     let both = ["run", "plain", "-", "--ephemeral", "--history", "-"];
     let both = project.run_with_stdin(good, &both, 2).err;
-    assert!(both.contains("stdin is the input already"), "{both}");
+    assert!(both.contains("stdin is used for the input already"), "{both}");
     for args in [
         vec!["run", "plain", "it", "--history", "good.json"],
         vec!["run", "plain", "it", "--ephemeral", "--thread", "t"],
@@ -95,7 +95,7 @@ fn a_history_is_loaded_and_an_invalid_one_refused() {
 fn a_timeout_ends_an_ephemeral_run() {
     let project = Project::new();
     let args = ["run", "slow", "it", "--ephemeral", "--timeout", "50ms"];
-    let said = project.run(&args, 124);
-    assert!(said.err.contains("nothing of it is kept"), "{said:?}");
+    let output = project.run(&args, 124);
+    assert!(output.err.contains("nothing is stored"), "{output:?}");
     assert!(!project.path().join(".longhaul").exists());
 }

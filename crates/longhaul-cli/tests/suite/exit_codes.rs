@@ -1,10 +1,10 @@
-//! The exit codes: a contract with scripts. A run that did not complete is never 0.
+//! Exit codes, on which scripts depend. A run that did not complete never exits with 0.
 
 use serde_json::Value;
 
 use super::project::Project;
 
-/// An agent, what is said to the binary beside it, and how that ends.
+/// Agent, further arguments, exit code and status of the run.
 const EXIT_CASES: &[(&str, &[&str], i32, &str)] = &[
     ("plain", &[], 0, "completed"),
     ("locked", &[], 1, "failed"),
@@ -26,9 +26,9 @@ fn the_exit_code_follows_the_status_of_the_run() {
         let id = run["id"].as_str().unwrap();
         let watched = [&["watch", id, "--json"], *more].concat();
         project.run(&watched, *code);
-        // Words for people end the same way, and never without one.
-        let said = project.run(&[&["watch", id], *more].concat(), *code);
-        assert!(!said.err.is_empty(), "{said:?}");
+        // Output for people has the same exit code, and there is always a message.
+        let output = project.run(&[&["watch", id], *more].concat(), *code);
+        assert!(!output.err.is_empty(), "{output:?}");
         let failed = run["error"]["code"].as_str();
         assert_eq!(failed.is_some(), *status == "failed", "{run}");
         project.run(&["show", id], 0);
@@ -43,35 +43,35 @@ fn a_cancelled_run_exits_with_7_and_a_second_driver_with_5() {
     project.run(&["watch", &run], 7);
     project.run(&["run", "plain", "milk", "--timeout", "soon"], 2);
     let _worker = project.start_worker();
-    let said = project.run(&["worker"], 5);
-    assert!(said.err.contains("is driven by"), "{said:?}");
-    assert!(said.err.contains("longhaul submit"), "{said:?}");
+    let output = project.run(&["worker"], 5);
+    assert!(output.err.contains("is driven by"), "{output:?}");
+    assert!(output.err.contains("longhaul submit"), "{output:?}");
 }
 
 #[test]
 fn an_interrupt_saves_the_run_and_aborts_a_pending_call() {
     let project = Project::new();
     for (args, at) in [
-        // At once, in the middle of a run, and in a call that takes a minute.
+        // Interrupted at once, in the middle of a run, and during a call that takes a minute.
         (&["run", "steady", "x"][..], &["run_"][..]),
         (&["run", "steady", "x"], &["turn 2"]),
-        (&["run", "slow", "x", "--timeout", "200ms"], &["Ctrl-C cuts it off"]),
+        (&["run", "slow", "x", "--timeout", "200ms"], &["Ctrl-C aborts it"]),
     ] {
-        let said = project.run_and_interrupt(args, at);
+        let output = project.run_and_interrupt(args, at);
         let code = if args.contains(&"--timeout") { 124 } else { 130 };
-        assert_eq!(said.code, code, "{said:?}");
-        assert!(said.err.contains("saved at event "), "{said:?}");
+        assert_eq!(output.code, code, "{output:?}");
+        assert!(output.err.contains("saved at event "), "{output:?}");
         let run = project.json(&["show", "@last", "--json"]);
-        // At once may be before anybody has claimed it.
+        // An early interrupt may come before the run is claimed.
         let saved = ["pending", "running"].contains(&run["status"].as_str().unwrap());
         assert!(saved, "{run}");
-        assert!(said.err.contains(run["id"].as_str().unwrap()), "{said:?}");
+        assert!(output.err.contains(run["id"].as_str().unwrap()), "{output:?}");
         project.run(&["cancel", "@last"], 0);
     }
     let _worker = project.start_worker();
-    let said = project.run_and_interrupt(&["run", "slow", "x"], &["run_"]);
-    assert_eq!(said.code, 130, "{said:?}");
-    assert!(said.err.contains("Detached. The run goes on"), "{said:?}");
+    let output = project.run_and_interrupt(&["run", "slow", "x"], &["run_"]);
+    assert_eq!(output.code, 130, "{output:?}");
+    assert!(output.err.contains("Detached. The run continues"), "{output:?}");
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn every_command_has_examples() {
         "keys",
         "memory",
     ] {
-        let said = project.run(&[command, "--help"], 0);
-        assert!(said.out.contains("Examples:"), "{command}: {said:?}");
-        assert!(command == "worker" || said.out.contains("--json"), "{command}");
+        let output = project.run(&[command, "--help"], 0);
+        assert!(output.out.contains("Examples:"), "{command}: {output:?}");
+        assert!(command == "worker" || output.out.contains("--json"), "{command}");
     }
 }

@@ -1,14 +1,13 @@
-//! A server in the place of the real one: reads a request, answers what the test
-//! wants, and remembers what it was asked.
+//! A fake HTTP server: sends the responses that a test chooses, and records the requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What was asked.
+/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedRequest {
-    /// The method and where to, such as `GET /v1/runs?limit=1`.
+    /// Method and path, such as `GET /v1/runs?limit=1`.
     pub(crate) request_line: String,
     headers: Vec<(String, String)>,
     pub(crate) body: String,
@@ -16,7 +15,7 @@ pub(crate) struct RecordedRequest {
 
 impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known == name);
+        let found = self.headers.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
@@ -41,16 +40,16 @@ impl RecordedRequest {
             Some((name.to_ascii_lowercase(), value.trim().to_owned()))
         };
         let headers = head.iter().filter_map(pair).collect();
-        let mut asked = Self { request_line: line, headers, body: String::new() };
-        let length = asked.header("content-length").unwrap_or("0");
+        let mut request = Self { request_line: line, headers, body: String::new() };
+        let length = request.header("content-length").unwrap_or("0");
         let mut body = vec![0; length.parse().ok()?];
         lines.read_exact(&mut body).ok()?;
-        asked.body = String::from_utf8(body).ok()?;
-        Some(asked)
+        request.body = String::from_utf8(body).ok()?;
+        Some(request)
     }
 }
 
-/// An answer in JSON.
+/// Builds a JSON response.
 pub(crate) fn json_response(status: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -58,46 +57,46 @@ pub(crate) fn json_response(status: &str, body: &str) -> String {
     )
 }
 
-/// The beginning of a stream, cut off after these events.
+/// Builds the start of an event stream, which is closed after these events.
 pub(crate) fn event_stream(events: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}"
     )
 }
 
-/// A server of this test.
+/// A fake server.
 pub(crate) struct FakeServer {
     pub(crate) url: String,
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl FakeServer {
-    /// Answers every request so; an empty answer is none at all.
+    /// Responds to every request with this function; an empty response closes the connection.
     pub(crate) fn new(answer: impl Fn(&RecordedRequest) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&requests);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
-                let Some(asked) = RecordedRequest::read_from(&stream) else {
+                let Some(requests) = RecordedRequest::read_from(&stream) else {
                     continue;
                 };
-                heard.lock().unwrap().push(asked.clone());
-                _ = stream.write_all(answer(&asked).as_bytes());
+                recorded.lock().unwrap().push(requests.clone());
+                _ = stream.write_all(answer(&requests).as_bytes());
             }
         });
-        Self { url, requests: asked }
+        Self { url, requests }
     }
 
-    /// Everything that was asked so far.
+    /// Returns all requests so far.
     pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         self.requests.lock().unwrap().clone()
     }
 }
 
-/// An address where nobody listens.
+/// Returns a URL where nothing listens.
 pub(crate) fn unused_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())

@@ -1,5 +1,5 @@
-//! An agent with the file tools in a real project: it works in the project's
-//! folder, and what is the runtime's own is closed wherever it was put.
+//! An agent with the file tools in a real project: it works in the project's folder, and the
+//! runtime's own files are protected wherever they are.
 
 use std::fs;
 
@@ -42,18 +42,18 @@ fn an_agent_works_on_the_files_of_its_project() {
     let held = fs::read_to_string(project.path().join("docs/a.md")).unwrap();
     assert_eq!(held, "one\nzwei\n");
     assert!(!project.path().join("src").exists());
-    let said = project.run(&["show", "@last", "--transcript"], 0).out;
-    for words in [
+    let stdout = project.run(&["show", "@last", "--transcript"], 0).out;
+    for expected in [
         "Created `docs/a.md` (8 bytes).",
         "Edited `docs/a.md` at line 2.",
         "[The whole file: 2 lines.]",
         "docs/a.md:2: zwei",
-        "`runs.db` is the runtime's own data and is closed to agents",
-        "`driver.lock` is the runtime's own data and is closed to agents",
-        "`state` is the runtime's own data and is closed to agents",
+        "`runs.db` is the runtime's own data and is not accessible to agents",
+        "`driver.lock` is the runtime's own data and is not accessible to agents",
+        "`state` is the runtime's own data and is not accessible to agents",
         "`../secret` has `..` in it",
         "hands off the sources",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(stdout.contains(expected), "{expected}: {stdout}");
     }
 }

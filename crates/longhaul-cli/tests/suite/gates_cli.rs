@@ -1,4 +1,4 @@
-//! `gates`, `approve`, `reject` and `answer` as people and scripts meet them.
+//! `gates`, `approve`, `reject` and `answer` on the command line.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::project::{Project, has_status};
 
-/// The Gate object of the public surface, field by field.
+/// Fields of the public Gate object.
 const GATE_FIELDS: &[&str] = &[
     "id",
     "run",
@@ -46,12 +46,12 @@ fn a_gate_has_the_documented_fields_everywhere() {
     let project = Project::new();
     let run = project.run_until_gate("tidy");
     let gate = gate_for_run(&project, &run);
-    let mut wanted = GATE_FIELDS.to_vec();
-    wanted.sort_unstable();
+    let mut expected = GATE_FIELDS.to_vec();
+    expected.sort_unstable();
     let fields: Vec<&String> = gate.as_object().unwrap().keys().collect();
     let mut fields: Vec<&str> = fields.iter().map(|name| name.as_str()).collect();
     fields.sort_unstable();
-    assert_eq!(fields, wanted);
+    assert_eq!(fields, expected);
     assert_eq!(gate["decisions"], json!(["approve", "edit", "reject"]));
     assert_eq!(gate["input"]["title"], "Buy milk");
     assert_eq!(gate["status"], "open");
@@ -64,9 +64,9 @@ fn a_gate_has_the_documented_fields_everywhere() {
     let head: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(head, ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"]);
     assert!(table.contains(id) && table.contains(&run), "{table}");
-    let card = project.run(&["gates", "show", id], 0).out;
-    assert!(card.contains("│ title: Buy milk"), "{card}");
-    assert!(card.contains(&format!("longhaul approve {id}")), "{card}");
+    let card_text = project.run(&["gates", "show", id], 0).out;
+    assert!(card_text.contains("│ title: Buy milk"), "{card_text}");
+    assert!(card_text.contains(&format!("longhaul approve {id}")), "{card_text}");
 }
 
 #[test]
@@ -75,25 +75,25 @@ fn approve_without_a_terminal_needs_yes_or_a_digest() {
     let run = project.run_until_gate("tidy");
     let gate = gate_for_run(&project, &run);
     let (id, digest) = (gate["id"].as_str().unwrap(), gate["digest"].as_str().unwrap());
-    let said = project.run(&["approve", &run], 2);
+    let output = project.run(&["approve", &run], 2);
     for part in [
         "no terminal".to_owned(),
         format!("longhaul approve {id} --digest {}", &digest[..8]),
         format!("longhaul approve {id} --yes"),
     ] {
-        assert!(said.err.contains(&part), "{part}: {said:?}");
+        assert!(output.err.contains(&part), "{part}: {output:?}");
     }
     project.run_with_stdin("y\n", &["approve", &run], 2);
     for wrong in ["00000000", &digest[..7], "not-hexadecimal", &format!("{digest}00")] {
-        let said = project.run(&["approve", &run, "--digest", wrong], 2);
-        assert!(said.err.contains("longhaul gates show"), "{said:?}");
+        let output = project.run(&["approve", &run, "--digest", wrong], 2);
+        assert!(output.err.contains("longhaul gates show"), "{output:?}");
     }
     assert_eq!(gate_for_run(&project, &run)["status"], "open");
     assert_eq!(read_note(&project, "Buy milk"), None);
-    let said = project.run(&["approve", &run, "--digest", &digest[..8], "--note", "fine"], 0);
-    assert!(said.out.starts_with("Approved: vault_write"), "{said:?}");
-    assert!(said.out.contains(&format!("digest {}", &digest[..8])), "{said:?}");
-    assert!(said.out.contains(&format!("longhaul watch {run}")), "nobody drives: {said:?}");
+    let output = project.run(&["approve", &run, "--digest", &digest[..8], "--note", "fine"], 0);
+    assert!(output.out.starts_with("Approved: vault_write"), "{output:?}");
+    assert!(output.out.contains(&format!("digest {}", &digest[..8])), "{output:?}");
+    assert!(output.out.contains(&format!("longhaul watch {run}")), "no worker drives: {output:?}");
     project.run(&["watch", &run], 0);
     assert!(read_note(&project, "Buy milk").is_some());
 }
@@ -103,23 +103,23 @@ fn a_second_answer_is_refused_with_who_answered_and_when() {
     let project = Project::new();
     let run = project.run_until_gate("tidy");
     let id = gate_for_run(&project, &run)["id"].as_str().unwrap().to_owned();
-    let answered = project.run(&["approve", &id, "--yes", "--json"], 0).json();
-    assert_eq!(answered["status"], "answered");
-    assert_eq!(answered["answers"][0]["by"], "cli:anna");
-    assert_eq!(answered["answers"][0]["decision"], "approve");
-    let at = answered["answers"][0]["at"].as_str().unwrap();
+    let gate = project.run(&["approve", &id, "--yes", "--json"], 0).json();
+    assert_eq!(gate["status"], "answered");
+    assert_eq!(gate["answers"][0]["by"], "cli:anna");
+    assert_eq!(gate["answers"][0]["decision"], "approve");
+    let at = gate["answers"][0]["at"].as_str().unwrap();
     let second = |project: &Project| {
         for args in [&["reject", &id][..], &["approve", &id, "--yes"]] {
-            let said = project.run_as("berta", args, 2);
-            assert!(said.err.contains("by cli:anna at "), "{said:?}");
-            assert!(said.err.contains(at), "{said:?}");
+            let output = project.run_as("berta", args, 2);
+            assert!(output.err.contains("by cli:anna at "), "{output:?}");
+            assert!(output.err.contains(at), "{output:?}");
         }
     };
     second(&project);
     project.run(&["watch", &run], 0);
     second(&project);
-    let said = project.run(&["approve", &run, "--yes"], 2);
-    assert!(said.err.contains("waits for no answer"), "{said:?}");
+    let output = project.run(&["approve", &run, "--yes"], 2);
+    assert!(output.err.contains("waits for no answer"), "{output:?}");
     let all = project.json(&["gates", "--run", &run, "--all", "--json"]);
     assert_eq!(all["data"][0]["status"], "answered");
     assert_eq!(project.json(&["gates", "--json"])["data"], json!([]));
@@ -130,12 +130,12 @@ fn an_expired_gate_takes_no_answer() {
     let project = Project::new();
     let _worker = project.start_worker();
     let run = project.submit("hasty", "milk");
-    // It waits for a second only, which a slow machine may never see.
+    // The gate is open for one second only, which a slow machine may miss.
     project.wait_until(&run, has_status("completed"));
     let gates = project.json(&["gates", "--run", &run, "--all", "--json"]);
     let id = gates["data"][0]["id"].as_str().unwrap().to_owned();
-    let said = project.run(&["approve", &id, "--yes"], 2);
-    assert!(said.err.contains("has expired"), "{said:?}");
+    let output = project.run(&["approve", &id, "--yes"], 2);
+    assert!(output.err.contains("has expired"), "{output:?}");
     assert_eq!(gate_for_run(&project, &id)["status"], "expired");
     assert_eq!(read_note(&project, "Late"), None);
 }
@@ -144,10 +144,10 @@ fn an_expired_gate_takes_no_answer() {
 fn a_rejection_reaches_the_model_with_its_note() {
     let project = Project::new();
     let run = project.run_until_gate("tidy");
-    let said = project.run(&["reject", &run, "--note", "not on a Friday"], 0);
-    assert!(said.out.starts_with("Rejected: vault_write"), "{said:?}");
-    let said = project.run(&["watch", &run], 0);
-    assert!(said.out.contains("not on a Friday"), "{said:?}");
+    let output = project.run(&["reject", &run, "--note", "not on a Friday"], 0);
+    assert!(output.out.starts_with("Rejected: vault_write"), "{output:?}");
+    let output = project.run(&["watch", &run], 0);
+    assert!(output.out.contains("not on a Friday"), "{output:?}");
     assert_eq!(read_note(&project, "Buy milk"), None);
 }
 
@@ -155,14 +155,14 @@ fn a_rejection_reaches_the_model_with_its_note() {
 fn an_edited_input_is_validated_and_used() {
     let project = Project::new();
     let run = project.run_until_gate("tidy");
-    for (edit, why) in [("{", "is no JSON"), ("{\"folder\": 7}", "folder")] {
-        let said = project.run(&["approve", &run, "--yes", "--edit", edit], 2);
-        assert!(said.err.contains(why), "{said:?}");
+    for (edit, why) in [("{", "is not valid JSON"), ("{\"folder\": 7}", "folder")] {
+        let output = project.run(&["approve", &run, "--yes", "--edit", edit], 2);
+        assert!(output.err.contains(why), "{output:?}");
     }
     let input = r#"{"folder":"Tasks","title":"Buy bread","content":"b","tags":[],"confidence":9}"#;
     project.run_with_stdin(input, &["approve", &run, "--edit", "-"], 2);
-    let said = project.run_with_stdin(input, &["approve", &run, "--yes", "--edit", "-"], 0);
-    assert!(said.out.starts_with("Approved with your change"), "{said:?}");
+    let output = project.run_with_stdin(input, &["approve", &run, "--yes", "--edit", "-"], 0);
+    assert!(output.out.starts_with("Approved with your change"), "{output:?}");
     project.run(&["watch", &run], 0);
     assert!(read_note(&project, "Buy bread").is_some());
     assert_eq!(read_note(&project, "Buy milk"), None);
@@ -174,15 +174,18 @@ fn an_edit_must_be_approved_by_both_approvers() {
     let run = project.run_until_gate("twice");
     let first = gate_for_run(&project, &run)["digest"].clone();
     let input = r#"{"folder":"Tasks","title":"Changed","content":"b","tags":[],"confidence":9}"#;
-    let said = project.run(&["approve", &run, "--yes", "--edit", input], 0);
-    assert!(said.out.contains("1 of 2 have agreed"), "{said:?}");
+    let output = project.run(&["approve", &run, "--yes", "--edit", input], 0);
+    assert!(output.out.contains("1 of 2 people have agreed"), "{output:?}");
     let gate = gate_for_run(&project, &run);
-    assert_eq!(gate["input"]["title"], "Changed", "what is agreed to is shown");
+    assert_eq!(gate["input"]["title"], "Changed", "the edited input is shown");
     assert_ne!(gate["digest"], first);
-    let card = project.run(&["gates", "show", &run], 0).out;
-    assert!(card.contains("title: Changed") && card.contains("changed by cli:anna"), "{card}");
-    let said = project.run(&["approve", &run, "--yes"], 2);
-    assert!(said.err.contains("cli:anna has answered this gate already"), "{said:?}");
+    let card_text = project.run(&["gates", "show", &run], 0).out;
+    assert!(
+        card_text.contains("title: Changed") && card_text.contains("changed by cli:anna"),
+        "{card_text}"
+    );
+    let output = project.run(&["approve", &run, "--yes"], 2);
+    assert!(output.err.contains("cli:anna has already answered this gate"), "{output:?}");
     let old = first.as_str().unwrap();
     project.run_as("berta", &["approve", &run, "--digest", old], 2);
     project.run_as("berta", &["approve", &run, "--yes"], 0);
@@ -196,27 +199,27 @@ fn questions_are_answered_with_text() {
     for (agent, kind) in [("ask", "question"), ("stuck", "blocked")] {
         let run = project.run_until_gate(agent);
         assert_eq!(gate_for_run(&project, &run)["kind"], kind);
-        let said = project.run(&["approve", &run, "--yes"], 2);
-        assert!(said.err.contains("longhaul answer gate_"), "{said:?}");
+        let output = project.run(&["approve", &run, "--yes"], 2);
+        assert!(output.err.contains("longhaul answer gate_"), "{output:?}");
         project.run(&["answer", &run, " "], 2);
-        let said = project.run(&["answer", &run, "to", "the", "left"], 0);
-        assert!(said.out.starts_with("Answered: "), "{said:?}");
-        let said = project.run(&["watch", &run], 0);
-        assert!(said.out.contains("to the left"), "{said:?}");
+        let output = project.run(&["answer", &run, "to", "the", "left"], 0);
+        assert!(output.out.starts_with("Answered: "), "{output:?}");
+        let output = project.run(&["watch", &run], 0);
+        assert!(output.out.contains("to the left"), "{output:?}");
     }
     let run = project.run_until_gate("tidy");
-    let said = project.run(&["answer", &run, "yes"], 2);
-    assert!(said.err.contains("it takes approve, edit or reject"), "{said:?}");
+    let output = project.run(&["answer", &run, "yes"], 2);
+    assert!(output.err.contains("valid decisions: approve, edit or reject"), "{output:?}");
 }
 
 #[test]
 fn the_submitter_can_be_barred_from_approving() {
     let project = Project::new();
     let run = project.run_until_gate("foreign");
-    let said = project.run(&["approve", &run, "--yes"], 6);
-    assert!(said.err.contains("may not approve"), "{said:?}");
+    let output = project.run(&["approve", &run, "--yes"], 6);
+    assert!(output.err.contains("may not approve"), "{output:?}");
     project.run_as("berta", &["approve", &run, "--yes"], 0);
     let run = project.run_until_gate("tidy");
-    let said = project.run(&["approve", &run, "--yes", "--for", "run"], 0);
-    assert!(said.out.starts_with("Approved for this run"), "{said:?}");
+    let output = project.run(&["approve", &run, "--yes", "--for", "run"], 0);
+    assert!(output.out.starts_with("Approved for this run"), "{output:?}");
 }

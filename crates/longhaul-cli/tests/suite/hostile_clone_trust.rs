@@ -1,4 +1,4 @@
-//! What a cloned repository would run, send or open waits until a person trusts it.
+//! What a cloned repository would run, send or open is blocked until a person trusts it.
 
 use super::hostile_clone::{AGENT, ClonedRepository, assert_trick_harmless};
 
@@ -11,9 +11,9 @@ fn nothing_is_run_or_sent_before_trust() {
         clone.write("longhaul.toml", provider);
         clone.write("agents/helper.md", &model.replace("PROVIDER", "mine"));
     });
-    let known = "[providers.anthropic]\nbase_url = \"http://127.0.0.1:PORT\"\n";
-    assert_trick_harmless(known, |clone| {
-        clone.write("longhaul.toml", known);
+    let settings = "[providers.anthropic]\nbase_url = \"http://127.0.0.1:PORT\"\n";
+    assert_trick_harmless(settings, |clone| {
+        clone.write("longhaul.toml", settings);
         clone.write("agents/helper.md", &model.replace("PROVIDER", "anthropic"));
     });
     let head = "---\nmodel: scripted/helper\ntools: [send_message, log_interaction, shell]\ncontext: [recipient]\nsandbox: { isolation: none }\n";
@@ -61,7 +61,7 @@ fn server_exposure_settings_need_trust() {
         assert!(text.contains("[server]"), "{text}");
         let (text, code) = clone.run(&["trust", "--yes"]);
         assert_eq!(code, Some(0), "{text}");
-        // The address is the user's choice here, so that no test meets another.
+        // The address is set by the user here, so that tests do not collide on a port.
         let (text, code) = clone.run(&["serve", "--until-eof", "--listen", "127.0.0.1:0"]);
         assert_eq!(code, Some(0), "{toml}: {text}");
     }

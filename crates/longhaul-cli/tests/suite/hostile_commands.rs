@@ -32,7 +32,7 @@ fn create_repository(folder: &Path) -> PathBuf {
     root
 }
 
-/// All files below a folder that can be read as text; links are followed.
+/// Collects all files below a folder that can be read as text; symlinks are followed.
 fn collect_texts(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -44,18 +44,19 @@ fn collect_texts(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// What a storm over `helper` says, and the texts of the folder that it leaves.
+/// Runs `chaos` with the agent `helper`. Returns its output and the texts of the folder that it
+/// keeps.
 fn run_chaos(root: &Path) -> (String, Vec<(PathBuf, String)>) {
     let temp = root.parent().unwrap().join("tmp");
     let args = ["chaos", "helper", "--runs", "1", "--kills", "0", "--keep"];
     let output = longhaul_in(root, &args, &[("TMPDIR", temp.to_str().unwrap())]);
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
     let mut found = Vec::new();
     collect_texts(&temp, &mut found);
-    assert!(found.len() > 3, "the copy is left: {found:?}");
-    (said, found)
+    assert!(found.len() > 3, "the copy is kept: {found:?}");
+    (text, found)
 }
 
 #[test]
@@ -71,8 +72,8 @@ fn chaos_copies_nothing_from_outside_the_project() {
         let folder = tempfile::tempdir().unwrap();
         let root = create_repository(folder.path());
         symlink(target, root.join(name)).unwrap();
-        let (said, found) = run_chaos(&root);
-        assert!(said.contains("is not copied"), "{name}: {said}");
+        let (output, found) = run_chaos(&root);
+        assert!(output.contains("is not copied"), "{name}: {output}");
         let leaked = found.iter().find(|(_, text)| text.contains(PRIVATE));
         assert!(leaked.is_none(), "{name}: {leaked:?}");
     }
@@ -105,12 +106,12 @@ fn the_demo_asks_no_real_model_that_a_planted_agent_names() {
     fs::write(&planted, agent).unwrap();
     let mut command = command_in(&root, &["demo"], &[("OPENAI_API_KEY", PRIVATE)]);
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(said.contains("no AI is called in this demo"), "{said}");
-    assert!(!said.contains("openai"), "{said}");
-    assert!(said.contains("on a new worker"), "{said}");
-    // What stands there stays as it is.
+    assert!(stdout.contains("no AI is called in this demo"), "{stdout}");
+    assert!(!stdout.contains("openai"), "{stdout}");
+    assert!(stdout.contains("on a new worker"), "{stdout}");
+    // The planted file is unchanged.
     assert_eq!(fs::read_to_string(planted).unwrap(), agent);
 }
 
@@ -123,9 +124,9 @@ fn a_mock_model_loads_no_scripts_from_outside_the_project() {
     let mut command =
         command_in(&root, &["mock-model", "--listen", "127.0.0.1:0", "--until-eof"], &[]);
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("leads out of the project"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("leads out of the project"), "{stderr}");
 }
 
 #[test]
@@ -145,15 +146,15 @@ fn a_backup_replaces_no_file_of_the_runtime_and_no_folder() {
     ] {
         let before = fs::read(data.join(name)).ok();
         for target in [format!(".longhaul/{name}"), format!("./.longhaul/../.longhaul/{name}")] {
-            let said = project.run(&["db", "backup", &target, "--force"], 2);
-            let words = ["the runtime's own", "the store itself"];
-            assert!(words.iter().any(|words| said.err.contains(words)), "{said:?}");
+            let output = project.run(&["db", "backup", &target, "--force"], 2);
+            let reasons = ["used by the runtime", "the store itself"];
+            assert!(reasons.iter().any(|reasons| output.err.contains(reasons)), "{output:?}");
         }
         assert_eq!(fs::read(data.join(name)).ok(), before, "{name}");
     }
     for flags in [&["db", "backup", "agents"][..], &["db", "backup", "agents", "--force"]] {
-        let said = project.run(flags, 2);
-        assert!(said.err.contains("`agents` is a folder"), "{said:?}");
+        let output = project.run(flags, 2);
+        assert!(output.err.contains("`agents` is a folder"), "{output:?}");
     }
     project.run(&["db", "backup", ".longhaul/copy.db"], 0);
 }
@@ -164,8 +165,8 @@ fn json_output_of_db_has_no_terminal_control_characters() {
     project.run(&["run", "plain", "bread"], 0);
     let name = "copy\u{9b}2J\u{202e}.db";
     for args in [["db", "backup", name, "--json"], ["db", "check", name, "--json"]] {
-        let said = project.run(&args, 0);
-        assert!(!said.out.contains(['\u{9b}', '\u{202e}']), "{said:?}");
-        assert_eq!(said.json()["file"], name);
+        let output = project.run(&args, 0);
+        assert!(!output.out.contains(['\u{9b}', '\u{202e}']), "{output:?}");
+        assert_eq!(output.json()["file"], name);
     }
 }

@@ -1,6 +1,5 @@
-//! A real server that is killed while requests under an Idempotency-Key are in
-//! progress: sent again, each gets its own answer and none is told that it came too
-//! late because of itself.
+//! A real server is killed while requests with an Idempotency-Key are in flight. A repeated request
+//! gets the response of the first one, and is never rejected because of itself.
 
 use std::thread;
 use std::time::Duration;
@@ -10,10 +9,10 @@ use serde_json::{Value, json};
 use super::project::Project;
 use super::server_harness::{HttpResponse, TestServer, local_key, try_send_request};
 
-/// Runs that wait at a gate in each round; as many tasks are submitted beside them.
+/// Number of runs per round that wait at a gate. As many further tasks are submitted.
 const RUNS: usize = 4;
 
-/// One request under a key of its own.
+/// A request with its own idempotency key.
 struct KeyedRequest {
     request_line: String,
     key: String,
@@ -25,7 +24,7 @@ impl KeyedRequest {
         Self { request_line: format!("POST {path}"), key, body: body.to_string() }
     }
 
-    /// The whole answer, if the server lived long enough to give one.
+    /// Sends the request. `None` if the server died before it responded completely.
     fn send(&self, address: &str, bearer: &str) -> Option<HttpResponse> {
         let headers = [("authorization", bearer), ("idempotency-key", &self.key)];
         try_send_request(address, &self.request_line, &headers, &self.body).ok()
@@ -35,31 +34,31 @@ impl KeyedRequest {
 fn wait_for_gate(served: &TestServer, bearer: &str, run: &str) -> Value {
     let line = format!("GET /v1/gates?status=open&run={run}");
     for _ in 0..2_000 {
-        let seen = served.request(&line, &[("authorization", bearer)], "").json();
-        if !seen["data"][0].is_null() {
-            return seen["data"][0].clone();
+        let gates = served.request(&line, &[("authorization", bearer)], "").json();
+        if !gates["data"][0].is_null() {
+            return gates["data"][0].clone();
         }
         thread::sleep(Duration::from_millis(5));
     }
-    panic!("{run} raises no gate");
+    panic!("{run} raised no gate");
 }
 
-/// The requests of a round: answers, a cancel and submits.
+/// Returns the requests of a round: answers, a cancel and submits.
 fn build_requests(served: &TestServer, bearer: &str, round: u64) -> Vec<KeyedRequest> {
     let task = |agent: &str| json!({ "agent": agent, "input": "milk" });
     let runs: Vec<String> = (0..RUNS)
-        .map(|place| {
-            let key = format!("prepare {round} {place}");
+        .map(|index| {
+            let key = format!("prepare {round} {index}");
             let made =
                 KeyedRequest::new("/v1/runs", key, &task("tidy")).send(served.address(), bearer);
-            let made = made.expect("an answer").json();
+            let made = made.expect("a response").json();
             made["id"].as_str().unwrap().to_owned()
         })
         .collect();
     let mut all = Vec::new();
-    for (place, run) in runs.iter().enumerate() {
+    for (index, run) in runs.iter().enumerate() {
         let gate = wait_for_gate(served, bearer, run);
-        let (path, body) = match place {
+        let (path, body) = match index {
             0 => (format!("/v1/runs/{run}/cancel"), json!({})),
             _ => {
                 let yes = json!({ "decision": "approve", "digest": gate["digest"] });
@@ -67,14 +66,14 @@ fn build_requests(served: &TestServer, bearer: &str, round: u64) -> Vec<KeyedReq
                 (format!("/v1/gates/{gate}/answer"), yes)
             }
         };
-        all.push(KeyedRequest::new(&path, format!("decide {round} {place}"), &body));
-        let key = format!("submit {round} {place}");
+        all.push(KeyedRequest::new(&path, format!("decide {round} {index}"), &body));
+        let key = format!("submit {round} {index}");
         all.push(KeyedRequest::new("/v1/runs", key, &task("plain")));
     }
     all
 }
 
-/// A different moment in each round, within the time that the requests take.
+/// Returns a different delay for each round, within the time that the requests take.
 fn kill_delay(round: u64) -> Duration {
     let mixed = (round + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     Duration::from_micros(mixed % 40_000)
@@ -82,8 +81,8 @@ fn kill_delay(round: u64) -> Duration {
 
 #[test]
 fn a_request_retried_after_a_kill_is_not_refused() {
-    let wanted = std::env::var("LONGHAUL_KILLS").unwrap_or_default();
-    let kills = wanted.parse::<u64>().unwrap_or(50) / 10;
+    let text = std::env::var("LONGHAUL_KILLS").unwrap_or_default();
+    let kills = text.parse::<u64>().unwrap_or(50) / 10;
     let project = Project::new();
     let mut served = TestServer::start(&project);
     let bearer = format!("Bearer {}", local_key(&project));
@@ -103,7 +102,7 @@ fn a_request_retried_after_a_kill_is_not_refused() {
         served = TestServer::start(&project);
         for (request, first) in requests.iter().zip(first) {
             let again = request.send(served.address(), &bearer);
-            let again = again.expect("an answer");
+            let again = again.expect("a response");
             assert!(again.status < 300, "{}: {again:?}", request.request_line);
             if let Some(first) = first {
                 assert_eq!(first.status, again.status, "{}", request.request_line);

@@ -1,4 +1,4 @@
-//! `ls`, `show`, `watch` and `why` as people and scripts meet them.
+//! `ls`, `show`, `watch` and `why` on the command line.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::project::{Project, has_status};
 
-/// The Run object of the public surface, field by field.
+/// Fields of the public Run object.
 const RUN_FIELDS: &[&str] = &[
     "active_ms",
     "actor",
@@ -55,16 +55,16 @@ fn field_names(value: &Value) -> BTreeSet<&str> {
 #[test]
 fn an_empty_project_is_reported_and_no_store_is_created() {
     let project = Project::new();
-    let said = project.run(&["ls"], 0);
-    assert_eq!(said.out, "");
-    assert!(said.err.contains("no runs here yet"), "{said:?}");
-    let said = project.run(&["ls", "--json"], 0);
-    assert_eq!(said.out, "{\"data\":[],\"next\":null}\n");
-    let said = project.run(&["gates", "--json"], 0);
-    assert_eq!(said.out, "{\"data\":[],\"next\":null}\n");
+    let output = project.run(&["ls"], 0);
+    assert_eq!(output.out, "");
+    assert!(output.err.contains("no runs here yet"), "{output:?}");
+    let output = project.run(&["ls", "--json"], 0);
+    assert_eq!(output.out, "{\"data\":[],\"next\":null}\n");
+    let output = project.run(&["gates", "--json"], 0);
+    assert_eq!(output.out, "{\"data\":[],\"next\":null}\n");
     for args in [&["show", "@last"][..], &["why", "@last"], &["watch", "@last"]] {
-        let said = project.run(args, 2);
-        assert!(said.err.contains("there are no runs here yet"), "{said:?}");
+        let output = project.run(args, 2);
+        assert!(output.err.contains("there are no runs here yet"), "{output:?}");
     }
     assert!(!project.path().join(".longhaul").exists());
 }
@@ -74,13 +74,13 @@ fn every_command_prints_the_same_run_object() {
     let project = Project::new();
     let run = project.run(&["run", "plain", "milk", "--json"], 0).json();
     let id = run["id"].as_str().unwrap();
-    let wanted: BTreeSet<&str> = RUN_FIELDS.iter().copied().collect();
-    assert_eq!(field_names(&run), wanted);
-    let shown = project.json(&["show", id, "--json"]);
-    assert_eq!(shown, run);
+    let expected: BTreeSet<&str> = RUN_FIELDS.iter().copied().collect();
+    assert_eq!(field_names(&run), expected);
+    let json = project.json(&["show", id, "--json"]);
+    assert_eq!(json, run);
     assert_eq!(project.json(&["ls", "--json"])["data"][0], run);
     let submitted = project.json(&["submit", "plain", "bread", "--json"]);
-    assert_eq!(field_names(&submitted), wanted);
+    assert_eq!(field_names(&submitted), expected);
     assert_eq!(submitted["status"], "pending");
     assert_eq!(run["output"]["text"], "Done: milk");
     assert_eq!(run["error"], Value::Null);
@@ -118,17 +118,17 @@ fn ls_filters_and_prints_the_total() {
     let rest = project.json(&["ls", "--json", "--after", next]);
     assert_eq!(rest["data"].as_array().unwrap().len(), 3);
     assert_eq!(rest["next"], Value::Null);
-    let said = project.run(&["ls", "--limit", "2"], 0);
-    assert!(said.err.contains("2 of 5.  More: longhaul ls --all"), "{said:?}");
-    let lines: Vec<&str> = said.out.lines().collect();
+    let output = project.run(&["ls", "--limit", "2"], 0);
+    assert!(output.err.contains("2 of 5.  More: longhaul ls --all"), "{output:?}");
+    let lines: Vec<&str> = output.out.lines().collect();
     let head: Vec<&str> = lines[0].split_whitespace().collect();
-    let wanted = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
-    assert_eq!(head, wanted);
+    let expected = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
+    assert_eq!(head, expected);
     let first: Vec<&str> = lines[1].split_whitespace().collect();
-    assert_eq!(first[..2], ["✓", "completed"], "{said:?}");
-    assert!(!said.out.contains('\u{1b}'), "no colour without a terminal");
-    let said = project.run(&["ls", "--status", "done"], 2);
-    assert!(said.err.contains("possible values: pending"), "{said:?}");
+    assert_eq!(first[..2], ["✓", "completed"], "{output:?}");
+    assert!(!output.out.contains('\u{1b}'), "no colour without a terminal");
+    let output = project.run(&["ls", "--status", "done"], 2);
+    assert!(output.err.contains("possible values: pending"), "{output:?}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn show_prints_a_summary_a_transcript_and_events() {
     let page = project.run(&["show", &run], 0).out;
     for part in [
         "tidy  ▲ waiting: you",
-        "It waits for an approval: Write a note?",
+        "The run waits for an approval: Write a note?",
         &format!("longhaul approve {run}"),
         "$0.00 (scripted)",
         "tools     vault_write",
@@ -147,23 +147,23 @@ fn show_prints_a_summary_a_transcript_and_events() {
         assert!(page.contains(part), "{part}: {page}");
     }
     project.run(&["approve", &run, "--yes"], 0);
-    let said = project.run(&["watch", &run], 0);
-    assert!(said.out.starts_with("Done: Created"), "{said:?}");
+    let output = project.run(&["watch", &run], 0);
+    assert!(output.out.starts_with("Done: Created"), "{output:?}");
     let page = project.run(&["show", &run], 0).out;
     assert!(page.contains("✓ completed") && page.contains("Done: Created"), "{page}");
-    let told = project.run(&["show", &run, "--transcript"], 0).out;
+    let transcript = project.run(&["show", &run, "--transcript"], 0).out;
     for part in
         ["system:\n  You.", "user:\n  milk", "assistant calls vault_write:", "result of t1.1:"]
     {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(transcript.contains(part), "{part}: {transcript}");
     }
-    let told = project.json(&["show", &run, "--transcript", "--json"]);
-    let system = told["system"].as_str().unwrap();
+    let transcript = project.json(&["show", &run, "--transcript", "--json"]);
+    let system = transcript["system"].as_str().unwrap();
     assert!(system.starts_with("You.\n\n## Current state\n"), "{system}");
-    assert_eq!(told["messages"].as_array().unwrap().len(), 4, "{told}");
+    assert_eq!(transcript["messages"].as_array().unwrap().len(), 4, "{transcript}");
     let events = project.events(&run);
-    let places: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
-    assert_eq!(places, (1..=events.len() as u64).collect::<Vec<_>>());
+    let seqs: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, (1..=events.len() as u64).collect::<Vec<_>>());
     let lines = project.run(&["show", &run, "--events"], 0).out;
     assert_eq!(lines.lines().count(), events.len());
     assert!(lines.contains("gate.answered        approved, by cli:anna"), "{lines}");
@@ -186,37 +186,37 @@ fn watch_starts_after_an_event_and_exits_like_the_run() {
     assert!(lines.ends_with(&rest));
     let run = project.run_until_gate("tidy");
     let last = project.events(&run).len().to_string();
-    let said = project.run(&["watch", &run, "--no-input", "--after", &last], 3);
-    assert!(said.err.contains("waits for an approval"), "{said:?}");
+    let output = project.run(&["watch", &run, "--no-input", "--after", &last], 3);
+    assert!(output.err.contains("waits for an approval"), "{output:?}");
     project.run(&["cancel", &run], 0);
-    let said = project.run(&["watch", &run], 7);
-    assert!(said.err.contains("cancelled"), "{said:?}");
+    let output = project.run(&["watch", &run], 7);
+    assert!(output.err.contains("cancelled"), "{output:?}");
 }
 
 #[test]
 fn why_prints_a_message_and_a_command() {
     let project = Project::new();
-    let asked = project.run_until_gate("ask");
+    let asking_run = project.run_until_gate("ask");
     let stuck = project.run_until_gate("stuck");
     let pending = project.submit("plain", "milk");
-    for (run, status, sentence, command) in [
-        (&asked, "waiting", "Left or right?", "longhaul answer gate_"),
+    for (run, status, message, command) in [
+        (&asking_run, "waiting", "Left or right?", "longhaul answer gate_"),
         (&stuck, "blocked", "no key for the door", "longhaul answer gate_"),
-        (&pending, "pending", "Nobody drives it now.", "longhaul watch run_"),
+        (&pending, "pending", "No worker drives the run now.", "longhaul watch run_"),
     ] {
         let why = project.json(&["why", run, "--json"]);
         assert_eq!(why["status"], status);
-        let said = project.run(&["why", run], 0).out;
-        let lines: Vec<&str> = said.lines().collect();
-        assert!(lines[0].contains(sentence), "{said}");
-        assert!(lines[1].trim_start().starts_with(command), "{said}");
+        let stdout = project.run(&["why", run], 0).out;
+        let lines: Vec<&str> = stdout.lines().collect();
+        assert!(lines[0].contains(message), "{stdout}");
+        assert!(lines[1].trim_start().starts_with(command), "{stdout}");
         assert_eq!(why["command"], lines[1].trim());
         assert_eq!(why["message"], lines[0]);
     }
     let _worker = project.start_worker();
     project.wait_until(&pending, has_status("completed"));
     let why = project.json(&["why", &pending, "--json"]);
-    assert_eq!(why["message"], "It completed.");
+    assert_eq!(why["message"], "The run completed.");
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn text_of_a_model_is_escaped_on_the_terminal() {
         &["approve", &run, "--yes"],
         &["watch", &run],
     ] {
-        let said = project.run(args, 0);
-        let all = [said.out, said.err].concat();
+        let output = project.run(args, 0);
+        let all = [output.out, output.err].concat();
         assert!(!all.contains('\u{1b}') && !all.contains('\u{202e}'), "{args:?}: {all}");
     }
 }

@@ -1,8 +1,8 @@
-//! Strangers judge the server: a client and a fuzzer in Python and an
-//! `EventSource` on Node, none of which knows more than the server's description.
-//! Two providers' SDKs judge the mock model.
+//! Third-party programs test the server: a client and a fuzzer in Python, and an `EventSource` on
+//! Node, which know only the server's API description. The SDKs of two providers test the mock
+//! model.
 //!
-//! What they lean on is pinned in `tests/interop` and made ready by `scripts/interop`.
+//! Their dependencies are pinned in `tests/interop` and installed by `scripts/interop`.
 
 mod sdks;
 mod server;
@@ -17,7 +17,8 @@ use serde_json::Value;
 use super::project::{CommandOutput, Project};
 use server::InteropServer;
 
-/// An agent that thinks, asks and ends: its replies, with time for a message.
+/// An agent that calls tools, needs an approval and ends: its front matter and replies, with time
+/// for a message.
 const TEST_AGENT: (&str, &str) = (
     "tools: [vault_list, vault_write]\napprove:\n  - { tool: vault_write, ask: 'Write a note?' }",
     "replies:
@@ -34,18 +35,18 @@ const TEST_AGENT: (&str, &str) = (
 
 /// One reply of an agent that talks while it works.
 const TALKER_REPLY: &str = "
-- text: 'Some words before each look, so that somebody can hear them.'
+- text: 'Some text before each tool call, so that a client can receive it.'
   tools: [{ name: vault_list, input: {} }]
   delay: 100ms";
 
-/// The script of an agent that talks, asks, and talks on.
+/// Returns the script of an agent that talks, asks, and talks again.
 fn talker_script() -> String {
-    let ask = "\n- tools: [{ name: ask_human, input: { question: 'Go on?' } }]";
+    let question = "\n- tools: [{ name: ask_human, input: { question: 'Go on?' } }]";
     let done = "\n- text: Done.\n";
-    ["replies:", &TALKER_REPLY.repeat(5), ask, &TALKER_REPLY.repeat(10), done].concat()
+    ["replies:", &TALKER_REPLY.repeat(5), question, &TALKER_REPLY.repeat(10), done].concat()
 }
 
-/// A project with one more agent.
+/// A project with one additional agent.
 fn project(name: &str, (front, script): (&str, &str)) -> Project {
     let project = Project::new();
     let agent = format!("---\ndescription: A test.\nmodel: scripted/{name}\n{front}\n---\nYou.\n");
@@ -54,29 +55,29 @@ fn project(name: &str, (front, script): (&str, &str)) -> Project {
     project
 }
 
-/// The folder with the judges' programs.
+/// Returns the folder of the test programs.
 fn programs_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop")
 }
 
-/// The folder with what they lean on.
+/// Returns the folder of their dependencies.
 fn packages_folder() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let said = std::env::var_os("LONGHAUL_INTEROP_DIR").filter(|said| !said.is_empty());
-    let folder = here.join(said.map_or_else(|| "target/interop".into(), PathBuf::from));
+    let value = std::env::var_os("LONGHAUL_INTEROP_DIR").filter(|value| !value.is_empty());
+    let folder = here.join(value.map_or_else(|| "target/interop".into(), PathBuf::from));
     let ready = folder.join("stamp").is_file();
-    let shown = folder.display();
-    assert!(ready, "the interop programs are not installed in {shown}: run scripts/interop");
+    let path = folder.display();
+    assert!(ready, "the interop programs are not installed in {path}: run scripts/interop");
     folder
 }
 
-/// A judge in Python, in a folder of its own.
+/// Builds the command of a Python program, in its own folder.
 fn python_program(program: &str, project: &Project, server: &InteropServer) -> Command {
     let folder = project.path().join("interop");
     std::fs::create_dir_all(&folder).unwrap();
     let mut command = Command::new(packages_folder().join("python/bin/python"));
     command
-        // Nothing is left beside the programs.
+        // Writes no bytecode files beside the programs.
         .arg("-B")
         .arg(programs_folder().join(program))
         .arg(server.url())
@@ -86,25 +87,25 @@ fn python_program(program: &str, project: &Project, server: &InteropServer) -> C
     command
 }
 
-/// Runs a judge to its end; its last line.
+/// Runs a program to its end and returns its last line.
 fn run_program(command: &mut Command) -> String {
-    let judge = InteropProgram(command.stdin(Stdio::null()).spawn_piped());
-    let said = judge.finish();
-    assert_eq!(said.code, 0, "{}\n{}", said.out, said.err);
-    said.out.lines().last().unwrap_or_default().to_owned()
+    let program = InteropProgram(command.stdin(Stdio::null()).spawn_piped());
+    let output = program.finish();
+    assert_eq!(output.code, 0, "{}\n{}", output.out, output.err);
+    output.out.lines().last().unwrap_or_default().to_owned()
 }
 
-/// A judge at work, until it is dropped.
+/// A running program, until it is dropped.
 struct InteropProgram(Child);
 
 impl InteropProgram {
     fn finish(mut self) -> CommandOutput {
         let mut err = self.0.stderr.take().unwrap();
-        let heard = std::thread::spawn(move || std::io::read_to_string(&mut err).unwrap());
+        let reader = std::thread::spawn(move || std::io::read_to_string(&mut err).unwrap());
         let out = self.0.stdout.take().map(std::io::read_to_string);
         let out = out.transpose().unwrap().unwrap_or_default();
         let code = self.0.wait().unwrap().code().unwrap_or(-1);
-        let err = heard.join().unwrap();
+        let err = reader.join().unwrap();
         CommandOutput { code, out, err }
     }
 }
@@ -131,18 +132,18 @@ impl SpawnPiped for Command {
 fn a_client_written_from_the_openapi_document_completes_a_run() {
     let project = project("interop", TEST_AGENT);
     let server = InteropServer::start(&project);
-    let said = run_program(python_program("client.py", &project, &server).arg("interop"));
-    assert!(said.contains("operations"), "{said}");
+    let output = run_program(python_program("client.py", &project, &server).arg("interop"));
+    assert!(output.contains("operations"), "{output}");
 }
 
 #[test]
 fn a_fuzzer_finds_no_fault_in_the_api() {
     let project = project("interop", TEST_AGENT);
     let server = InteropServer::start(&project);
-    let mut judge = python_program("fuzz.py", &project, &server);
-    judge.arg("interop").arg(programs_folder().join("schemathesis.toml"));
-    let said = run_program(&mut judge);
-    assert!(said.contains("requests"), "{said}");
+    let mut program = python_program("fuzz.py", &project, &server);
+    program.arg("interop").arg(programs_folder().join("schemathesis.toml"));
+    let output = run_program(&mut program);
+    assert!(output.contains("requests"), "{output}");
 }
 
 #[test]
@@ -151,19 +152,19 @@ fn an_event_source_reconnects_and_gets_every_event_once() {
     let project = project("talker", ("tools: [vault_list, ask_human]", &script));
     let mut server = InteropServer::start(&project);
     let run = server.submit("talker");
-    let mut judge = InteropProgram(event_source_program(&server, &run).spawn_piped());
-    let told = BufReader::new(judge.0.stdout.take().unwrap()).lines();
+    let mut program = InteropProgram(event_source_program(&server, &run).spawn_piped());
+    let lines = BufReader::new(program.0.stdout.take().unwrap()).lines();
     let mut all = String::new();
     let mut last = Value::Null;
     let (mut opened, mut cuts) = (0, 0);
-    let (mut asked, mut answered) = (false, false);
-    for line in told.map(Result::unwrap) {
+    let (mut has_asked, mut answered) = (false, false);
+    for line in lines.map(Result::unwrap) {
         all.push_str(&line);
         all.push('\n');
         last = serde_json::from_str(&line).unwrap();
         opened += usize::from(last.get("open").is_some());
-        asked |= last["type"] == "gate.raised";
-        // Once at a fact, and once while the model speaks.
+        has_asked |= last["type"] == "gate.raised";
+        // Once at an event, and once while the model streams text.
         let cut_now = match cuts {
             0 => last["received"] == 10,
             1 => answered && last["deltas"].is_number(),
@@ -173,19 +174,19 @@ fn an_event_source_reconnects_and_gets_every_event_once() {
             cuts += 1;
             server = server.kill_and_restart(&project);
         }
-        // The run waits until the judge is back, so that the rest is heard as it comes.
-        if asked && opened == 2 && !answered {
+        // The run waits until the client has reconnected, so that the client gets the rest live.
+        if has_asked && opened == 2 && !answered {
             project.run(&["answer", &run, "yes"], 0);
             answered = true;
         }
     }
-    let said = judge.finish();
-    assert_eq!(said.code, 0, "{all}\n{}", said.err);
+    let output = program.finish();
+    assert_eq!(output.code, 0, "{all}\n{}", output.err);
     assert_eq!((opened, cuts), (3, 2), "{all}");
     assert!(last["events"].is_number(), "{all}");
 }
 
-/// The judge that follows a run as a browser would.
+/// Builds the command that follows a run as a browser would.
 fn event_source_program(server: &InteropServer, run: &str) -> Command {
     let kinds: Vec<&str> = Event::KINDS.iter().map(|(kind, _, _)| *kind).collect();
     let mut command = Command::new("node");

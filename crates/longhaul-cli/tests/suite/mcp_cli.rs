@@ -1,4 +1,4 @@
-//! `longhaul mcp` as a person meets it.
+//! `longhaul mcp` on the command line.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn folder(text: &str) -> TempDir {
     folder
 }
 
-/// Runs it, wants this exit code, and never a secret in what it says.
+/// Runs the binary, asserts the exit code and that no secret is printed.
 fn run(folder: &Path, args: &[&str], env: &[(&str, &str)], code: i32) -> (String, String) {
     let output = longhaul_in(folder, args, env);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -52,19 +52,19 @@ fn mcp_ls_prints_each_servers_status_and_starts_nothing() {
     assert!(find_line(&out, "docs").ends_with("not trusted yet: longhaul trust"), "{out}");
     assert!(find_line(&out, "old").ends_with("broken, see below"), "{out}");
     assert!(find_line(&out, "off").ends_with("disabled"), "{out}");
-    assert!(err.contains("error: .mcp.json:5:12: server `old`: speaks the old SSE"), "{err}");
+    assert!(err.contains("error: .mcp.json:5:12: server `old`: the old SSE"), "{err}");
     assert!(err.contains("note: .mcp.json:7:"), "{err}");
     let token = [("GITHUB_TOKEN", "gh-s3cret"), ("LONGHAUL_TRUST", "1")];
     let (out, _) = run(folder, &["mcp"], &token, 0);
     assert!(find_line(&out, "github").ends_with("trusted by LONGHAUL_TRUST=1"), "{out}");
     let (out, _) = run(folder, &["mcp", "ls", "--json"], &token, 0);
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(told["trust"], "trusted_by_variable");
-    let status = |at: usize| told["servers"][at]["status"].as_str().unwrap().to_owned();
+    let listing: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(listing["trust"], "trusted_by_variable");
+    let status = |at: usize| listing["servers"][at]["status"].as_str().unwrap().to_owned();
     assert_eq!([status(0), status(2), status(3)], ["trusted", "broken", "disabled"]);
-    assert_eq!(told["servers"][0]["transport"]["env"][0], "TOKEN");
-    assert_eq!(told["servers"][0]["transport"]["reads"][0], "GITHUB_TOKEN");
-    assert_eq!(told["servers"][1]["transport"]["headers"][0], "Authorization");
+    assert_eq!(listing["servers"][0]["transport"]["env"][0], "TOKEN");
+    assert_eq!(listing["servers"][0]["transport"]["reads"][0], "GITHUB_TOKEN");
+    assert_eq!(listing["servers"][1]["transport"]["headers"][0], "Authorization");
     fs::remove_file(folder.join(".mcp.json")).unwrap();
     let (out, err) = run(folder, &["mcp"], &[], 0);
     assert!(out.is_empty() && err.contains("There is no .mcp.json"), "{out}{err}");
@@ -77,8 +77,8 @@ fn an_invalid_mcp_file_is_reported_and_blocks_no_other_agent() {
     let (_, err) = run(folder, &["mcp"], &[], 2);
     assert!(err.contains("error: .mcp.json:2:18: "), "{err}");
     let (out, _) = run(folder, &["mcp", "--json"], &[], 2);
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert!(told["problems"][0].as_str().unwrap().starts_with(".mcp.json:2:18"));
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert!(json["problems"][0].as_str().unwrap().starts_with(".mcp.json:2:18"));
     let (_, err) = run(folder, &["mcp", "check"], &[], 2);
     assert!(err.contains("longhaul mcp ls"), "{err}");
     fs::create_dir(folder.join("agents")).unwrap();
@@ -98,11 +98,11 @@ fn no_untrusted_server_is_started() {
     assert!(err.contains("longhaul trust"), "{err}");
     assert!(!folder.join("started").exists());
     let (_, err) = run(folder, &["mcp", "check", "b"], &[], 2);
-    assert!(err.contains("names no server `b`"), "{err}");
+    assert!(err.contains("has no server `b`"), "{err}");
     assert!(run(folder, &["mcp", "--help"], &[], 0).0.contains("Examples:"));
 }
 
-/// A project with an agent that asks for the tools of a server.
+/// A project with an agent that uses the tools of a server.
 fn folder_with_agent(mcp: &str) -> TempDir {
     let folder = folder(mcp);
     for (name, text) in [
@@ -132,8 +132,8 @@ fn a_run_with_an_untrusted_server_is_blocked_and_starts_nothing() {
     assert!(err.contains("`longhaul trust`"), "{err}");
     assert!(!folder.join("started").exists());
     let (out, _) = run(folder, &["show", "@last", "--json"], &[], 0);
-    let shown: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(shown["status"], "blocked", "{out}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["status"], "blocked", "{out}");
     let (out, _) = run(folder, &["agents", "check", "a"], &[], 0);
     assert!(out.contains("outside any sandbox"), "{out}");
     let (out, _) = run(folder, &["trust", "ls"], &[], 0);

@@ -1,4 +1,4 @@
-//! Servers of tools for real: started, asked, used by a run, and gone with it.
+//! MCP servers with the real binary: started, checked, used by a run, and stopped with it.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,7 @@ use tempfile::TempDir;
 
 use super::cli::longhaul_in;
 
-/// A small server over pipes. It writes down its process, so that its end can be
-/// seen.
+/// A small stdio server. It writes its process id to a file, so that its end can be verified.
 const SERVER: &str = r#"
 import json, os, sys
 open("pids", "a").write(f"{os.getpid()}\n")
@@ -27,7 +26,7 @@ for line in sys.stdin:
     elif method == "tools/list":
         result = {"tools": TOOLS}
     elif method == "tools/call":
-        words = f"Hello {params['arguments']['who']} with {len(os.environ['TOKEN'])} letters"
+        words = f"Hello {params['arguments']['who']} with {len(os.environ['TOKEN'])} characters"
         result = {"content": [{"type": "text", "text": words}]}
     else:
         refused = {"code": -32601, "message": "Method not found"}
@@ -61,7 +60,7 @@ fn project() -> TempDir {
     folder
 }
 
-/// Runs it with the token, wants this exit code, and never the token in what it says.
+/// Runs the binary with the token, asserts the exit code and that the token is not printed.
 fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     let output = longhaul_in(folder, args, &[("TOKEN", TOKEN)]);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -71,7 +70,7 @@ fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     (out, err)
 }
 
-/// Every server that was started is gone.
+/// Asserts that every started server has exited, and returns how many there were.
 fn assert_all_exited(folder: &Path) -> usize {
     let pids = fs::read_to_string(folder.join("pids")).unwrap_or_default();
     for pid in pids.lines() {
@@ -95,12 +94,12 @@ fn mcp_check_starts_servers_lists_their_tools_and_stops_them() {
     assert!(out.contains("mcp:fake/shout") && out.contains("once"), "{out}");
     assert!(assert_all_exited(folder) > 0);
     let (out, _) = run(folder, &["mcp", "check", "--json"], 5);
-    let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(told["checks"][0]["ok"], true, "{out}");
-    assert_eq!(told["checks"][0]["tools"][0]["name"], "mcp:fake/greet");
-    assert_eq!(told["checks"][0]["tools"][0]["class"], "pure");
-    assert_eq!(told["checks"][1]["ok"], false, "{out}");
-    assert!(!told["checks"][1]["message"].as_str().unwrap().is_empty());
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["checks"][0]["ok"], true, "{out}");
+    assert_eq!(json["checks"][0]["tools"][0]["name"], "mcp:fake/greet");
+    assert_eq!(json["checks"][0]["tools"][0]["class"], "pure");
+    assert_eq!(json["checks"][1]["ok"], false, "{out}");
+    assert!(!json["checks"][1]["message"].as_str().unwrap().is_empty());
     let output = longhaul_in(folder, &["mcp", "check", "fake"], &[]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -114,10 +113,10 @@ fn a_run_uses_a_server_and_leaves_no_process_behind() {
     let (_, err) = run(folder, &["run", "a", "x", "--no-input"], 3);
     assert!(err.contains("`longhaul trust`"), "{err}");
     run(folder, &["trust", "--yes"], 0);
-    // What was blocked goes on.
+    // The blocked run continues.
     run(folder, &["answer", "@last", "It is trusted now."], 0);
     let (out, err) = run(folder, &["watch", "@last"], 0);
-    assert!(format!("{out}{err}").contains("Hello anna with 12 letters"), "{out}{err}");
+    assert!(format!("{out}{err}").contains("Hello anna with 12 characters"), "{out}{err}");
     let (out, _) = run(folder, &["run", "a", "x"], 0);
     assert!(out.contains("Hello anna"), "{out}");
     assert!(assert_all_exited(folder) > 0);

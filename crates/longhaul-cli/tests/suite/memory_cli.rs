@@ -1,9 +1,9 @@
-//! `remember`, `recall` and `longhaul memory` as people and scripts meet them: by
-//! the real binary, with and without somebody who drives.
+//! `remember`, `recall` and `longhaul memory` with the real binary, with and without a running
+//! worker.
 
 use super::project::Project;
 
-/// A project with an agent that writes a note down, and one that looks for it.
+/// A project with an agent that writes a note, and one that searches for it.
 fn project() -> Project {
     let project = Project::new();
     let agent = |name: &str, tool: &str| {
@@ -37,8 +37,8 @@ fn run_output(project: &Project, args: &[&str]) -> String {
 #[test]
 fn a_note_of_one_run_is_found_by_the_next_and_deleted_by_the_user() {
     let project = project();
-    let kept = run_output(&project, &["noter", "green tea", "--resource", "ada"]);
-    assert!(kept.starts_with("Kept: Noted as note_"), "{kept}");
+    let noted = run_output(&project, &["noter", "green tea", "--resource", "ada"]);
+    assert!(noted.starts_with("Kept: The note was saved as note_"), "{noted}");
     run_output(&project, &["noter", "black coffee", "--resource", "ada"]);
     let found = run_output(&project, &["finder", "tea?", "--resource", "ada"]);
     assert!(found.contains("Notes about ada, the best match first:"));
@@ -46,8 +46,8 @@ fn a_note_of_one_run_is_found_by_the_next_and_deleted_by_the_user() {
     assert!(!found.contains("coffee"), "{found}");
     let other = run_output(&project, &["finder", "tea", "--resource", "bob"]);
     assert!(other.contains("No note about bob"), "{other}");
-    let nobody = run_output(&project, &["finder", "tea"]);
-    assert!(nobody.contains("--resource NAME or --thread NAME"));
+    let without_resource = run_output(&project, &["finder", "tea"]);
+    assert!(without_resource.contains("--resource NAME or --thread NAME"));
 
     let notes = project.json(&["memory", "notes", "ada", "--json"]);
     let texts: Vec<&str> = notes["data"]
@@ -62,22 +62,22 @@ fn a_note_of_one_run_is_found_by_the_next_and_deleted_by_the_user() {
     assert!(note["run"].as_str().unwrap().starts_with("run_"));
     let id = note["id"].as_str().unwrap();
 
-    let said = project.run(&["memory", "notes", "ada", "TEA", "sugar"], 0);
-    assert!(said.out.contains(id) && said.out.contains("Likes green tea"));
-    assert!(!said.out.contains("coffee"), "{said:?}");
-    let said = project.run(&["memory", "forget", id], 0);
-    assert_eq!(said.out, "1 note forgotten.\n");
-    let said = project.run(&["memory", "forget", id], 2);
-    assert!(said.err.contains("there is no note note_"), "{said:?}");
-    let said = project.run(&["memory", "notes", "ada", "tea"], 0);
-    assert!(said.err.contains("No note about `ada`"), "{said:?}");
+    let output = project.run(&["memory", "notes", "ada", "TEA", "sugar"], 0);
+    assert!(output.out.contains(id) && output.out.contains("Likes green tea"));
+    assert!(!output.out.contains("coffee"), "{output:?}");
+    let output = project.run(&["memory", "forget", id], 0);
+    assert_eq!(output.out, "Deleted 1 note.\n");
+    let output = project.run(&["memory", "forget", id], 2);
+    assert!(output.err.contains("there is no note note_"), "{output:?}");
+    let output = project.run(&["memory", "notes", "ada", "tea"], 0);
+    assert!(output.err.contains("No note about `ada`"), "{output:?}");
 
-    // Somebody else drives: people remove notes all the same.
+    // Notes can be deleted while a worker drives.
     let _worker = project.start_worker();
-    let said = project.run(&["memory", "forget", "--all", "ada"], 0);
-    assert_eq!(said.out, "1 note forgotten.\n");
-    let said = project.run(&["memory", "notes", "ada"], 0);
-    assert!(said.err.contains("There are no notes about `ada`."));
+    let output = project.run(&["memory", "forget", "--all", "ada"], 0);
+    assert_eq!(output.out, "Deleted 1 note.\n");
+    let output = project.run(&["memory", "notes", "ada"], 0);
+    assert!(output.err.contains("There are no notes about `ada`."));
 }
 
 #[test]
@@ -85,42 +85,42 @@ fn a_thread_is_remembered_shown_and_cleared() {
     let project = project();
     run_output(&project, &["plain", "milk", "--thread", "shop"]);
     run_output(&project, &["plain", "bread", "--thread", "shop"]);
-    let shown = project.json(&["memory", "show", "shop", "--json"]);
-    assert_eq!(shown["count"], 4);
-    assert_eq!(shown["data"].as_array().unwrap().len(), 4);
-    let said = project.run(&["memory", "show", "shop", "--limit", "2"], 0);
-    assert!(said.out.starts_with("user:\n  bread\n"), "{said:?}");
-    assert!(said.out.contains("\nassistant:\n  Done: "), "{said:?}");
-    assert!(said.err.contains("The newest 2 of 4 messages."));
-    // What was said before is part of the prompt of a run in the same thread.
+    let json = project.json(&["memory", "show", "shop", "--json"]);
+    assert_eq!(json["count"], 4);
+    assert_eq!(json["data"].as_array().unwrap().len(), 4);
+    let output = project.run(&["memory", "show", "shop", "--limit", "2"], 0);
+    assert!(output.out.starts_with("user:\n  bread\n"), "{output:?}");
+    assert!(output.out.contains("\nassistant:\n  Done: "), "{output:?}");
+    assert!(output.err.contains("The newest 2 of 4 messages."));
+    // Earlier messages of the thread are part of the prompt.
     let run = project.json(&["run", "finder", "x", "--thread", "shop", "--json"]);
     let id = run["id"].as_str().unwrap();
     let page = project.run(&["show", id, "--transcript"], 0);
     assert!(page.out.contains("assistant: Done: milk"), "{page:?}");
-    // A thread is a resource of its own for notes.
+    // Without a resource, notes belong to the thread.
     assert!(run["output"]["text"].as_str().unwrap().contains("about shop"));
 
     let _worker = project.start_worker();
-    let said = project.run(&["memory", "clear", "shop"], 0);
-    assert_eq!(said.out, "6 messages of `shop` forgotten.\n");
-    let said = project.run(&["memory", "show", "shop"], 0);
-    assert!(said.err.contains("Nothing is remembered of `shop`."));
+    let output = project.run(&["memory", "clear", "shop"], 0);
+    assert_eq!(output.out, "Deleted 6 messages of `shop`.\n");
+    let output = project.run(&["memory", "show", "shop"], 0);
+    assert!(output.err.contains("The thread `shop` has no messages."));
 }
 
 #[test]
 fn memory_commands_create_no_store() {
     let project = project();
-    let said = project.run(&["memory", "show", "shop"], 0);
-    assert!(said.err.contains("Nothing is remembered"), "{said:?}");
-    let said = project.run(&["memory", "forget", "--all", "ada"], 0);
-    assert_eq!(said.out, "0 notes forgotten.\n");
+    let output = project.run(&["memory", "show", "shop"], 0);
+    assert!(output.err.contains("has no messages"), "{output:?}");
+    let output = project.run(&["memory", "forget", "--all", "ada"], 0);
+    assert_eq!(output.out, "Deleted 0 notes.\n");
     project.run(&["memory", "forget"], 2);
     project.run(&["memory", "forget", "note_x"], 2);
     project.run(&["memory", "show", "a\u{7}b"], 2);
     assert!(!project.store().exists());
     let mut named = project.command(&["memory", "show", "shop"]);
-    let said = named.env("LONGHAUL_URL", "http://127.0.0.1:1").output();
-    let said = super::project::CommandOutput::from_output(&said.unwrap());
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("memory is looked at where its store is"));
+    let output = named.env("LONGHAUL_URL", "http://127.0.0.1:1").output();
+    let output = super::project::CommandOutput::from_output(&output.unwrap());
+    assert_eq!(output.code, 2);
+    assert!(output.err.contains("memory can only be read where its store is"));
 }

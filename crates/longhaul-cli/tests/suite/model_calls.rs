@@ -1,5 +1,5 @@
-//! Models over their real wires, from the command line to the journal: asked,
-//! given up for another, recorded and replayed, and their keys nowhere to be seen.
+//! Model calls over the real APIs, from the command line to the journal: calls, fallbacks,
+//! recording and replay. Keys appear nowhere.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ const SCRIPT: &str = "replies:
 - text: 'Done: {{ last_result }}'
 ";
 
-/// A project whose providers are all one mock.
+/// A project whose providers all point to one mock.
 struct MockProject {
     project: Project,
     mock: TestServer,
@@ -45,7 +45,7 @@ impl MockProject {
                 "[providers.my-{api}]\napi = \"{api}\"\nbase_url = \"http://{address}{version}\"\nkey_env = \"MY_KEY\"\n"
             ));
         }
-        // The user's own file: a project that names a key would need trust.
+        // In the user's own file, because a project that names a key would need trust.
         project.write(".config/longhaul/longhaul.toml", &toml);
         write_agent(&project, "buyer", "my-anthropic/buy");
         Self { project, mock }
@@ -53,9 +53,9 @@ impl MockProject {
 
     fn run_command(&self, args: &[&str], code: i32) -> CommandOutput {
         let output = self.project.command(args).env("MY_KEY", KEY).output();
-        let said = CommandOutput::from_output(&output.unwrap());
-        assert_eq!(said.code, code, "{args:?}: {said:?}");
-        said
+        let result = CommandOutput::from_output(&output.unwrap());
+        assert_eq!(result.code, code, "{args:?}: {result:?}");
+        result
     }
 
     fn run(&self, more: &[&str]) -> Value {
@@ -74,7 +74,7 @@ fn write_agent(project: &Project, name: &str, model: &str) {
     project.write(&format!("agents/{name}.md"), &text);
 }
 
-/// Everything below a folder, as bytes.
+/// Collects the content of all files below a folder.
 fn collect_files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -88,39 +88,39 @@ fn collect_files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 
 #[test]
 fn every_api_gives_the_same_result() {
-    let house = MockProject::new(&[]);
+    let project = MockProject::new(&[]);
     for (api, _) in APIS {
-        let run = house.run(&["--model", &format!("my-{api}/buy")]);
+        let run = project.run(&["--model", &format!("my-{api}/buy")]);
         assert_eq!(run["status"], "completed", "{run}");
         let text = run["output"]["text"].as_str().unwrap();
         assert!(text.contains("Cook milk"), "{text}");
         assert_eq!(run["turns"], 2, "{run}");
         assert_eq!(run["tools_called"].as_array().unwrap().len(), 2);
         assert!(run["usage"]["input_tokens"].as_u64().unwrap() > 0, "{run}");
-        // Nobody knows what this model costs, and nobody pretends to.
+        // The price of this model is unknown, so there is no cost.
         assert_eq!(run["cost_usd"], Value::Null, "{run}");
     }
 }
 
 #[test]
 fn a_key_is_only_in_the_request() {
-    let house = MockProject::new(&[]);
-    let mut said = vec![house.run_command(&["run", "buyer", "milk", "--record=recording"], 0)];
-    write_agent(&house.project, "shut", "my-chat/shut");
-    said.push(house.run_command(&["run", "shut", "milk"], 1));
+    let project = MockProject::new(&[]);
+    let mut outputs = vec![project.run_command(&["run", "buyer", "milk", "--record=recording"], 0)];
+    write_agent(&project.project, "shut", "my-chat/shut");
+    outputs.push(project.run_command(&["run", "shut", "milk"], 1));
     for args in [
         &["models"][..],
         &["models", "check", "my-chat", "my-anthropic", "my-responses"],
         &["config", "show", "--origin"],
         &["show", "@last", "--events", "--json"],
     ] {
-        said.push(house.run_command(args, 0));
+        outputs.push(project.run_command(args, 0));
     }
-    for said in &said {
-        assert!(!said.out.contains(KEY) && !said.err.contains(KEY), "{said:?}");
+    for outputs in &outputs {
+        assert!(!outputs.out.contains(KEY) && !outputs.err.contains(KEY), "{outputs:?}");
     }
     let mut files = Vec::new();
-    collect_files(house.project.path(), &mut files);
+    collect_files(project.project.path(), &mut files);
     assert!(files.iter().any(|(name, _)| name.ends_with("recording.jsonl")));
     for (name, bytes) in files {
         let has = bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes());
@@ -130,12 +130,13 @@ fn a_key_is_only_in_the_request() {
 
 #[test]
 fn a_fallback_model_continues_the_conversation() {
-    let house = MockProject::new(&[]);
+    let project = MockProject::new(&[]);
     for (first, second) in
         [("anthropic", "chat"), ("chat", "responses"), ("responses", "anthropic")]
     {
-        // Two turns are good, the third is refused: the conversation changes hands.
-        house.project.write(
+        // Two turns succeed and the third is refused, so the fallback model continues the
+        // conversation.
+        project.project.write(
             "scripts/leaves.yaml",
             "replies:
 - text: One.
@@ -146,16 +147,16 @@ fn a_fallback_model_continues_the_conversation() {
   text: never
 ",
         );
-        house.project.write(
+        project.project.write(
             "scripts/takes-over.yaml",
             "replies:\n- text: a\n- text: b\n- text: 'Here: {{ last_result }}'\n",
         );
         let models = format!("[my-{first}/leaves, my-{second}/takes-over]");
-        write_agent(&house.project, "buyer", &models);
-        let run = house.run(&[]);
+        write_agent(&project.project, "buyer", &models);
+        let run = project.run(&[]);
         assert_eq!(run["turns"], 3, "{run}");
         assert_eq!(run["model"], format!("my-{second}/takes-over"), "{run}");
-        let events = house.project.events(run["id"].as_str().unwrap());
+        let events = project.project.events(run["id"].as_str().unwrap());
         let failed: Vec<&Value> =
             events.iter().filter(|event| event["type"] == "turn.failed").collect();
         assert_eq!(failed.len(), 1, "{events:#?}");
@@ -166,26 +167,26 @@ fn a_fallback_model_continues_the_conversation() {
 
 #[test]
 fn a_fallback_model_without_a_key_is_reported_before_submit() {
-    let house = MockProject::new(&[]);
-    write_agent(&house.project, "buyer", "[my-chat/buy, openai/gpt-5]");
-    let said = house.run_command(&["run", "buyer", "milk"], 2);
-    assert!(said.err.contains("OPENAI_API_KEY"), "{said:?}");
+    let project = MockProject::new(&[]);
+    write_agent(&project.project, "buyer", "[my-chat/buy, openai/gpt-5]");
+    let output = project.run_command(&["run", "buyer", "milk"], 2);
+    assert!(output.err.contains("OPENAI_API_KEY"), "{output:?}");
 }
 
 #[test]
 fn a_recorded_run_replays_to_the_byte_without_a_server() {
     for (api, _) in APIS {
-        let house = MockProject::new(&[]);
+        let mock_project = MockProject::new(&[]);
         let model = format!("my-{api}/buy");
-        let first = house.run(&["--model", &model, "--record=once"]);
-        let MockProject { project, mock } = house;
+        let first = mock_project.run(&["--model", &model, "--record=once"]);
+        let MockProject { project, mock } = mock_project;
         drop(mock);
-        // The same world as before.
+        // Restores the initial files.
         fs::remove_dir_all(project.path().join(".longhaul/vault")).unwrap();
         let replay = project.run(&["run", "buyer", "milk", "--json", "--replay", "once"], 0);
         let again = replay.json();
         assert_eq!(again["model"], "cassette/once");
-        assert_eq!(again["cost_usd"], 0.0, "nothing is paid twice: {again}");
+        assert_eq!(again["cost_usd"], 0.0, "a replay costs nothing: {again}");
         let transcript = |run: &Value| {
             let id = run["id"].as_str().unwrap();
             let whole = project.json(&["show", id, "--transcript", "--json"]);
@@ -197,148 +198,154 @@ fn a_recorded_run_replays_to_the_byte_without_a_server() {
 
 #[test]
 fn a_finished_run_becomes_a_cassette() {
-    let house = MockProject::new(&["--cut-every", "2"]);
-    let first = house.run(&[]);
+    let project = MockProject::new(&["--cut-every", "2"]);
+    let first = project.run(&[]);
     let id = first["id"].as_str().unwrap();
-    let said = house.run_command(&["export", id, "--cassette", "after", "--json"], 0).json();
-    assert_eq!(said["run"], id);
-    let recorded = fs::read_to_string(said["cassette"].as_str().unwrap()).unwrap();
+    let output = project.run_command(&["export", id, "--cassette", "after", "--json"], 0).json();
+    assert_eq!(output["run"], id);
+    let recorded = fs::read_to_string(output["cassette"].as_str().unwrap()).unwrap();
     assert!(recorded.lines().count() >= 3, "{recorded}");
-    // The world is another by now: strict says so, loose does not mind.
+    // The files have changed since: a strict replay reports it, a loose one ignores it.
     let args = ["run", "buyer", "milk", "--replay", "after"];
-    let strict = house.run_command(&args, 1);
+    let strict = project.run_command(&args, 1);
     assert!(strict.err.contains("Created the note"), "{strict:?}");
     assert!(strict.err.contains("- "), "{strict:?}");
-    let loose = house.run_command(&[&args[..], &["--loose", "--json"]].concat(), 0).json();
-    assert_eq!(house.transcript(&loose)["messages"][1], house.transcript(&first)["messages"][1]);
-    // A file from elsewhere is copied, and then needed no more.
-    let elsewhere = house.project.path().join("elsewhere.jsonl");
+    let loose = project.run_command(&[&args[..], &["--loose", "--json"]].concat(), 0).json();
+    assert_eq!(
+        project.transcript(&loose)["messages"][1],
+        project.transcript(&first)["messages"][1]
+    );
+    // A cassette from another folder is copied, so its file is not needed later.
+    let elsewhere = project.project.path().join("elsewhere.jsonl");
     fs::write(&elsewhere, &recorded).unwrap();
     let file = elsewhere.to_str().unwrap();
     let copied =
-        house.run_command(&["run", "buyer", "milk", "--loose", "--json", "--replay", file], 0);
+        project.run_command(&["run", "buyer", "milk", "--loose", "--json", "--replay", file], 0);
     let model = copied.json()["model"].as_str().unwrap().to_owned();
     assert!(model.starts_with("cassette/elsewhere-"), "{model}");
-    for (args, words) in [
+    for (args, expected) in [
         (&["run", "buyer", "x", "--replay", "nowhere"][..], "no cassette `nowhere`"),
-        (&["run", "buyer", "x", "--replay", "agents/buyer.md"], "no label of a cassette"),
-        (&["run", "buyer", "x", "--record=../up"], "no name of a cassette"),
-        (&["export", id, "--cassette", "../up"], "no name of a cassette"),
+        (&["run", "buyer", "x", "--replay", "agents/buyer.md"], "not a cassette header"),
+        (&["run", "buyer", "x", "--record=../up"], "not a valid cassette name"),
+        (&["export", id, "--cassette", "../up"], "not a valid cassette name"),
         (&["run", "buyer", "x", "--replay", "a", "--record=b"], "cannot be used with"),
     ] {
-        let said = house.run_command(args, 2);
-        assert!(said.err.contains(words), "{args:?}: {said:?}");
+        let output = project.run_command(args, 2);
+        assert!(output.err.contains(expected), "{args:?}: {output:?}");
     }
 }
 
 #[test]
 fn a_cassette_is_never_lost_or_partial() {
-    let house = MockProject::new(&[]);
+    let project = MockProject::new(&[]);
     let once = ["run", "buyer", "milk", "--record=keep", "--idempotency-key", "k"];
-    house.run_command(&once, 0);
-    let file = house.project.path().join(".longhaul/cassettes/keep.jsonl");
+    project.run_command(&once, 0);
+    let file = project.project.path().join(".longhaul/cassettes/keep.jsonl");
     let good = fs::read_to_string(&file).unwrap();
-    // The second one asks nobody, and has nothing to put in its place.
-    let said = house.run_command(&once, 0);
-    assert!(said.err.contains("nothing is recorded"), "{said:?}");
+    // The second command calls no model, so it must not replace the cassette.
+    let output = project.run_command(&once, 0);
+    assert!(output.err.contains("nothing was recorded"), "{output:?}");
     assert_eq!(fs::read_to_string(&file).unwrap(), good);
-    // Where nothing can be written, nothing is submitted.
-    fs::remove_dir_all(house.project.path().join(".longhaul/cassettes")).unwrap();
-    house.project.write(".longhaul/cassettes", "a file");
-    house.run_command(&["run", "buyer", "bread", "--record=other"], 2);
-    let runs = house.project.json(&["ls", "--json"]);
+    // If the cassette can't be written, nothing is submitted.
+    fs::remove_dir_all(project.project.path().join(".longhaul/cassettes")).unwrap();
+    project.project.write(".longhaul/cassettes", "a file");
+    project.run_command(&["run", "buyer", "bread", "--record=other"], 2);
+    let runs = project.project.json(&["ls", "--json"]);
     assert_eq!(runs["data"].as_array().unwrap().len(), 1, "{runs}");
 }
 
 #[test]
 fn values_of_dotenv_are_on_no_cassette() {
-    let house = MockProject::new(&[]);
-    house.project.write(".env", "MY_KEY=sk-in-a-file-0123456789\nENTRY_CODE=\"open sesame 12\"\n");
-    let toml = fs::read_to_string(house.project.path().join("longhaul.toml")).unwrap();
-    house.project.write("longhaul.toml", &format!("{toml}[secrets]\nnames = [\"ENTRY_CODE\"]\n"));
-    let told = "sk-in-a-file-0123456789 and open sesame 12";
-    house.project.run(&["run", "buyer", told, "--record=one"], 0);
-    house.project.run(&["export", "@last", "--cassette", "two"], 0);
+    let project = MockProject::new(&[]);
+    project
+        .project
+        .write(".env", "MY_KEY=sk-in-a-file-0123456789\nENTRY_CODE=\"open sesame 12\"\n");
+    let toml = fs::read_to_string(project.project.path().join("longhaul.toml")).unwrap();
+    project.project.write("longhaul.toml", &format!("{toml}[secrets]\nnames = [\"ENTRY_CODE\"]\n"));
+    let input = "sk-in-a-file-0123456789 and open sesame 12";
+    project.project.run(&["run", "buyer", input, "--record=one"], 0);
+    project.project.run(&["export", "@last", "--cassette", "two"], 0);
     for name in ["one", "two"] {
-        let file = house.project.path().join(format!(".longhaul/cassettes/{name}.jsonl"));
-        let tape = fs::read_to_string(file).unwrap();
-        assert!(!tape.contains("in-a-file") && !tape.contains("sesame"), "{tape}");
-        assert!(tape.contains("{{secret:MY_KEY}} and {{secret:ENTRY_CODE}}"), "{tape}");
+        let file = project.project.path().join(format!(".longhaul/cassettes/{name}.jsonl"));
+        let cassette = fs::read_to_string(file).unwrap();
+        assert!(!cassette.contains("in-a-file") && !cassette.contains("sesame"), "{cassette}");
+        assert!(cassette.contains("{{secret:MY_KEY}} and {{secret:ENTRY_CODE}}"), "{cassette}");
     }
 }
 
 #[test]
 fn a_server_replays_the_current_cassette_file() {
-    let house = MockProject::new(&[]);
-    house.run(&["--record=recording"]);
-    let first = house.project.path().join(".longhaul/cassettes/recording.jsonl");
-    let _served = TestServer::start(&house.project);
+    let project = MockProject::new(&[]);
+    project.run(&["--record=recording"]);
+    let first = project.project.path().join(".longhaul/cassettes/recording.jsonl");
+    let _served = TestServer::start(&project.project);
     let replay = ["run", "buyer", "milk", "--json", "--replay", "recording", "--loose"];
-    let said =
-        |house: &MockProject| house.run_command(&replay, 0).json()["output"]["text"].to_string();
-    assert!(said(&house).contains("milk"));
+    let replayed_text = |project: &MockProject| {
+        project.run_command(&replay, 0).json()["output"]["text"].to_string()
+    };
+    assert!(replayed_text(&project).contains("milk"));
     let other = fs::read_to_string(&first).unwrap().replace("milk", "bread!");
     fs::write(&first, other).unwrap();
-    assert!(said(&house).contains("bread!"));
+    assert!(replayed_text(&project).contains("bread!"));
 }
 
 #[test]
 fn a_broken_stream_is_retried_and_its_usage_counted() {
-    let house = MockProject::new(&["--cut-every", "2"]);
+    let project = MockProject::new(&["--cut-every", "2"]);
     for (api, _) in APIS {
-        let run = house.run(&["--model", &format!("my-{api}/buy")]);
+        let run = project.run(&["--model", &format!("my-{api}/buy")]);
         assert_eq!(run["status"], "completed");
-        let events = house.project.events(run["id"].as_str().unwrap());
+        let events = project.project.events(run["id"].as_str().unwrap());
         let failed = events.iter().find(|event| event["type"] == "turn.failed");
         let failure = &failed.unwrap()["data"]["failure"];
         assert_eq!(failure["class"], "network", "{failure}");
         assert_eq!(failure["usage"]["estimated"], true, "{failure}");
-        // Half a reply is no message.
-        let messages = house.transcript(&run)["messages"].as_array().unwrap().len();
+        // A partial reply does not become a message.
+        let messages = project.transcript(&run)["messages"].as_array().unwrap().len();
         assert_eq!(messages, 4, "{api}");
     }
 }
 
 #[test]
 fn a_budget_for_an_unpriced_model_is_noted() {
-    let house = MockProject::new(&[]);
+    let project = MockProject::new(&[]);
     let note = |names: &str, budget: &str| {
-        format!("note: {names} no price here, so the budget of {budget} can't hold ")
+        format!("note: {names} no price, so the budget of {budget} does not limit ")
     };
-    let said = house.run_command(&["run", "buyer", "milk", "--budget", "2"], 0);
-    assert!(said.err.contains(&note("my-anthropic/buy has", "$2.00")), "{said:?}");
-    let page = house.run_command(&["show", "@last"], 0).out;
-    let cost = "not known: the model has no price here, and the budget of $2.00 can't hold it";
+    let output = project.run_command(&["run", "buyer", "milk", "--budget", "2"], 0);
+    assert!(output.err.contains(&note("my-anthropic/buy has", "$2.00")), "{output:?}");
+    let page = project.run_command(&["show", "@last"], 0).out;
+    let cost = "unknown: the model has no price, so the budget of $2.00 does not limit the run";
     assert!(page.contains(cost), "{page}");
-    let said = house.run_command(&["submit", "buyer", "milk"], 0);
-    assert!(said.err.contains(&note("my-anthropic/buy has", "$5.00")), "{said:?}");
-    let said = house.run_command(&["run", "buyer", "milk", "--quiet"], 0);
-    assert!(!said.err.contains("no price"), "{said:?}");
+    let output = project.run_command(&["submit", "buyer", "milk"], 0);
+    assert!(output.err.contains(&note("my-anthropic/buy has", "$5.00")), "{output:?}");
+    let output = project.run_command(&["run", "buyer", "milk", "--quiet"], 0);
+    assert!(!output.err.contains("no price"), "{output:?}");
     for command in ["run", "submit"] {
-        let said = house.run_command(&[command, "buyer", "milk", "--json"], 0);
-        assert!(said.err.contains("no price"), "{said:?}");
+        let output = project.run_command(&[command, "buyer", "milk", "--json"], 0);
+        assert!(output.err.contains("no price"), "{output:?}");
     }
-    // Each of the list counts, and what costs nothing does not.
+    // All models of the list count, except those that cost nothing.
     let models = "[my-chat/buy, scripted/buy, ollama/x, my-responses/buy]";
-    write_agent(&house.project, "buyer", models);
+    write_agent(&project.project, "buyer", models);
     let both = note("my-chat/buy and my-responses/buy have", "$5.00");
-    let said = house.run_command(&["agents", "check", "buyer"], 0);
-    assert!(said.out.contains(&both), "{said:?}");
-    assert!(said.out.contains("longhaul models price my-chat/buy my-responses/buy"));
-    let said = house.run_command(&["run", "buyer", "milk"], 0);
-    assert!(said.err.contains(&both), "{said:?}");
-    let said = house.run_command(&["run", "buyer", "milk", "--model", "scripted/buy"], 0);
-    assert!(!said.err.contains("no price"), "{said:?}");
-    // Whoever sets the prices has a budget that holds.
-    let toml = house.project.path().join("longhaul.toml");
+    let output = project.run_command(&["agents", "check", "buyer"], 0);
+    assert!(output.out.contains(&both), "{output:?}");
+    assert!(output.out.contains("longhaul models price my-chat/buy my-responses/buy"));
+    let output = project.run_command(&["run", "buyer", "milk"], 0);
+    assert!(output.err.contains(&both), "{output:?}");
+    let output = project.run_command(&["run", "buyer", "milk", "--model", "scripted/buy"], 0);
+    assert!(!output.err.contains("no price"), "{output:?}");
+    // With prices the budget applies.
+    let toml = project.project.path().join("longhaul.toml");
     let mut set = fs::read_to_string(&toml).unwrap();
     for name in ["my-chat/buy", "my-responses/buy"] {
         set.push_str(&format!("[prices.\"{name}\"]\ninput = 1\noutput = 2\n"));
     }
     fs::write(&toml, set).unwrap();
-    let said = house.run_command(&["run", "buyer", "milk"], 0);
-    assert!(!said.err.contains("no price"), "{said:?}");
-    assert_eq!(house.run_command(&["agents", "check", "buyer"], 0).out, "");
+    let output = project.run_command(&["run", "buyer", "milk"], 0);
+    assert!(!output.err.contains("no price"), "{output:?}");
+    assert_eq!(project.run_command(&["agents", "check", "buyer"], 0).out, "");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Two processes at once: one drives, others look, decide and steer.
+//! Several processes at once: one drives, others inspect, answer and steer.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -19,16 +19,16 @@ fn other_processes_inspect_and_answer_while_one_drives() {
         assert!(listed.out.contains(part), "{part}: {listed:?}");
     }
     assert!(listed.err.contains("longhaul gates"), "{listed:?}");
-    let said = project.run(&["approve", &tidy, "--yes"], 0);
-    assert!(said.out.contains(" resumes at event "), "{said:?}");
-    assert!(!said.out.contains("somebody"), "{said:?}");
+    let output = project.run(&["approve", &tidy, "--yes"], 0);
+    assert!(output.out.contains(" resumes at event "), "{output:?}");
+    assert!(!output.out.contains("when a worker"), "{output:?}");
     project.wait_until(&tidy, has_status("completed"));
-    // `run` and `watch` stand beside who drives.
-    let said = project.run(&["run", "plain", "bread"], 0);
-    assert_eq!(said.out, "Done: bread\n");
-    assert!(said.err.contains("driven by"), "{said:?}");
-    let said = project.run(&["watch", &slow, "--timeout", "200ms"], 124);
-    assert!(said.err.contains("The run goes on"), "{said:?}");
+    // `run` and `watch` work beside another driver.
+    let output = project.run(&["run", "plain", "bread"], 0);
+    assert_eq!(output.out, "Done: bread\n");
+    assert!(output.err.contains("driven by"), "{output:?}");
+    let output = project.run(&["watch", &slow, "--timeout", "200ms"], 124);
+    assert!(output.err.contains("The run continues"), "{output:?}");
     project.run(&["pause", &slow], 0);
     project.run(&["cancel", &slow], 0);
     project.wait_until(&slow, has_status("cancelled"));
@@ -36,28 +36,28 @@ fn other_processes_inspect_and_answer_while_one_drives() {
 
 #[test]
 fn a_follower_takes_over_when_the_driver_is_gone() {
-    for words in [&["run", "steady", "milk"][..], &["watch", "@last"]] {
+    for args in [&["run", "steady", "milk"][..], &["watch", "@last"]] {
         let project = Project::new();
         let worker = project.start_worker();
-        if words[0] == "watch" {
+        if args[0] == "watch" {
             project.submit("steady", "milk");
         }
-        let mut command = project.command(&[words, &["--no-input"]].concat());
+        let mut command = project.command(&[args, &["--no-input"]].concat());
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut hear = |words: &str| said.any(|line| line.unwrap().contains(words));
-        assert!(hear("driven by"));
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut wait_for = |args: &str| stderr.any(|line| line.unwrap().contains(args));
+        assert!(wait_for("driven by"));
         drop(worker);
-        assert!(hear("driven from here now"), "{words:?}");
-        assert!(hear("turn"), "{words:?}");
+        assert!(wait_for("this process drives the run now"), "{args:?}");
+        assert!(wait_for("turn"), "{args:?}");
         project.run(&["cancel", "@last"], 0);
-        std::thread::spawn(move || said.for_each(drop));
-        assert_eq!(child.wait().unwrap().code(), Some(7), "{words:?}");
+        std::thread::spawn(move || stderr.for_each(drop));
+        assert_eq!(child.wait().unwrap().code(), Some(7), "{args:?}");
     }
 }
 
-/// Whether the journal holds an event of this kind.
+/// Returns whether the journal has an event of this kind.
 fn has_event(events: &[Value], kind: &str) -> bool {
     events.iter().any(|event| event["type"] == kind)
 }
@@ -79,12 +79,13 @@ fn a_cancel_ends_a_run_in_the_middle_of_a_long_call() {
     let _worker = project.start_worker();
     for _ in 0..3 {
         let run = project.submit("slow", "milk");
-        project.wait_until(&run, |run| run["now"].as_str().unwrap().contains("asks the model"));
-        let said = project.run(&["cancel", &run], 0);
-        let heard = ["is told to end; it ends when its driver hears, within 10 s", "is cancelled"];
-        assert!(heard.iter().any(|words| said.out.contains(words)), "{said:?}");
+        project
+            .wait_until(&run, |run| run["now"].as_str().unwrap().contains("is calling the model"));
+        let output = project.run(&["cancel", &run], 0);
+        let messages = ["cancel requested; it takes effect within 10 s", "is cancelled"];
+        assert!(messages.iter().any(|text| output.out.contains(text)), "{output:?}");
         project.wait_until(&run, has_status("cancelled"));
-        // The model's reply, a minute away, was not waited for.
+        // The cancel did not wait for the model's reply, a minute away.
         assert!(!has_event(&project.events(&run), "turn.completed"));
     }
 }
@@ -93,7 +94,7 @@ fn a_cancel_ends_a_run_in_the_middle_of_a_long_call() {
 fn a_submitted_run_wakes_the_worker_before_its_next_poll() {
     let project = Project::new();
     let _worker = project.start_worker();
-    // The worker has found nothing to claim and waits.
+    // The worker found nothing to claim and waits.
     for _ in 0..2 {
         let run = project.submit("plain", "milk");
         project.wait_until(&run, has_status("completed"));

@@ -1,5 +1,5 @@
-//! An Ollama that is found by itself: asked seldom, and nobody waits for another's
-//! question.
+//! An Ollama that is detected automatically: its model list is cached, and concurrent lookups do
+//! not wait for each other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use longhaul_engine::clock::SystemClock;
 
 use super::fake_server::{FakeServer, json_response};
 
-/// A project without a key whose Ollama is there.
+/// A project without an API key, with Ollama at this URL.
 fn ollama_config(url: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("longhaul.toml"), "").unwrap();
@@ -29,7 +29,7 @@ fn ollama_config(url: &str) -> Config {
     load(&here, &[]).unwrap()
 }
 
-/// A clock that the test moves.
+/// A clock that the test sets.
 #[derive(Debug)]
 struct ManualClock(Mutex<Timestamp>);
 
@@ -51,17 +51,17 @@ impl Clock for ManualClock {
 
 #[test]
 fn availability_is_cached_for_5_s_and_unavailability_for_30_s() {
-    for (list, age, says) in
+    for (list, age, is_available) in
         [(r#"{"data":[{"id":"qwen3:8b"}]}"#, 5, true), (r#"{"data":[]}"#, 30, false)]
     {
         let server = FakeServer::new(move |_| json_response("200 OK", list));
-        let hand = Arc::new(ManualClock(Mutex::new(Timestamp::from_micros(0))));
-        let clock: Arc<dyn Clock> = Arc::clone(&hand) as Arc<dyn Clock>;
-        let shelf = model_resolver(&ollama_config(&server.url), &clock);
-        for (later, asked) in [(0, 1), (age - 1, 1), (1, 2)] {
-            hand.advance(later);
-            assert_eq!(shelf.resolve(None).is_ok(), says, "{list}");
-            assert_eq!(server.requests().len(), asked, "{list} {later}");
+        let manual_clock = Arc::new(ManualClock(Mutex::new(Timestamp::from_micros(0))));
+        let clock: Arc<dyn Clock> = Arc::clone(&manual_clock) as Arc<dyn Clock>;
+        let resolver = model_resolver(&ollama_config(&server.url), &clock);
+        for (later, expected) in [(0, 1), (age - 1, 1), (1, 2)] {
+            manual_clock.advance(later);
+            assert_eq!(resolver.resolve(None).is_ok(), is_available, "{list}");
+            assert_eq!(server.requests().len(), expected, "{list} {later}");
         }
     }
 }
@@ -70,15 +70,15 @@ fn availability_is_cached_for_5_s_and_unavailability_for_30_s() {
 fn availability_checks_run_concurrently() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let most = Arc::new(AtomicUsize::new(0));
-    let seen = Arc::clone(&most);
-    // Nobody is ever answered: whoever asks is there until it has lost patience.
+    let max_concurrent = Arc::new(AtomicUsize::new(0));
+    let observed = Arc::clone(&max_concurrent);
+    // The server never responds, so each connection stays open until its client times out.
     std::thread::spawn(move || {
         let open = Arc::new(AtomicUsize::new(0));
         for stream in listener.incoming() {
             let (mut stream, open) = (stream.unwrap(), Arc::clone(&open));
             let now = open.fetch_add(1, Ordering::SeqCst) + 1;
-            seen.fetch_max(now, Ordering::SeqCst);
+            observed.fetch_max(now, Ordering::SeqCst);
             std::thread::spawn(move || {
                 _ = std::io::copy(&mut stream, &mut std::io::sink());
                 open.fetch_sub(1, Ordering::SeqCst);
@@ -86,21 +86,21 @@ fn availability_checks_run_concurrently() {
         }
     });
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    // On a busy machine two may miss each other once.
+    // On a busy machine the two may not overlap at the first attempt.
     for _ in 0..5 {
-        let shelf = model_resolver(&ollama_config(&url), &clock);
+        let resolver = model_resolver(&ollama_config(&url), &clock);
         let both = Barrier::new(2);
-        let ask = || {
+        let resolve = || {
             both.wait();
-            assert!(shelf.resolve(None).is_err());
+            assert!(resolver.resolve(None).is_err());
         };
         std::thread::scope(|scope| {
-            scope.spawn(ask);
-            scope.spawn(ask);
+            scope.spawn(resolve);
+            scope.spawn(resolve);
         });
-        if most.load(Ordering::SeqCst) == 2 {
+        if max_concurrent.load(Ordering::SeqCst) == 2 {
             return;
         }
     }
-    panic!("the second waits for the first");
+    panic!("the second lookup waits for the first");
 }

@@ -1,5 +1,5 @@
-//! The same story told twice: to a store that a worker drives, and to a project
-//! that a server drives. Words, data and exit codes must be the same.
+//! The same commands with a store that a worker drives, and with a project that a server drives.
+//! Output and exit codes must be the same.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use super::normalize::normalize;
 use super::project::{CommandOutput, Project, WorkerProcess};
 use super::server_harness::TestServer;
 
-/// Lines that only one side says, and why that is right.
+/// Lines that only one side prints, and why that is right.
 const ONE_SIDED_LINES: &[(&str, &str)] = &[(
-    "driven by pid",
-    "who stands beside another driver is told which; a server is always the driver",
+    "the store is driven by pid",
+    "a command beside another driver names that driver; a server is always the driver",
 )];
 
-/// What an order to end says when the driver has not heard it yet, and when it has: which of
-/// both is chance.
+/// Output of a cancel before and after the driver has seen it. Which of the two is printed is
+/// chance.
 const CANCEL_TEXTS: (&str, &str) =
-    ("is told to end; it ends when its driver hears, within <span>.", "is cancelled.");
+    (": cancel requested; it takes effect within <span>.", " is cancelled.");
 
-/// A project, who drives it, and what came up in the story so far.
+/// A project, its driver, and the runs of the story so far.
 struct Deployment {
     project: Project,
     _worker: Option<WorkerProcess>,
     server: Option<TestServer>,
-    /// A server is named instead of found.
+    /// True if the server is named instead of discovered.
     is_named: bool,
     runs: BTreeMap<String, String>,
 }
@@ -51,34 +51,35 @@ impl Deployment {
         }
     }
 
-    /// One line of a story: a command, `wait NAME STATUS`, and at the end maybe
-    /// `> NAME`, which keeps the run that the answer is about. `@NAME` is its
-    /// id, `@NAME!` its newest gate, `#NAME` that gate's digest.
+    /// Executes one line of a story: a command, or `wait NAME STATUS`. A final `> NAME` stores the
+    /// id of the run in the output. `@NAME` is that id, `@NAME!` the newest gate of the run, and
+    /// `#NAME` the digest of that gate.
     fn run_line(&mut self, line: &str) -> String {
-        let words: Vec<&str> = line.split(' ').collect();
-        if let ["wait", name, status] = *words {
+        let parts: Vec<&str> = line.split(' ').collect();
+        if let ["wait", name, status] = *parts {
             let run = self.runs[name].clone();
-            let asks = |run: &serde_json::Value| {
+            let has_gate = |run: &serde_json::Value| {
                 let now = run["now"].as_str().unwrap_or_default();
-                status != "running" || now.contains("asks the model")
+                status != "running" || now.contains("is calling the model")
             };
-            let seen = self.project.wait_until(&run, |run| run["status"] == status && asks(run));
-            return format!("{status}: {}", seen["now"]);
+            let view =
+                self.project.wait_until(&run, |run| run["status"] == status && has_gate(run));
+            return format!("{status}: {}", view["now"]);
         }
-        let (words, keep) = match words.iter().position(|word| *word == ">") {
-            Some(at) => (&words[..at], words.get(at + 1)),
-            None => (&words[..], None),
+        let (parts, keep) = match parts.iter().position(|arg| *arg == ">") {
+            Some(at) => (&parts[..at], parts.get(at + 1)),
+            None => (&parts[..], None),
         };
-        let args: Vec<String> = words.iter().map(|word| self.expand_word(word)).collect();
+        let args: Vec<String> = parts.iter().map(|arg| self.expand_word(arg)).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let said = self.run_command(&args);
+        let output = self.run_command(&args);
         if let Some(keep) = keep {
-            let text = format!("{}{}", said.out, said.err);
-            let at = text.find("run_").unwrap_or_else(|| panic!("{line}: {said:?}"));
+            let text = format!("{}{}", output.out, output.err);
+            let at = text.find("run_").unwrap_or_else(|| panic!("{line}: {output:?}"));
             let run = text[at..].chars().take(30).collect();
             self.runs.insert((*keep).to_owned(), run);
         }
-        self.normalized(&said)
+        self.normalized(&output)
     }
 
     fn run_command(&self, args: &[&str]) -> CommandOutput {
@@ -89,7 +90,7 @@ impl Deployment {
         CommandOutput::from_output(&command.output().unwrap())
     }
 
-    fn expand_word(&self, word: &str) -> String {
+    fn expand_word(&self, arg: &str) -> String {
         let gate = |name: &str| {
             let run = &self.runs[name];
             let gates = self.project.json(&["gates", "--all", "--json"]);
@@ -98,18 +99,18 @@ impl Deployment {
             its.next().unwrap_or_else(|| panic!("no gate of {name}")).clone()
         };
         let text = |gate: serde_json::Value, key: &str| gate[key].as_str().unwrap().to_owned();
-        match word.split_at_checked(1) {
+        match arg.split_at_checked(1) {
             Some(("#", name)) => text(gate(name), "digest"),
             Some(("@", name)) if name.ends_with('!') => {
                 text(gate(name.trim_end_matches('!')), "id")
             }
             Some(("@", name)) if name != "last" => self.runs[name].clone(),
-            _ => word.to_owned(),
+            _ => arg.to_owned(),
         }
     }
 
-    /// What was said, without what differs by chance.
-    fn normalized(&self, said: &CommandOutput) -> String {
+    /// Returns the output without the parts that differ by chance.
+    fn normalized(&self, output: &CommandOutput) -> String {
         let folder = self.project.path().display().to_string();
         let clean = |text: &str| {
             let mut text = text.replace(&folder, "<folder>");
@@ -118,14 +119,14 @@ impl Deployment {
             }
             normalize(&text).replace(CANCEL_TEXTS.0, CANCEL_TEXTS.1)
         };
-        let err = clean(&said.err);
+        let err = clean(&output.err);
         let both = |line: &&str| !ONE_SIDED_LINES.iter().any(|(begin, _)| line.starts_with(begin));
         let err: Vec<&str> = err.lines().filter(both).collect();
-        format!("exit {}\n{}--\n{}", said.code, clean(&said.out), err.join("\n"))
+        format!("exit {}\n{}--\n{}", output.code, clean(&output.out), err.join("\n"))
     }
 }
 
-/// A project with one agent more: its lane can't be made of what it is given.
+/// A project with one additional agent, whose lane template can't be rendered.
 fn project() -> Project {
     let project = Project::new();
     let text = "---\ndescription: A test.\nmodel: scripted/plain\ntools: []\nlane: '{{ input.a.b }}'\n---\nYou.\n";
@@ -133,24 +134,24 @@ fn project() -> Project {
     project
 }
 
-/// Tells a story to both, and compares line by line.
-fn assert_same(mut here: Deployment, mut there: Deployment, story: &str) {
+/// Executes a story in both worlds and compares the output line by line.
+fn assert_same(mut here: Deployment, mut remote: Deployment, story: &str) {
     let lines = || story.lines().map(str::trim).filter(|line| !line.is_empty());
-    let (here, there) = std::thread::scope(|scope| {
+    let (here, remote) = std::thread::scope(|scope| {
         let one = scope.spawn(|| lines().map(|line| here.run_line(line)).collect::<Vec<_>>());
-        let other: Vec<String> = lines().map(|line| there.run_line(line)).collect();
+        let other: Vec<String> = lines().map(|line| remote.run_line(line)).collect();
         (one.join().unwrap(), other)
     });
     let mut apart = String::new();
-    for ((line, here), there) in lines().zip(&here).zip(&there) {
-        if here != there {
-            apart.push_str(&format!("{line}\n<<<\n{here}\n>>>\n{there}\n\n"));
+    for ((line, here), remote) in lines().zip(&here).zip(&remote) {
+        if here != remote {
+            apart.push_str(&format!("{line}\n<<<\n{here}\n>>>\n{remote}\n\n"));
         }
     }
     assert!(apart.is_empty(), "\n{apart}");
 }
 
-/// Mistakes, and looks at a store where nothing was done yet.
+/// Mistakes, and commands that read an empty store.
 const ERRORS: &str = "
     ls
     ls --json
@@ -207,14 +208,14 @@ fn errors_are_the_same_with_a_worker_and_a_server() {
     assert_same(Deployment::with_worker(), Deployment::with_server(false), ERRORS);
 }
 
-/// Runs that end, and every look at them.
+/// Runs that end, and every command that reads them.
 const QUERIES: &str = "
     run plain milk > a
     run plain milk --json > b
     run plain milk --quiet
     run locked milk
     run locked milk --json
-    run circle milk > c
+    run looping milk > c
     run poor milk --no-input > poor
     submit plain milk > d
     wait d completed
@@ -339,7 +340,7 @@ fn gates_are_answered_the_same_with_a_worker_and_a_server() {
     assert_same(Deployment::with_worker(), Deployment::with_server(false), GATES);
 }
 
-/// Orders to runs at work, and keys.
+/// Commands to active runs, and keys.
 const ACTIONS: &str = "
     submit slow milk > a
     wait a running
@@ -394,7 +395,7 @@ fn actions_work_the_same_with_a_worker_and_a_server() {
     assert_same(Deployment::with_worker(), Deployment::with_server(false), ACTIONS);
 }
 
-/// What a server that somebody named looks at for itself.
+/// What a named server checks itself.
 const NAMED_SERVER: &str = "
     submit nobody milk
     submit plian milk

@@ -1,13 +1,13 @@
-//! An agent with everything around it: somebody looks at the world before each
-//! turn, an event speaks to it, a skill and the project's rules are told, and what
-//! the world says reaches a tool and never the model.
+//! End-to-end test of perception: a command is called before each turn, together with an event
+//! text, a skill and project rules. The context that the command returns reaches a tool and never
+//! the model.
 
 use std::fs;
 
 use crate::suite::project::Project;
 
 const AGENT: &str = r#"---
-description: Somebody in a village.
+description: Somebody in a town.
 model: scripted/npc
 tools: [send_message, vault_list]
 skills: [style]
@@ -19,10 +19,10 @@ approve:
 events:
   player_proximity: "A player named {{ actor.name }} has approached."
 ---
-You live in a village. Today: {{ perception.weather }}.
+You live in a town. Today: {{ perception.weather }}.
 "#;
 
-/// Counts its looks in a file, and sees another weather each time but the last.
+/// Counts its calls in a file and returns another weather each time but the last.
 const PERCEPTION_SCRIPT: &str = r#"
 import json, sys
 asked = json.load(sys.stdin)
@@ -50,24 +50,24 @@ fn perception_events_skills_and_rules_reach_an_agent() {
     let actor = r#"{"name":"Ann"}"#;
     let task = ["run", "npc", "{}", "--type", "player_proximity", "--actor", actor];
     let task = [&task[..], &["--no-input"]].concat();
-    // Nobody has looked at what would be run.
+    // The perception command is not trusted yet.
     project.run(&task, 3);
     assert!(!project.path().join("looks").exists());
     project.run(&["trust", "--yes"], 0);
     project.run(&task, 0);
-    let told = project.run(&["show", "@last", "--transcript"], 0).out;
-    for words in [
-        "You live in a village. Today: sun.",
+    let transcript = project.run(&["show", "@last", "--transcript"], 0).out;
+    for expected in [
+        "You live in a town. Today: sun.",
         "- `style`: How to write.",
         "No swearing.",
-        "An event made this run: `player_proximity`.",
+        "This run was started by the event `player_proximity`.",
         "A player named Ann has approached.",
         "{\"weather\": \"rain\"}",
         "Bye: The message was delivered.",
     ] {
-        assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
+        assert_eq!(transcript.matches(expected).count(), 1, "{expected}: {transcript}");
     }
-    assert!(!told.contains("bob"), "{told}");
+    assert!(!transcript.contains("bob"), "{transcript}");
     let looks = fs::read_to_string(project.path().join("looks")).unwrap();
     assert_eq!(looks.len(), 3);
     let sent = project.path().join(".longhaul/outbox.jsonl");

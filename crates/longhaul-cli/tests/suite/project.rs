@@ -1,5 +1,4 @@
-//! A project in a folder of its own, and the real binary in it: what the tests
-//! of the command line stand on.
+//! Harness for command-line tests: a project in a temporary folder, and the real binary in it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,10 +11,10 @@ use tempfile::TempDir;
 
 use super::cli::remove_model_env;
 
-/// So often it is looked before a test gives up: half a minute and more.
+/// Maximum number of polls before a test gives up: more than 30 seconds.
 const POLLS_MAX: usize = 2_000;
 
-/// Agents: a name, what stands in the front matter, and the replies of its script.
+/// Agents: name, fields of the front matter, and the replies of the script.
 const AGENTS: &[(&str, &str, &str)] = &[
     ("plain", "tools: []", "- text: 'Done: {{ input }}'"),
     (
@@ -98,7 +97,7 @@ const AGENTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What the binary said.
+/// Output and exit code of the binary.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) code: i32,
@@ -116,13 +115,13 @@ impl CommandOutput {
         }
     }
 
-    /// What it said as data, as JSON.
+    /// Parses stdout as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|bad| panic!("{bad}: {self:?}"))
     }
 }
 
-/// A project with all agents of the kit.
+/// A project with all test agents.
 pub(crate) struct Project {
     folder: TempDir,
 }
@@ -131,7 +130,7 @@ impl Project {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let project = Self { folder };
-        // Only a wake-up explains a quick reaction: nobody would look for ten minutes.
+        // Polling takes ten minutes, so only a notification explains a quick reaction.
         project.write("longhaul.toml", "[worker]\npoll = \"10m\"\n");
         for (name, front, replies) in AGENTS {
             let agent =
@@ -146,7 +145,7 @@ impl Project {
         self.folder.path()
     }
 
-    /// The file that holds the runs.
+    /// Returns the file of the store.
     pub(crate) fn store(&self) -> PathBuf {
         self.path().join(".longhaul/longhaul.db")
     }
@@ -157,7 +156,8 @@ impl Project {
         fs::write(file, text).unwrap();
     }
 
-    /// The binary here, with no settings of whoever runs the tests.
+    /// Builds a command of the binary in this project, without the settings of the user who runs
+    /// the tests.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
         for (name, _) in std::env::vars_os() {
@@ -178,22 +178,22 @@ impl Project {
         command
     }
 
-    /// Says this to the binary, and wants this exit code.
+    /// Runs the binary and asserts the exit code.
     pub(crate) fn run(&self, args: &[&str], code: i32) -> CommandOutput {
-        let said = CommandOutput::from_output(&self.command(args).output().unwrap());
-        assert_eq!(said.code, code, "{args:?}: {said:?}");
-        said
+        let output = CommandOutput::from_output(&self.command(args).output().unwrap());
+        assert_eq!(output.code, code, "{args:?}: {output:?}");
+        output
     }
 
-    /// The same as somebody else.
+    /// Runs the binary as another user and asserts the exit code.
     pub(crate) fn run_as(&self, who: &str, args: &[&str], code: i32) -> CommandOutput {
         let output = self.command(args).env("USER", who).output();
-        let said = CommandOutput::from_output(&output.unwrap());
-        assert_eq!(said.code, code, "{args:?}: {said:?}");
-        said
+        let result = CommandOutput::from_output(&output.unwrap());
+        assert_eq!(result.code, code, "{args:?}: {result:?}");
+        result
     }
 
-    /// The same with words on stdin.
+    /// Runs the binary with this stdin and asserts the exit code.
     pub(crate) fn run_with_stdin(&self, stdin: &str, args: &[&str], code: i32) -> CommandOutput {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -201,65 +201,65 @@ impl Project {
         let mut pipe = child.stdin.take().unwrap();
         pipe.write_all(stdin.as_bytes()).unwrap();
         drop(pipe);
-        let said = CommandOutput::from_output(&child.wait_with_output().unwrap());
-        assert_eq!(said.code, code, "{args:?}: {said:?}");
-        said
+        let output = CommandOutput::from_output(&child.wait_with_output().unwrap());
+        assert_eq!(output.code, code, "{args:?}: {output:?}");
+        output
     }
 
-    /// What it says as JSON.
+    /// Runs the binary and parses stdout as JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         self.run(args, 0).json()
     }
 
-    /// Submits a task; its id.
+    /// Submits a task and returns the run's id.
     pub(crate) fn submit(&self, agent: &str, input: &str) -> String {
         self.run(&["submit", agent, input], 0).out.trim().to_owned()
     }
 
-    /// Runs an agent until a person is needed; the run's id.
+    /// Runs an agent until a person is needed, and returns the run's id.
     pub(crate) fn run_until_gate(&self, agent: &str) -> String {
-        let said = self.run(&["run", agent, "milk", "--no-input", "--json"], 3);
-        said.json()["id"].as_str().unwrap().to_owned()
+        let output = self.run(&["run", agent, "milk", "--no-input", "--json"], 3);
+        output.json()["id"].as_str().unwrap().to_owned()
     }
 
-    /// Looks at a run until it is as wanted.
-    pub(crate) fn wait_until(&self, run: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    /// Polls a run until it matches.
+    pub(crate) fn wait_until(&self, run: &str, predicate: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         for _ in 0..POLLS_MAX {
             last = self.json(&["show", run, "--json"]);
-            if wanted(&last) {
+            if predicate(&last) {
                 return last;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("it never came: {last}");
+        panic!("the run never matched: {last}");
     }
 
-    /// The journal of a run.
+    /// Returns the journal of a run.
     pub(crate) fn events(&self, run: &str) -> Vec<Value> {
-        let said = self.run(&["show", run, "--events", "--json"], 0);
-        let lines = said.out.lines();
+        let output = self.run(&["show", run, "--events", "--json"], 0);
+        let lines = output.out.lines();
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Presses Ctrl-C each time the binary has said the next of these words; how
-    /// it ended, and what it said in all.
+    /// Sends SIGINT each time a line of stderr contains the next of these texts. Returns the exit
+    /// code and stderr.
     pub(crate) fn run_and_interrupt(&self, args: &[&str], at: &[&str]) -> CommandOutput {
         self.run_and_signal("-INT", args, at)
     }
 
-    /// The same with another signal.
+    /// Sends another signal each time a line of stderr contains the next of these texts.
     pub(crate) fn run_and_signal(&self, signal: &str, args: &[&str], at: &[&str]) -> CommandOutput {
         let mut command = self.command(args);
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut err = String::new();
-        let mut words = at.iter().peekable();
+        let mut expected = at.iter().peekable();
         for line in BufReader::new(child.stderr.take().unwrap()).lines() {
             let line = line.unwrap();
             err.push_str(&line);
             err.push('\n');
-            if words.next_if(|words| line.contains(**words)).is_some() {
+            if expected.next_if(|expected| line.contains(**expected)).is_some() {
                 let id = child.id().to_string();
                 let sent = Command::new("kill").args([signal, &id]).status();
                 assert!(sent.unwrap().success());
@@ -270,21 +270,21 @@ impl Project {
         CommandOutput { code, out, err }
     }
 
-    /// Another process that drives; it has begun when this returns.
+    /// Starts a worker in another process and waits until it drives.
     pub(crate) fn start_worker(&self) -> WorkerProcess {
         let mut command = self.command(&["worker"]);
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let up = lines.any(|line| line.unwrap().contains("Stop"));
-        assert!(up, "the worker ended at once");
-        // Its talk is read on, so that it never waits for a reader.
+        assert!(up, "the worker exited at once");
+        // The output is read to its end, so that the worker never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
         WorkerProcess(child)
     }
 }
 
-/// A process that drives, until it is dropped.
+/// A worker process, until it is dropped.
 pub(crate) struct WorkerProcess(Child);
 
 impl Drop for WorkerProcess {
@@ -294,7 +294,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// Whether a run stands so.
+/// Returns a check for a run's status.
 pub(crate) fn has_status(status: &str) -> impl Fn(&Value) -> bool + '_ {
     move |run| run["status"] == status
 }

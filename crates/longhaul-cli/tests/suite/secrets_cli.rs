@@ -1,5 +1,5 @@
-//! A known secret, put in at every door of the command line: not one byte of it
-//! reaches the project's data.
+//! A known secret, passed in at every entry point of the command line, is never stored in the
+//! project's data.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use super::fake_server::{FakeServer, json_response};
 
 const SECRET: &str = "tok-\"very\"/secret-0123";
 
-/// The same as JSON, as base64 and as an address spell it.
+/// The secret as it is, and encoded for JSON, as base64 and for URLs.
 const ENCODINGS: [&str; 4] = [
     SECRET,
     r#"tok-\"very\"/secret-0123"#,
@@ -60,7 +60,7 @@ fn context_response() -> String {
     data.to_string()
 }
 
-/// Every file below a folder that holds the secret in one of its spellings.
+/// Returns every file below a folder that holds the secret in one of its encodings.
 fn find_leaks(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -70,10 +70,10 @@ fn find_leaks(folder: &Path) -> Vec<String> {
             continue;
         }
         let Ok(bytes) = fs::read(&path) else { continue };
-        for spelled in ENCODINGS {
-            let mut windows = bytes.windows(spelled.len());
-            if windows.any(|window| window == spelled.as_bytes()) {
-                found.push(format!("{}: {spelled}", path.display()));
+        for encoding in ENCODINGS {
+            let mut windows = bytes.windows(encoding.len());
+            if windows.any(|window| window == encoding.as_bytes()) {
+                found.push(format!("{}: {encoding}", path.display()));
             }
         }
     }
@@ -95,21 +95,21 @@ fn no_secret_is_stored() {
         ("files", plain.to_vec(), "completed"),
         ("the input", vec!["run", "plain", SECRET, "--no-input"], "completed"),
         ("the actor", [&plain[..], &["--actor", &actor]].concat(), "completed"),
-        ("a look", vec!["run", "looks", "Do it.", "--no-input"], "completed"),
+        ("perception", vec!["run", "looks", "Do it.", "--no-input"], "completed"),
         ("a provider", vec!["run", "far", "Do it.", "--no-input"], "failed"),
         ("a message", vec!["submit", "plain", "Do it."], "queued"),
     ];
-    for (what, args, stands) in table {
+    for (what, args, expected) in table {
         let output = longhaul_in(folder, &args, &env);
         if what == "a message" {
             for args in [["steer", "@last", SECRET], ["cancel", "@last", "--yes"]] {
                 longhaul_in(folder, &args, &env);
             }
         }
-        let shown = longhaul_in(folder, &["show", "@last", "--json"], &env);
-        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let view = longhaul_in(folder, &["show", "@last", "--json"], &env);
+        let view: serde_json::Value = serde_json::from_slice(&view.stdout).unwrap();
         if what != "a message" {
-            assert_eq!(shown["status"], stands, "{what}: {output:?} {shown}");
+            assert_eq!(view["status"], expected, "{what}: {output:?} {view}");
         }
         assert_eq!(find_leaks(&folder.join(".longhaul")), Vec::<String>::new(), "{what}");
     }
@@ -118,7 +118,7 @@ fn no_secret_is_stored() {
     let written = [written, wal].concat();
     let stands_for = b"{{secret:MY_TOKEN}}";
     let is_there = written.windows(stands_for.len()).any(|it| it == stands_for);
-    assert!(is_there, "what stands for it is kept");
+    assert!(is_there, "the placeholder is stored");
 }
 
 #[test]
@@ -140,10 +140,10 @@ fn a_secret_is_refused_in_names_and_context() {
         let value = if option == "--context" { context.as_str() } else { secret };
         let args = ["submit", "plain", "x", option, value];
         let output = longhaul_in(folder, &args, &env);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{option}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{option}: {stderr}");
         let why = format!("{what} holds the secret `MY_TOKEN`");
-        assert!(said.contains(&why) && !said.contains(secret), "{said}");
+        assert!(stderr.contains(&why) && !stderr.contains(secret), "{stderr}");
     }
     let db = fs::read(folder.join(".longhaul/longhaul.db")).unwrap();
     assert!(!db.windows(secret.len()).any(|it| it == secret.as_bytes()));
@@ -154,10 +154,10 @@ fn an_env_reference_is_refused_in_context() {
     let folder = project("http://127.0.0.1:1");
     let args = ["submit", "plain", "x", "--context", "who=env:MY_TOKEN"];
     let output = longhaul_in(folder.path(), &args, &[]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    for words in ["kept with its run", "--context who=\"$NAME\"", ".mcp.json"] {
-        assert!(said.contains(words), "{words}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    for expected in ["stored with the run", "--context who=\"$NAME\"", ".mcp.json"] {
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
     }
 }
 
@@ -166,38 +166,38 @@ fn secrets_of_dotenv_are_redacted_by_every_command() {
     let folder = project("http://127.0.0.1:1");
     let folder = folder.path();
     fs::write(folder.join(".env"), format!("MY_TOKEN='{SECRET}'\n")).unwrap();
-    let asks = "---\nmodel: scripted/asks\ntools: [vault_write]\napprove:\n  - { tool: vault_write, ask: 'Write?' }\n---\nYou.\n";
-    fs::write(folder.join("agents/asks.md"), asks).unwrap();
+    let asking_agent = "---\nmodel: scripted/asks\ntools: [vault_write]\napprove:\n  - { tool: vault_write, ask: 'Write?' }\n---\nYou.\n";
+    fs::write(folder.join("agents/asks.md"), asking_agent).unwrap();
     let script = "replies:\n  - tools: [{ name: vault_write, input: { folder: Tasks, title: T, content: a, tags: [], confidence: 90 } }]\n  - text: Done.\n";
     fs::write(folder.join("scripts/asks.yaml"), script).unwrap();
-    let say = |args: &[&str], code: i32| {
+    let run_cli = |args: &[&str], code: i32| {
         let output = longhaul_in(folder, args, &[]);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
         assert_eq!(find_leaks(&folder.join(".longhaul")), Vec::<String>::new(), "{args:?}");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
-    say(&["submit", "plain", SECRET], 0);
-    say(&["steer", "@last", SECRET], 0);
+    run_cli(&["submit", "plain", SECRET], 0);
+    run_cli(&["steer", "@last", SECRET], 0);
     let output = longhaul_in(folder, &["run", "asks", "x", "--no-input"], &[]);
     assert!(output.status.code().is_some(), "{output:?}");
-    let gates = say(&["gates", "--json"], 0);
+    let gates = run_cli(&["gates", "--json"], 0);
     assert!(gates.contains("Write?"), "{gates} {output:?}");
-    say(&["reject", "@last", "--note", SECRET], 0);
-    say(&["submit", "plain", "x", "--thread", "t"], 0);
+    run_cli(&["reject", "@last", "--note", SECRET], 0);
+    run_cli(&["submit", "plain", "x", "--thread", "t"], 0);
     let args = ["submit", "plain", "x", "--thread", SECRET];
-    say(&args, 2);
+    run_cli(&args, 2);
 }
 
 #[test]
 fn a_secret_name_without_a_value_is_noted_once() {
     let folder = project("http://127.0.0.1:1");
     let folder = folder.path();
-    let check = |args: &[&str], env: &[(&str, &str)], says: Option<&str>| {
+    let check = |args: &[&str], env: &[(&str, &str)], expected: Option<&str>| {
         let output = longhaul_in(folder, args, env);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let told = said.matches("`[secrets] names` lists MY_TOKEN").count();
-        assert_eq!(told, usize::from(says.is_some()), "{args:?}: {said}");
-        assert!(said.contains(says.unwrap_or_default()), "{args:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let count = stderr.matches("`[secrets] names` lists MY_TOKEN").count();
+        assert_eq!(count, usize::from(expected.is_some()), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected.unwrap_or_default()), "{args:?}: {stderr}");
     };
     let run = ["run", "plain", "x", "--no-input"];
     let submit = ["submit", "plain", "x"];

@@ -1,5 +1,5 @@
-//! The command line before a server: the same words and exit codes as before the
-//! store itself. The server is a stand-in that says what the store says.
+//! Commands against a server: the same output and exit codes as with the local store. The server is
+//! a fake one that returns the data of the store.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,18 +12,18 @@ use super::fake_server::{
 };
 use super::project::{CommandOutput, Project};
 
-/// Says this to the binary, with this server named.
+/// Runs the binary with this server in `LONGHAUL_URL`.
 fn run_against(project: &Project, url: &str, args: &[&str]) -> CommandOutput {
     let mut command = project.command(args);
     command.env("LONGHAUL_URL", url);
     CommandOutput::from_output(&command.output().unwrap())
 }
 
-/// A stand-in that knows one run of a project, and cuts every stream after one event.
+/// A fake server that knows one run of a project and closes every stream after one event.
 fn server_knowing(project: &Project, run: &str) -> FakeServer {
-    let said = |args: &[&str]| project.run(args, 0).out;
-    let whole = said(&["show", run, "--json"]);
-    let transcript = said(&["show", run, "--transcript", "--json"]);
+    let stdout = |args: &[&str]| project.run(args, 0).out;
+    let whole = stdout(&["show", run, "--json"]);
+    let transcript = stdout(&["show", run, "--transcript", "--json"]);
     let mut why: Value = project.json(&["why", run, "--json"]);
     if why["command"].is_null() {
         why["command"] = json!("");
@@ -32,11 +32,11 @@ fn server_knowing(project: &Project, run: &str) -> FakeServer {
     let brief = run_brief(&whole, journal.len());
     let path = format!("GET /v1/runs/{run}");
     let run = run.to_owned();
-    FakeServer::new(move |asked| {
+    FakeServer::new(move |request| {
         let ok = |body: &str| answer("200 OK", body);
-        let Some(side) = asked.request_line.strip_prefix(&path) else {
-            return match asked.request_line.starts_with("GET /v1/runs?") {
-                true if asked.request_line.contains("brief=true") => ok(&list_body(&brief)),
+        let Some(side) = request.request_line.strip_prefix(&path) else {
+            return match request.request_line.starts_with("GET /v1/runs?") {
+                true if request.request_line.contains("brief=true") => ok(&list_body(&brief)),
                 true => ok(&list_body(&whole)),
                 false => answer("404 Not Found", &problem_body("not_found")),
             };
@@ -45,16 +45,16 @@ fn server_knowing(project: &Project, run: &str) -> FakeServer {
             "" => ok(&whole),
             "/why" => ok(&why.to_string()),
             "/transcript" => ok(&transcript),
-            "/events" => match asked.header("accept") {
-                Some("text/event-stream") => one_event_stream(&journal, &run, asked),
-                _ => ok(&event_page(&journal, asked)),
+            "/events" => match request.header("accept") {
+                Some("text/event-stream") => one_event_stream(&journal, &run, request),
+                _ => ok(&event_page(&journal, request)),
             },
             _ => answer("404 Not Found", &problem_body("no_run")),
         }
     })
 }
 
-/// A run as lists have it.
+/// Returns a run as in lists.
 fn run_brief(whole: &str, last: usize) -> String {
     let mut run: Value = serde_json::from_str(whole).unwrap();
     run["last_seq"] = json!(last);
@@ -71,24 +71,24 @@ fn problem_body(code: &str) -> String {
     json!({ "code": code, "detail": format!("no: {code}"), "status": 400 }).to_string()
 }
 
-fn after_param(asked: &RecordedRequest) -> u64 {
-    let (_, query) = asked.request_line.split_once('?').unwrap();
+fn after_param(request: &RecordedRequest) -> u64 {
+    let (_, query) = request.request_line.split_once('?').unwrap();
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let (_, after) = pairs.find(|(name, _)| *name == "after").unwrap();
     after.parse().unwrap()
 }
 
-fn event_page(journal: &[Value], asked: &RecordedRequest) -> String {
-    let after = after_param(asked);
+fn event_page(journal: &[Value], request: &RecordedRequest) -> String {
+    let after = after_param(request);
     let data: Vec<&Value> =
         journal.iter().filter(|event| event["seq"].as_u64().unwrap() > after).collect();
     json!({ "data": data, "next": null }).to_string()
 }
 
-/// The next event with much noise around it, and the end of the connection.
-fn one_event_stream(journal: &[Value], run: &str, asked: &RecordedRequest) -> String {
-    let after = after_param(asked);
-    assert_eq!(asked.header("last-event-id"), Some(&*after.to_string()));
+/// Returns the next event with noise around it, and then closes the connection.
+fn one_event_stream(journal: &[Value], run: &str, request: &RecordedRequest) -> String {
+    let after = after_param(request);
+    assert_eq!(request.header("last-event-id"), Some(&*after.to_string()));
     let seq = |event: &Value| event["seq"].as_u64().unwrap();
     let frame = |event: &Value| {
         let (seq, kind) = (seq(event), event["type"].as_str().unwrap());
@@ -96,13 +96,13 @@ fn one_event_stream(journal: &[Value], run: &str, asked: &RecordedRequest) -> St
     };
     let delta = json!({ "run": run, "turn": 1, "attempt": 1, "offset": 0, "text": "wor" });
     let mut text = format!(": beat\n\nevent: message.delta\ndata: {delta}\n\n");
-    // A server that tells the last one again is forgiven.
-    let told = journal.iter().find(|event| seq(event) == after);
-    text.extend(told.map(frame));
+    // A repeated event must be ignored.
+    let next = journal.iter().find(|event| seq(event) == after);
+    text.extend(next.map(frame));
     match journal.iter().find(|event| seq(event) == after + 1) {
         Some(event) => {
             text.push_str(&frame(event));
-            // The beginning of what the cut leaves out.
+            // The start of an event that is cut off.
             text.push_str("id: 99\nevent: run.completed\nda");
         }
         None => text.push_str("event: end\ndata: {}\n\n"),
@@ -131,10 +131,10 @@ fn the_output_of_a_server_and_of_the_store_is_the_same() {
             &["watch", id, "--after", "1000"],
         ] {
             let here = CommandOutput::from_output(&project.command(args).output().unwrap());
-            let there = run_against(&project, &server.url, args);
-            assert_eq!(there.code, here.code, "{args:?}: {there:?}");
-            assert_eq!(there.out, here.out, "{args:?}: {there:?}");
-            assert_eq!(there.err, here.err, "{args:?}");
+            let remote = run_against(&project, &server.url, args);
+            assert_eq!(remote.code, here.code, "{args:?}: {remote:?}");
+            assert_eq!(remote.out, here.out, "{args:?}: {remote:?}");
+            assert_eq!(remote.err, here.err, "{args:?}");
         }
     }
 }
@@ -147,12 +147,12 @@ fn each_event_is_printed_once_over_lost_connections() {
     let id = run["id"].as_str().unwrap();
     let journal = project.run(&["show", id, "--events", "--json"], 0).out;
     let server = server_knowing(&project, id);
-    let said = run_against(&project, &server.url, &["watch", id, "--json"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(said.out, journal);
-    assert_eq!(said.err.matches("was lost").count(), 1, "{said:?}");
-    let told = run_against(&project, &server.url, &["watch", id]);
-    assert_eq!(told.out, "Done: milk\n", "{told:?}");
+    let output = run_against(&project, &server.url, &["watch", id, "--json"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!(output.out, journal);
+    assert_eq!(output.err.matches("was lost").count(), 1, "{output:?}");
+    let text_output = run_against(&project, &server.url, &["watch", id]);
+    assert_eq!(text_output.out, "Done: milk\n", "{text_output:?}");
 }
 
 #[test]
@@ -161,18 +161,18 @@ fn detaching_does_not_wait_for_an_unreachable_server() {
     let run = project.submit("plain", "milk");
     let whole = project.run(&["show", &run, "--json"], 0).out;
     let tries = AtomicUsize::new(0);
-    let server = FakeServer::new(move |asked| {
-        let streams = asked.header("accept") == Some("text/event-stream");
+    let server = FakeServer::new(move |request| {
+        let streams = request.header("accept") == Some("text/event-stream");
         match tries.fetch_add(1, Ordering::SeqCst) {
             0..3 if streams => event_stream(": beat\n\n"),
             0..3 => answer("200 OK", &whole),
             _ => String::new(),
         }
     });
-    let said = run_against(&project, &server.url, &["watch", &run, "--timeout", "300ms"]);
-    assert_eq!(said.code, 124, "{said:?}");
-    assert_eq!(said.err.matches("was lost").count(), 1, "{said:?}");
-    assert!(said.err.contains("can't be reached"), "{said:?}");
+    let output = run_against(&project, &server.url, &["watch", &run, "--timeout", "300ms"]);
+    assert_eq!(output.code, 124, "{output:?}");
+    assert_eq!(output.err.matches("was lost").count(), 1, "{output:?}");
+    assert!(output.err.contains("can't be reached"), "{output:?}");
 }
 
 #[test]
@@ -181,12 +181,12 @@ fn an_approval_over_http_sends_the_digest() {
     let run = project.run_until_gate("tidy");
     let gate = project.json(&["gates", "show", &run, "--json"]);
     let id = gate["id"].as_str().unwrap().to_owned();
-    let kept = gate.to_string();
+    let gate_json = gate.to_string();
     let (path, answers) = (format!("GET /v1/gates/{id}"), format!("POST /v1/gates/{id}/answer"));
-    let server = FakeServer::new(move |asked| match &*asked.request_line {
-        line if line == path => answer("200 OK", &kept),
+    let server = FakeServer::new(move |request| match &*request.request_line {
+        line if line == path => answer("200 OK", &gate_json),
         line if line == answers => {
-            let body = format!("{{\"outcome\":\"closed\",\"seq\":17,\"gate\":{kept}}}");
+            let body = format!("{{\"outcome\":\"closed\",\"seq\":17,\"gate\":{gate_json}}}");
             answer("200 OK", &body)
         }
         "GET /readyz" => answer("200 OK", "{\"status\":\"ready\",\"driven\":true}"),
@@ -196,17 +196,17 @@ fn an_approval_over_http_sends_the_digest() {
         let here = project.run(args, 0).out;
         assert_eq!(run_against(&project, &server.url, args).out, here);
     }
-    let said = run_against(&project, &server.url, &["approve", &id, "--yes", "--note", "go"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.starts_with("Approved: vault_write "), "{said:?}");
-    assert!(said.out.contains(&format!("{run} resumes at event 17.")), "{said:?}");
-    let asked = server.requests();
-    let asked = asked.iter().find(|asked| asked.request_line.starts_with("POST"));
-    let body: Value = serde_json::from_str(&asked.unwrap().body).unwrap();
-    let wanted = json!({
+    let output = run_against(&project, &server.url, &["approve", &id, "--yes", "--note", "go"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.starts_with("Approved: vault_write "), "{output:?}");
+    assert!(output.out.contains(&format!("{run} resumes at event 17.")), "{output:?}");
+    let request = server.requests();
+    let request = request.iter().find(|request| request.request_line.starts_with("POST"));
+    let body: Value = serde_json::from_str(&request.unwrap().body).unwrap();
+    let expected = json!({
         "decision": "approve", "scope": "once", "note": "go", "digest": gate["digest"],
     });
-    assert_eq!(body, wanted);
+    assert_eq!(body, expected);
 }
 
 #[test]
@@ -224,16 +224,16 @@ fn an_unreachable_named_server_exits_with_5() {
         let mut command = project.command(args);
         command.env("LONGHAUL_URL", &url);
         command.env("LONGHAUL_KEY", "lh_very_secret");
-        let said = CommandOutput::from_output(&command.output().unwrap());
-        assert_eq!(said.code, 5, "{args:?}: {said:?}");
+        let output = CommandOutput::from_output(&command.output().unwrap());
+        assert_eq!(output.code, 5, "{args:?}: {output:?}");
         for part in ["can't be reached", url.as_str(), "LONGHAUL_URL= longhaul"] {
-            assert!(said.err.contains(part), "{part}: {said:?}");
+            assert!(output.err.contains(part), "{part}: {output:?}");
         }
-        assert!(!said.err.contains("secret"), "{said:?}");
+        assert!(!output.err.contains("secret"), "{output:?}");
         assert!(!project.store().exists(), "{args:?}");
     }
-    let said = run_against(&project, "127.0.0.1:4700", &["ls"]);
-    assert_eq!(said.code, 2, "{said:?}");
+    let output = run_against(&project, "127.0.0.1:4700", &["ls"]);
+    assert_eq!(output.code, 2, "{output:?}");
     assert_eq!(run_against(&project, "", &["ls"]).code, 0);
 }
 
@@ -242,10 +242,10 @@ fn an_invalid_key_exits_with_6() {
     let project = Project::new();
     for (status, code) in [("401 Unauthorized", "unauthorized"), ("403 Forbidden", "forbidden")] {
         let server = FakeServer::new(move |_| answer(status, &problem_body(code)));
-        let said = run_against(&project, &server.url, &["ls"]);
-        assert_eq!(said.code, 6, "{said:?}");
+        let output = run_against(&project, &server.url, &["ls"]);
+        assert_eq!(output.code, 6, "{output:?}");
         for part in ["longhaul keys new", "LONGHAUL_KEY="] {
-            assert!(said.err.contains(part), "{part}: {said:?}");
+            assert!(output.err.contains(part), "{part}: {output:?}");
         }
     }
 }
@@ -262,15 +262,15 @@ fn a_submit_with_a_lost_response_is_retried_with_its_idempotency_key() {
         2 => answer("409 Conflict", &problem_body("idempotency_running")),
         _ => answer("201 Created", &whole),
     });
-    // An agent of the server's own, which this folder does not know.
-    let said = run_against(&project, &server.url, &["submit", "theirs", "milk", "--lane", "a"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!(said.out.trim(), run);
-    let asked = server.requests();
-    assert_eq!(asked.len(), 4);
-    let key = asked[0].header("idempotency-key").unwrap();
+    // An agent that only the server knows.
+    let output = run_against(&project, &server.url, &["submit", "theirs", "milk", "--lane", "a"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!(output.out.trim(), run);
+    let requests = server.requests();
+    assert_eq!(requests.len(), 4);
+    let key = requests[0].header("idempotency-key").unwrap();
     assert!(!key.is_empty());
-    for one in &asked {
+    for one in &requests {
         assert_eq!(one.request_line, "POST /v1/runs");
         assert_eq!(one.header("idempotency-key"), Some(key));
         let body: Value = serde_json::from_str(&one.body).unwrap();
@@ -287,23 +287,23 @@ fn a_request_that_must_not_repeat_is_sent_once() {
     let project = Project::new();
     let run = project.submit("plain", "milk");
     let whole = project.run(&["show", &run, "--json"], 0).out;
-    let server = FakeServer::new(move |asked| match asked.request_line.starts_with("GET") {
+    let server = FakeServer::new(move |request| match request.request_line.starts_with("GET") {
         true => answer("200 OK", &whole),
         false => String::new(),
     });
-    let said = run_against(&project, &server.url, &["steer", &run, "left"]);
-    assert_eq!(said.code, 5, "{said:?}");
-    assert!(said.err.contains("nobody knows"), "{said:?}");
+    let output = run_against(&project, &server.url, &["steer", &run, "left"]);
+    assert_eq!(output.code, 5, "{output:?}");
+    assert!(output.err.contains("it is unknown whether"), "{output:?}");
     assert_eq!(server.requests().len(), 1);
 }
 
-/// A server that died leaves its marker, and a stranger may listen there now.
+/// A crashed server leaves its marker behind, and another program may listen on its port now.
 #[test]
 fn a_server_marker_counts_only_for_the_driver() {
     let project = Project::new();
     let run = project.submit("slow", "milk");
     let whole = project.run(&["show", &run, "--json"], 0).out;
-    let stranger = FakeServer::new(move |asked| match asked.request_line.as_str() {
+    let other_server = FakeServer::new(move |request| match request.request_line.as_str() {
         "GET /livez" => answer("200 OK", "{\"status\":\"ok\"}"),
         _ => answer("200 OK", &whole),
     });
@@ -311,25 +311,25 @@ fn a_server_marker_counts_only_for_the_driver() {
     project.write(".longhaul/local.key", &key);
     let file = project.path().join(".longhaul/local.key");
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
-    let marker = json!({ "url": stranger.url, "pid": 1, "store": project.store() });
+    let marker = json!({ "url": other_server.url, "pid": 1, "store": project.store() });
     project.write(".longhaul/server.json", &marker.to_string());
     let looks = || {
-        let said = project.run(&["show", &run, "--json"], 0);
-        assert_eq!(said.json()["id"], run.as_str());
-        assert!(stranger.requests().is_empty());
+        let output = project.run(&["show", &run, "--json"], 0);
+        assert_eq!(output.json()["id"], run.as_str());
+        assert!(other_server.requests().is_empty());
     };
     looks();
     let _worker = project.start_worker();
     looks();
-    // Also whoever is named gets the machine's key only if they drive this store.
-    let said = run_against(&project, &stranger.url, &["show", &run, "--json"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    for asked in stranger.requests() {
-        assert_eq!(asked.header("authorization"), None, "{}", asked.request_line);
+    // A named server gets the local key only if it drives this store.
+    let output = run_against(&project, &other_server.url, &["show", &run, "--json"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    for request in other_server.requests() {
+        assert_eq!(request.header("authorization"), None, "{}", request.request_line);
     }
 }
 
-/// A key as answers have it.
+/// A key as in responses.
 fn key_view() -> Value {
     json!({
         "name": "c/i", "role": "approver", "status": "active", "by": "cli:anna",
@@ -338,10 +338,10 @@ fn key_view() -> Value {
     })
 }
 
-/// A stand-in that has one key, and one name that is taken.
+/// A fake server with one key, and with one name that is taken.
 fn server_with_keys() -> FakeServer {
-    FakeServer::new(|asked| match asked.request_line.split(' ').next() {
-        Some("POST") if asked.body.contains("taken") => {
+    FakeServer::new(|request| match request.request_line.split(' ').next() {
+        Some("POST") if request.body.contains("taken") => {
             answer("409 Conflict", &problem_body("key_taken"))
         }
         Some("POST") => {
@@ -357,35 +357,35 @@ fn server_with_keys() -> FakeServer {
 fn keys_are_created_listed_and_revoked() {
     let project = Project::new();
     let server = server_with_keys();
-    let say = |args: &[&str], code| {
-        let said = run_against(&project, &server.url, args);
-        assert_eq!(said.code, code, "{args:?}: {said:?}");
-        said
+    let run_cli = |args: &[&str], code| {
+        let output = run_against(&project, &server.url, args);
+        assert_eq!(output.code, code, "{args:?}: {output:?}");
+        output
     };
     let new = ["keys", "new", "c/i", "--role", "approver", "--expires", "90d"];
-    let said = say(&new, 0);
-    assert_eq!(said.out, "lh_shown_once\n");
-    assert!(said.err.contains("export LONGHAUL_URL="), "{said:?}");
-    assert!(said.err.contains("curl -H"), "{said:?}");
-    assert!(!said.err.contains("lh_shown_once"), "{said:?}");
-    let said = say(&[&new[..], &["--json"]].concat(), 0);
+    let output = run_cli(&new, 0);
+    assert_eq!(output.out, "lh_shown_once\n");
+    assert!(output.err.contains("export LONGHAUL_URL="), "{output:?}");
+    assert!(output.err.contains("curl -H"), "{output:?}");
+    assert!(!output.err.contains("lh_shown_once"), "{output:?}");
+    let output = run_cli(&[&new[..], &["--json"]].concat(), 0);
     let made = json!({ "secret": "lh_shown_once", "key": key_view() });
-    assert_eq!(said.json(), made);
-    let said = say(&["keys", "new", "taken"], 2);
-    assert!(said.err.contains("longhaul keys revoke taken"), "{said:?}");
-    let said = say(&["keys", "ls"], 0);
-    assert!(said.out.contains("approver  active  cli:anna"), "{said:?}");
-    let said = say(&["keys", "ls", "--json"], 0);
-    assert_eq!(said.json()["data"], json!([key_view()]));
-    let said = say(&["keys", "revoke", "c/i"], 0);
-    assert!(said.out.contains("`c/i` opens nothing"), "{said:?}");
-    let asked = server.requests();
-    let body = |at: usize| serde_json::from_str::<Value>(&asked[at].body).unwrap();
-    let span = 90_u64 * 24 * 60 * 60 * 1_000;
-    let wanted = json!({ "name": "c/i", "role": "approver", "expires_in_ms": span });
-    assert_eq!(body(0), wanted);
+    assert_eq!(output.json(), made);
+    let output = run_cli(&["keys", "new", "taken"], 2);
+    assert!(output.err.contains("longhaul keys revoke taken"), "{output:?}");
+    let output = run_cli(&["keys", "ls"], 0);
+    assert!(output.out.contains("approver  active  cli:anna"), "{output:?}");
+    let output = run_cli(&["keys", "ls", "--json"], 0);
+    assert_eq!(output.json()["data"], json!([key_view()]));
+    let output = run_cli(&["keys", "revoke", "c/i"], 0);
+    assert!(output.out.contains("`c/i` is revoked"), "{output:?}");
+    let requests = server.requests();
+    let body = |at: usize| serde_json::from_str::<Value>(&requests[at].body).unwrap();
+    let ttl = 90_u64 * 24 * 60 * 60 * 1_000;
+    let expected = json!({ "name": "c/i", "role": "approver", "expires_in_ms": ttl });
+    assert_eq!(body(0), expected);
     assert_eq!(body(2), json!({ "name": "taken", "role": "operator" }));
-    assert_eq!(asked.last().unwrap().request_line, "DELETE /v1/keys/c%2Fi");
+    assert_eq!(requests.last().unwrap().request_line, "DELETE /v1/keys/c%2Fi");
 }
 
 #[test]
@@ -398,8 +398,8 @@ fn an_invalid_new_key_is_refused_before_a_request() {
         &["keys", "new", "x", "--expires", "0s"],
         &["keys", "new", ""],
     ] {
-        let said = run_against(&project, &server.url, wrong);
-        assert_eq!(said.code, 2, "{wrong:?}: {said:?}");
+        let output = run_against(&project, &server.url, wrong);
+        assert_eq!(output.code, 2, "{wrong:?}: {output:?}");
     }
     assert!(server.requests().is_empty());
 }
@@ -407,8 +407,8 @@ fn an_invalid_new_key_is_refused_before_a_request() {
 #[test]
 fn listing_keys_creates_no_store() {
     let project = Project::new();
-    let said = project.run(&["keys", "ls"], 0);
-    assert!(said.err.contains("longhaul keys new NAME"), "{said:?}");
+    let output = project.run(&["keys", "ls"], 0);
+    assert!(output.err.contains("longhaul keys new NAME"), "{output:?}");
     project.run(&["keys", "revoke", "ci"], 2);
     assert!(!project.store().exists());
 }

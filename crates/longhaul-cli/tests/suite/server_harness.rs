@@ -1,5 +1,5 @@
-//! A real server in a process of its own, and a plain way to ask it over HTTP:
-//! what the tests of `serve` and `dev` stand on.
+//! Harness for tests of `serve` and `dev`: a real server in a separate process, and a simple HTTP
+//! client.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,34 +11,33 @@ use serde_json::Value;
 
 use super::project::Project;
 
-/// So long it is waited for a line or an end before a test gives up.
+/// Timeout for a log line and for the end of the process.
 const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server that is killed when it is dropped, and that stops by itself when
-/// the test's own process dies.
+/// A server process. It is killed when dropped, and stops by itself when the test process dies.
 pub(crate) struct TestServer {
     child: Child,
-    /// As long as this is open, whoever started it lives.
+    /// Stdin of the server, held open so that it keeps running.
     _stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// Every line so far.
+    /// All log lines so far.
     pub(crate) log: Vec<String>,
-    /// Where it is.
+    /// URL of the server.
     pub(crate) url: String,
 }
 
 impl TestServer {
-    /// `serve` at any free port; it is ready when this returns.
+    /// Starts `serve` on a free port and waits until it is ready.
     pub(crate) fn start(project: &Project) -> Self {
         Self::from_command(project.command(&["serve", "--listen", "127.0.0.1:0", "--until-eof"]))
     }
 
-    /// The same at this address.
+    /// Starts `serve` at this address and waits until it is ready.
     pub(crate) fn start_at(project: &Project, address: &str) -> Self {
         Self::from_command(project.command(&["serve", "--listen", address, "--until-eof"]))
     }
 
-    /// The same for this command.
+    /// Starts this command and waits until it is ready.
     pub(crate) fn from_command(command: Command) -> Self {
         let mut served = Self::spawn(command);
         let ready = served.wait_for_line("ready");
@@ -49,15 +48,15 @@ impl TestServer {
         served
     }
 
-    /// The command, which need not become ready.
+    /// Starts this command without waiting until it is ready.
     pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let err = BufReader::new(child.stderr.take().unwrap());
-        let (said, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in err.lines().map_while(Result::ok) {
-                if said.send(line).is_err() {
+                if sender.send(line).is_err() {
                     return;
                 }
             }
@@ -65,22 +64,22 @@ impl TestServer {
         Self { _stdin: child.stdin.take(), child, lines, log: Vec::new(), url: String::new() }
     }
 
-    /// Waits for the next line with these words in it.
-    pub(crate) fn wait_for_line(&mut self, words: &str) -> String {
+    /// Waits for the next line that contains this text.
+    pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
         loop {
             match self.lines.recv_timeout(LINE_TIMEOUT) {
                 Ok(line) => {
                     self.log.push(line.clone());
-                    if line.contains(words) {
+                    if line.contains(text) {
                         return line;
                     }
                 }
-                Err(gone) => panic!("no `{words}` ({gone}): {:#?}", self.log),
+                Err(error) => panic!("no `{text}` ({error}): {:#?}", self.log),
             }
         }
     }
 
-    /// Its address without the scheme.
+    /// Returns the address without the scheme.
     pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
@@ -95,27 +94,29 @@ impl TestServer {
         assert!(sent.unwrap().success());
     }
 
-    /// Waits for its end; the exit code, and every line it wrote. A signal that
-    /// ended it is -1.
+    /// Waits for the exit. Returns the exit code and all log lines; -1 means that a signal ended
+    /// it.
     pub(crate) fn wait_exit(mut self) -> (i32, Vec<String>) {
         loop {
             match self.lines.recv_timeout(LINE_TIMEOUT) {
                 Ok(line) => self.log.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("it never ended: {:#?}", self.log),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the server did not exit: {:#?}", self.log)
+                }
             }
         }
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         (code, std::mem::take(&mut self.log))
     }
 
-    /// Killed in the middle of whatever it does.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill(self) {
         self.signal("-KILL");
         self.wait_exit();
     }
 
-    /// Asks it.
+    /// Sends a request to the server.
     pub(crate) fn request(&self, line: &str, headers: &[(&str, &str)], body: &str) -> HttpResponse {
         send_request(self.address(), line, headers, body)
     }
@@ -128,7 +129,7 @@ impl Drop for TestServer {
     }
 }
 
-/// What came back.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
@@ -143,12 +144,12 @@ impl HttpResponse {
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let pairs = self.head.lines().filter_map(|line| line.split_once(": "));
-        let mut found = pairs.filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        let mut found = pairs.filter(|(key, _)| key.eq_ignore_ascii_case(name));
         found.next().map(|(_, value)| value.trim())
     }
 }
 
-/// One request, such as `GET /livez`, on a connection of its own.
+/// Sends one request, such as `GET /livez`, on a new connection.
 pub(crate) fn send_request(
     address: &str,
     line: &str,
@@ -158,7 +159,7 @@ pub(crate) fn send_request(
     try_send_request(address, line, headers, body).unwrap()
 }
 
-/// The same; the error is a server that has not given a whole answer.
+/// Sends one request. Fails if the response is incomplete.
 pub(crate) fn try_send_request(
     address: &str,
     line: &str,
@@ -178,11 +179,11 @@ pub(crate) fn try_send_request(
     text.push_str("\r\n");
     text.push_str(body);
     stream.write_all(text.as_bytes())?;
-    let mut came = String::new();
-    stream.read_to_string(&mut came)?;
-    let (head, body) = came.split_once("\r\n\r\n").unwrap_or((&came, ""));
+    let mut received = String::new();
+    stream.read_to_string(&mut received)?;
+    let (head, body) = received.split_once("\r\n\r\n").unwrap_or((&received, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let broken = || io::Error::other(format!("no whole answer: {came:?}"));
+    let broken = || io::Error::other(format!("incomplete response: {received:?}"));
     let answer = HttpResponse {
         status: status.ok_or_else(broken)?,
         head: head.to_owned(),
@@ -195,7 +196,7 @@ pub(crate) fn try_send_request(
     }
 }
 
-/// The key of a project's own machine.
+/// Returns the local key of a project.
 pub(crate) fn local_key(project: &Project) -> String {
     let file = project.path().join(".longhaul/local.key");
     std::fs::read_to_string(file).unwrap().trim().to_owned()

@@ -1,5 +1,4 @@
-//! A server's life as its surroundings see it: start, stop, drain, kill, and
-//! everything that stands in its way.
+//! The life of a server process: start, stop, drain, kill, and everything that prevents its start.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -11,7 +10,7 @@ use super::fake_server::{FakeServer, json_response as answer};
 use super::project::{CommandOutput, Project, has_status};
 use super::server_harness::{TestServer, local_key, send_request};
 
-/// The command to serve at any free port.
+/// Arguments to serve on a free port.
 const SERVE_ARGS: &[&str] = &["serve", "--listen", "127.0.0.1:0", "--until-eof"];
 
 fn file_mode(project: &Project, name: &str) -> u32 {
@@ -19,11 +18,11 @@ fn file_mode(project: &Project, name: &str) -> u32 {
     fs::metadata(file).unwrap().mode() & 0o777
 }
 
-/// Waits until a run asks its model.
+/// Waits until a model call of the run is in flight.
 fn wait_until_model_call(project: &Project, run: &str) {
     project.wait_until(run, |run| {
         let now = run["now"].as_str().unwrap_or_default();
-        run["status"] == "running" && now.contains("asks the model")
+        run["status"] == "running" && now.contains("is calling the model")
     });
 }
 
@@ -42,25 +41,25 @@ fn a_server_prints_its_url_and_releases_its_runs_at_shutdown() {
     let run = project.submit("chat", "milk");
     wait_until_model_call(&project, &run);
     served.signal("-TERM");
-    served.wait_for_line("stopping");
+    served.wait_for_line("shutting down");
     let ready = served.request("GET /readyz", &[], "");
     assert_eq!(ready.status, 503);
     assert_eq!(ready.json()["status"], "stopping");
     let (code, log) = served.wait_exit();
     assert_eq!(code, 0, "{log:#?}");
     assert!(!project.path().join(".longhaul/server.json").exists());
-    // The answer that was paid for is kept; the rest is for the next one.
-    let seen = project.json(&["show", &run, "--json"]);
-    assert!(!has_status("completed")(&seen), "{seen}");
+    // The reply that was paid for is recorded; the next server does the rest.
+    let json = project.json(&["show", &run, "--json"]);
+    assert!(!has_status("completed")(&json), "{json}");
     let kinds: Vec<Value> = project.events(&run);
     let count = |kind: &str| kinds.iter().filter(|event| event["type"] == kind).count();
     assert_eq!(count("turn.completed"), 1, "{kinds:?}");
     let _next = TestServer::start(&project);
     let done = project.wait_until(&run, has_status("completed"));
     assert_eq!(done["turns"], 2);
-    let asked = project.events(&run);
+    let events = project.events(&run);
     let first = |event: &&Value| event["type"] == "turn.started" && event["turn"] == 1;
-    assert_eq!(asked.iter().filter(first).count(), 1, "{asked:?}");
+    assert_eq!(events.iter().filter(first).count(), 1, "{events:?}");
 }
 
 #[test]
@@ -70,13 +69,13 @@ fn a_second_sigterm_aborts_running_calls() {
     let run = project.submit("slow", "milk");
     wait_until_model_call(&project, &run);
     served.signal("-TERM");
-    served.wait_for_line("stopping");
+    served.wait_for_line("shutting down");
     served.signal("-TERM");
     let (code, log) = served.wait_exit();
     assert_eq!(code, 0, "{log:#?}");
     assert!(log.last().unwrap().contains("stopped"), "{log:#?}");
-    let seen = project.json(&["show", &run, "--json"]);
-    assert!(!has_status("completed")(&seen) && !has_status("failed")(&seen), "{seen}");
+    let json = project.json(&["show", &run, "--json"]);
+    assert!(!has_status("completed")(&json) && !has_status("failed")(&json), "{json}");
     project.run(&["cancel", &run], 0);
 }
 
@@ -89,27 +88,27 @@ fn a_second_driver_is_refused_with_the_holder_of_the_first() {
     for args in [
         &["serve", "--listen", "127.0.0.1:0"][..],
         &["dev", "--listen", "127.0.0.1:0"],
-        // The same port as well, as without `--listen`.
+        // Also with the same port, as without `--listen`.
         &["serve", "--listen", &address],
         &["worker"],
     ] {
-        let said = project.run(args, 5);
+        let output = project.run(args, 5);
         for part in [&*pid, &*served.url, "longhaul ls"] {
-            assert!(said.err.contains(part), "{args:?} {part}: {said:?}");
+            assert!(output.err.contains(part), "{args:?} {part}: {output:?}");
         }
     }
-    // Another project's server is in the way by its port only.
+    // For another project only the port is a conflict.
     let other = Project::new();
     for command in ["serve", "dev"] {
-        let said = other.run(&[command, "--listen", &address], 5);
+        let output = other.run(&[command, "--listen", &address], 5);
         let hint = format!("longhaul {command} --listen 127.0.0.1:0");
         for part in [&*address, &*hint] {
-            assert!(said.err.contains(part), "{part}: {said:?}");
+            assert!(output.err.contains(part), "{part}: {output:?}");
         }
         assert!(!other.store().exists());
     }
-    let said = other.run(&["serve", "--listen", "nonsense"], 2);
-    assert!(said.err.contains("nonsense"), "{said:?}");
+    let output = other.run(&["serve", "--listen", "nonsense"], 2);
+    assert!(output.err.contains("nonsense"), "{output:?}");
 }
 
 #[test]
@@ -118,13 +117,13 @@ fn of_two_servers_starting_at_once_one_wins() {
     let both = [0, 1].map(|_| TestServer::spawn(project.command(SERVE_ARGS)));
     let mut won = 0;
     for mut served in both {
-        // Each says one thing or the other as its first word.
-        let word = served.wait_for_line("\"message\"");
-        if word.contains("\"ready\"") {
+        // The first log line of each shows success or failure.
+        let line = served.wait_for_line("\"message\"");
+        if line.contains("\"ready\"") {
             won += 1;
             continue;
         }
-        assert!(word.contains("is driven by"), "{word}");
+        assert!(line.contains("is driven by"), "{line}");
         assert_eq!(served.wait_exit().0, 5);
     }
     assert_eq!(won, 1);
@@ -134,7 +133,7 @@ fn of_two_servers_starting_at_once_one_wins() {
 fn a_killed_server_does_not_block_the_next_one() {
     let project = Project::new();
     let served = TestServer::start(&project);
-    let asked = project.run_until_gate("tidy");
+    let waiting = project.run_until_gate("tidy");
     let run = project.submit("chat", "milk");
     wait_until_model_call(&project, &run);
     let address = served.address().to_owned();
@@ -142,13 +141,13 @@ fn a_killed_server_does_not_block_the_next_one() {
     for left in ["server.json", "driver.lock"] {
         assert!(project.path().join(".longhaul").join(left).exists(), "{left}");
     }
-    // The store itself is asked at once.
-    let said = project.run(&["why", &run], 0);
-    assert!(said.out.contains("Nobody drives it now"), "{said:?}");
-    project.run(&["approve", &asked, "--yes"], 0);
+    // Commands use the store itself at once.
+    let output = project.run(&["why", &run], 0);
+    assert!(output.out.contains("No worker drives the run now"), "{output:?}");
+    project.run(&["approve", &waiting, "--yes"], 0);
     let _next = TestServer::start_at(&project, &address);
     project.wait_until(&run, has_status("completed"));
-    project.wait_until(&asked, has_status("completed"));
+    project.wait_until(&waiting, has_status("completed"));
 }
 
 #[test]
@@ -171,10 +170,10 @@ fn watch_misses_no_event_when_the_server_is_killed() {
     let address = served.address().to_owned();
     served.kill();
     let _next = TestServer::start_at(&project, &address);
-    let said = CommandOutput::from_output(&watch.wait_with_output().unwrap());
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = CommandOutput::from_output(&watch.wait_with_output().unwrap());
+    assert_eq!(output.code, 0, "{output:?}");
     let journal = project.run(&["show", &run, "--events", "--json"], 0).out;
-    assert_eq!(said.out, journal);
+    assert_eq!(output.out, journal);
     let claims = journal.matches("\"run.claimed\"").count();
     assert_eq!(claims, 2, "it was not killed in the middle: {journal}");
 }
@@ -183,9 +182,9 @@ fn watch_misses_no_event_when_the_server_is_killed() {
 fn a_run_on_a_server_continues_after_its_client_detaches() {
     let project = Project::new();
     let _served = TestServer::start(&project);
-    let said = project.run_and_interrupt(&["run", "chat", "milk"], &["run_"]);
-    assert_eq!(said.code, 130, "{said:?}");
-    assert!(said.err.contains("Detached. The run goes on"), "{said:?}");
+    let output = project.run_and_interrupt(&["run", "chat", "milk"], &["run_"]);
+    assert_eq!(output.code, 130, "{output:?}");
+    assert!(output.err.contains("Detached. The run continues"), "{output:?}");
     let run = project.json(&["show", "@last", "--json"]);
     let left = run["id"].as_str().unwrap();
     let args = ["run", "slow", "milk", "--timeout", "100ms", "--json"];
@@ -201,19 +200,19 @@ fn a_key_file_readable_by_others_is_refused() {
     let run = project.submit("plain", "milk");
     let file = project.path().join(".longhaul/local.key");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    // Neither is it shown to a server, nor does the next one take it.
-    let said = project.run(&["show", &run], 6);
-    assert!(said.err.contains("may be read by others"), "{said:?}");
+    // The key is neither sent to a server nor used by the next server.
+    let output = project.run(&["show", &run], 6);
+    assert!(output.err.contains("is readable by other users"), "{output:?}");
     drop(served);
-    let refused = |word: &str| {
-        let said = project.run(SERVE_ARGS, 2);
-        assert!(said.err.contains(word), "{word}: {said:?}");
+    let refused = |expected: &str| {
+        let output = project.run(SERVE_ARGS, 2);
+        assert!(output.err.contains(expected), "{expected}: {output:?}");
         let hint = format!("rm {}", file.display());
-        assert!(said.err.contains(&hint), "{said:?}");
+        assert!(output.err.contains(&hint), "{output:?}");
         assert!(!project.path().join(".longhaul/server.json").exists());
     };
     fs::remove_file(project.path().join(".longhaul/server.json")).unwrap();
-    refused("may be read by others");
+    refused("is readable by other users");
     let real = project.path().join("elsewhere.key");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     fs::rename(&file, &real).unwrap();
@@ -222,7 +221,7 @@ fn a_key_file_readable_by_others_is_refused() {
     fs::remove_file(&file).unwrap();
     fs::write(&file, "nonsense\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    refused("holds no key");
+    refused("does not contain a valid key");
 }
 
 #[test]
@@ -230,12 +229,12 @@ fn an_unwritable_folder_is_reported() {
     let project = Project::new();
     for command in ["serve", "dev"] {
         let mut command = project.command(&[command, "--listen", "127.0.0.1:0"]);
-        // Also root can't write there.
+        // Even root can't write there.
         command.env("LONGHAUL_DATA", "/proc/longhaul");
-        let said = CommandOutput::from_output(&command.output().unwrap());
-        assert_eq!(said.code, 2, "{said:?}");
-        assert!(said.err.contains("/proc/longhaul"), "{said:?}");
-        assert!(said.err.contains("LONGHAUL_"), "{said:?}");
+        let output = CommandOutput::from_output(&command.output().unwrap());
+        assert_eq!(output.code, 2, "{output:?}");
+        assert!(output.err.contains("/proc/longhaul"), "{output:?}");
+        assert!(output.err.contains("LONGHAUL_"), "{output:?}");
     }
 }
 
@@ -246,8 +245,8 @@ fn deleting_the_store_stops_the_server() {
     fs::remove_file(project.store()).unwrap();
     let (code, log) = served.wait_exit();
     assert_eq!(code, 5, "{log:#?}");
-    let told = log.iter().any(|line| line.contains("was moved or deleted"));
-    assert!(told, "{log:#?}");
+    let is_logged = log.iter().any(|line| line.contains("was moved or deleted"));
+    assert!(is_logged, "{log:#?}");
     for line in &log {
         serde_json::from_str::<Value>(line).unwrap_or_else(|bad| panic!("{bad}: {line}"));
     }
@@ -258,7 +257,7 @@ fn a_key_grants_what_its_role_allows() {
     let project = Project::new();
     let served = TestServer::start(&project);
     let viewer = project.run(&["keys", "new", "eve", "--role", "viewer"], 0).out;
-    let say = |key: &str, args: &[&str]| {
+    let run_cli = |key: &str, args: &[&str]| {
         let mut command = project.command(args);
         command.env("LONGHAUL_URL", &served.url);
         command.env("LONGHAUL_KEY", key);
@@ -266,17 +265,17 @@ fn a_key_grants_what_its_role_allows() {
     };
     let wrong = format!("lh_{}", "0".repeat(52));
     for key in [&*wrong, "nonsense", "lh_\u{e4}"] {
-        let said = say(key, &["ls"]);
-        assert_eq!(said.code, 6, "{said:?}");
-        assert!(said.err.contains("longhaul keys new"), "{said:?}");
+        let output = run_cli(key, &["ls"]);
+        assert_eq!(output.code, 6, "{output:?}");
+        assert!(output.err.contains("longhaul keys new"), "{output:?}");
     }
-    assert_eq!(say(viewer.trim(), &["ls"]).code, 0);
+    assert_eq!(run_cli(viewer.trim(), &["ls"]).code, 0);
     for args in [&["submit", "plain", "milk"][..], &["run", "plain", "milk"], &["keys", "ls"]] {
-        let said = say(viewer.trim(), args);
-        assert_eq!(said.code, 6, "{args:?}: {said:?}");
+        let output = run_cli(viewer.trim(), args);
+        assert_eq!(output.code, 6, "{args:?}: {output:?}");
     }
     project.run(&["keys", "revoke", "eve"], 0);
-    assert_eq!(say(viewer.trim(), &["ls"]).code, 6);
+    assert_eq!(run_cli(viewer.trim(), &["ls"]).code, 6);
 }
 
 #[test]
@@ -302,15 +301,15 @@ fn watch_and_run_read_dotenv_and_a_worker_does_not() {
     project.write(".env", "no line of an env file\n");
     let run = project.submit("plain", "milk");
     for args in [&["watch", &*run][..], &["run", "plain", "milk"]] {
-        let said = project.run(args, 2);
-        assert!(said.err.contains(".env` has a line"), "{said:?}");
-        assert!(!said.err.contains("no line of"), "{said:?}");
+        let output = project.run(args, 2);
+        assert!(output.err.contains(".env` has a line"), "{output:?}");
+        assert!(!output.err.contains("no line of"), "{output:?}");
     }
     let worker = project.start_worker();
     project.wait_until(&run, has_status("completed"));
     project.run(&["watch", &run], 0);
     drop(worker);
-    // Whoever only hands a task over has no use for it.
+    // Commands that only submit a task to a server ignore it.
     let _served = TestServer::start(&project);
     project.run(&["run", "plain", "milk"], 0);
     project.submit("plain", "milk");
@@ -319,24 +318,24 @@ fn watch_and_run_read_dotenv_and_a_worker_does_not() {
 #[test]
 fn a_link_opens_the_web_pages_once() {
     let project = Project::new();
-    let said = project.run(&["keys", "link"], 2);
-    assert!(said.err.contains("longhaul serve"), "{said:?}");
+    let output = project.run(&["keys", "link"], 2);
+    assert!(output.err.contains("longhaul serve"), "{output:?}");
     assert!(!project.store().exists());
     let served = TestServer::start(&project);
-    let said = project.run(&["keys", "link"], 0);
-    assert!(said.err.contains("once") && said.err.contains("10 minutes"), "{said:?}");
-    assert!(said.out.starts_with(&format!("{}/?t=", served.url)), "{said:?}");
-    assert_opens_once(served.address(), said.out.trim());
-    // As far as the key that asked for it.
+    let output = project.run(&["keys", "link"], 0);
+    assert!(output.err.contains("once") && output.err.contains("10 minutes"), "{output:?}");
+    assert!(output.out.starts_with(&format!("{}/?t=", served.url)), "{output:?}");
+    assert_opens_once(served.address(), output.out.trim());
+    // The link has the role of the key that requested it.
     let viewer = project.run(&["keys", "new", "eve", "--role", "viewer"], 0).out;
     let mut command = project.command(&["keys", "link"]);
     command.env("LONGHAUL_URL", &served.url);
     command.env("LONGHAUL_KEY", viewer.trim());
-    let said = CommandOutput::from_output(&command.output().unwrap());
-    assert_opens_once(served.address(), said.out.trim());
+    let output = CommandOutput::from_output(&command.output().unwrap());
+    assert_opens_once(served.address(), output.out.trim());
 }
 
-/// Follows a link to the pages, twice.
+/// Asserts that a link to the pages works exactly once.
 pub(crate) fn assert_opens_once(address: &str, link: &str) {
     let path = &link[link.find("/?t=").unwrap()..];
     let first = send_request(address, &format!("GET {path}"), &[], "");
@@ -357,18 +356,18 @@ fn sending_a_key_unencrypted_prints_a_warning() {
     let list =
         |_: &super::fake_server::RecordedRequest| answer("200 OK", "{\"data\":[],\"next\":null}");
     let server = FakeServer::new(list);
-    // The same machine under a name that does not say so.
+    // The same machine under an address that is not loopback.
     let open = server.url.replace("127.0.0.1", "0.0.0.0");
     for (url, key, warned) in
         [(&open, "lh_secret", 1), (&open, "", 0), (&server.url, "lh_secret", 0)]
     {
         let mut command = project.command(&["ls"]);
         command.env("LONGHAUL_URL", url).env("LONGHAUL_KEY", key);
-        let said = CommandOutput::from_output(&command.output().unwrap());
-        assert_eq!(said.code, 0, "{said:?}");
-        let count = said.err.matches("without TLS").count();
-        assert_eq!(count, warned, "{url}: {said:?}");
-        assert!(!said.err.contains("lh_secret"), "{said:?}");
+        let output = CommandOutput::from_output(&command.output().unwrap());
+        assert_eq!(output.code, 0, "{output:?}");
+        let count = output.err.matches("without TLS").count();
+        assert_eq!(count, warned, "{url}: {output:?}");
+        assert!(!output.err.contains("lh_secret"), "{output:?}");
     }
 }
 
@@ -377,12 +376,12 @@ fn the_local_key_is_required_and_survives_a_restart() {
     let project = Project::new();
     let served = TestServer::start(&project);
     let key = format!("Bearer {}", local_key(&project));
-    let asked = served.request("GET /v1/keys", &[("authorization", &key)], "");
-    assert_eq!(asked.status, 200, "{asked:?}");
+    let response = served.request("GET /v1/keys", &[("authorization", &key)], "");
+    assert_eq!(response.status, 200, "{response:?}");
     assert_eq!(served.request("GET /v1/keys", &[], "").status, 401);
-    // A next server keeps it, so that whoever holds it goes on.
+    // The next server uses the same key, so that clients can keep using it.
     drop(served);
     let next = TestServer::start(&project);
-    let asked = next.request("GET /v1/keys", &[("authorization", &key)], "");
-    assert_eq!(asked.status, 200, "{asked:?}");
+    let response = next.request("GET /v1/keys", &[("authorization", &key)], "");
+    assert_eq!(response.status, 200, "{response:?}");
 }

@@ -1,4 +1,4 @@
-//! What a server writes down: a line for each thing, and never a secret.
+//! The log of a server: one line per event, and never a secret.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -9,10 +9,10 @@ use super::project::{Project, has_status};
 use super::server_harness::{TestServer, local_key, send_request};
 use super::server_lifecycle::assert_opens_once;
 
-/// The value of a secret: it looks different once it stands in JSON.
+/// Value of a secret that looks different in JSON.
 const SECRET: &str = "hunter2 \"quoted\" \\ and more";
 
-/// A project whose agent's file has a secret in a fault that is told.
+/// A project whose agent file has a secret in a place that an error quotes.
 fn project() -> Project {
     let project = Project::new();
     project
@@ -29,7 +29,7 @@ fn start_server(project: &Project, log: &str) -> TestServer {
     TestServer::from_command(command)
 }
 
-/// Everything that needs a secret; the secrets that were used.
+/// Uses every kind of secret, and returns these secrets.
 fn exercise_server(project: &Project, served: &TestServer) -> Vec<String> {
     let local = local_key(project);
     let made = project.json(&["keys", "new", "ci", "--role", "approver", "--json"]);
@@ -56,15 +56,15 @@ fn exercise_server(project: &Project, served: &TestServer) -> Vec<String> {
     let cookie = first.header("set-cookie").unwrap().split(';').next();
     let session = cookie.unwrap().split('=').nth(1).unwrap().to_owned();
     served.request(&format!("GET /?t={ticket}"), &[], "");
-    // Wrong ones, and right ones in the wrong place.
+    // Wrong secrets, and valid ones in the wrong place.
     let wrong = format!("lh_{}", "7".repeat(52));
     for (name, value) in [
         ("authorization", bearer(&wrong)),
         ("authorization", format!("Basic {key}")),
         ("cookie", format!("longhaul_1={session}")),
     ] {
-        let asked = served.request(&format!("GET /v1/runs?key={key}"), &[(name, &value)], "");
-        assert_eq!(asked.status, 401, "{asked:?}");
+        let response = served.request(&format!("GET /v1/runs?key={key}"), &[(name, &value)], "");
+        assert_eq!(response.status, 401, "{response:?}");
     }
     let plain = SECRET.replace([' ', '"', '\\'], "+");
     for body in [
@@ -92,7 +92,7 @@ fn exercise_server(project: &Project, served: &TestServer) -> Vec<String> {
     secrets
 }
 
-/// Ends a server; its whole log, without a secret in it.
+/// Stops a server and returns its log, after checking that it holds no secret.
 fn log_without_secrets(served: TestServer, secrets: &[String]) -> Vec<String> {
     served.signal("-TERM");
     let (code, log) = served.wait_exit();
@@ -100,7 +100,7 @@ fn log_without_secrets(served: TestServer, secrets: &[String]) -> Vec<String> {
     for line in &log {
         for secret in secrets {
             assert!(!line.contains(secret.as_str()), "{secret}: {line}");
-            // Not even the beginning of it.
+            // Not even the start of a secret.
             let begin: String = secret.chars().take(14).collect();
             assert!(!line.contains(&begin), "{begin}: {line}");
         }
@@ -114,34 +114,36 @@ fn json_log_lines_are_objects_without_secrets() {
     let served = start_server(&project, "json");
     let secrets = exercise_server(&project, &served);
     let log = log_without_secrets(served, &secrets);
-    let mut told = Vec::new();
+    let mut logged = Vec::new();
     for line in &log {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|bad| panic!("{bad}: {line}"));
         for key in ["at", "level", "message"] {
             assert!(line[key].is_string(), "{key}: {line}");
         }
         let has_run = line["run"].as_str().is_some_and(|run| run.starts_with("run_"));
-        let word = line["message"].as_str().unwrap().to_owned();
+        let message = line["message"].as_str().unwrap().to_owned();
         let route = line["route"].as_str().unwrap_or_default();
-        let lives = ["submitted", "claimed", "rests", "completed", "told to end"];
-        let of_run = lives.contains(&&*word) || word == "refused" && route.ends_with("/steer");
+        let run_events =
+            ["run submitted", "run claimed", "run idle", "run completed", "cancel requested"];
+        let of_run = run_events.contains(&&*message)
+            || message == "request rejected" && route.ends_with("/steer");
         assert!(has_run || !of_run, "{line}");
-        told.push(word);
+        logged.push(message);
     }
-    for word in [
+    for message in [
         "ready",
-        "submitted",
-        "claimed",
-        "rests",
-        "completed",
-        "told to end",
-        "refused",
-        "a key was made",
-        "a key was revoked",
-        "stopping: runs are let go of at their next fact",
-        "stopped",
+        "run submitted",
+        "run claimed",
+        "run idle",
+        "run completed",
+        "cancel requested",
+        "request rejected",
+        "key created",
+        "key revoked",
+        "shutting down: runs are released at their next event",
+        "server stopped",
     ] {
-        assert!(told.iter().any(|told| told == word), "{word}: {told:?}");
+        assert!(logged.iter().any(|logged| logged == message), "{message}: {logged:?}");
     }
 }
 
@@ -151,11 +153,11 @@ fn text_log_lines_have_no_secret() {
     let served = start_server(&project, "human");
     let secrets = exercise_server(&project, &served);
     let log = log_without_secrets(served, &secrets);
-    let has = |word: &str| log.iter().any(|line| line.contains(word));
-    for word in ["ready", "claimed", "completed", "refused", "broken.md"] {
-        assert!(has(word), "{word}: {log:#?}");
+    let has = |text: &str| log.iter().any(|line| line.contains(text));
+    for text in ["ready", "run claimed", "run completed", "request rejected", "broken.md"] {
+        assert!(has(text), "{text}: {log:#?}");
     }
-    // What opens the pages is for a terminal, and a file is none.
+    // The login link is printed to a terminal only.
     assert!(!has("/?t="), "{log:#?}");
 }
 
@@ -167,14 +169,14 @@ fn startup_errors_are_json_log_lines() {
     wrong.write("longhaul.toml", "[server]\nlisen = \"x\"\n");
     let no_env = Project::new();
     no_env.write(".env", "no line of an env file\n");
-    for (project, command, code, word) in [
+    for (project, command, code, expected) in [
         (&project, "serve", 5, "is driven by"),
         (&wrong, "serve", 2, "lisen"),
         (&no_env, "dev", 2, ".env"),
     ] {
-        let said = project.run(&[command, "--listen", "127.0.0.1:0"], code);
-        assert!(said.err.contains(word), "{said:?}");
-        for line in said.err.lines() {
+        let output = project.run(&[command, "--listen", "127.0.0.1:0"], code);
+        assert!(output.err.contains(expected), "{output:?}");
+        for line in output.err.lines() {
             let line: Value =
                 serde_json::from_str(line).unwrap_or_else(|bad| panic!("{bad}: {line}"));
             assert_eq!(line["level"], "error", "{line}");
@@ -182,8 +184,8 @@ fn startup_errors_are_json_log_lines() {
     }
 }
 
-/// A terminal as a person has one: `script` lends it. The `exec` is so that no shell
-/// stands between: one that stays hears the Ctrl-C too, and says 130 for it.
+/// Runs in a terminal provided by `script`. The `exec` avoids a shell in between, which would get
+/// the Ctrl-C too and return 130.
 #[test]
 #[cfg(target_os = "linux")]
 fn dev_prints_a_one_time_link_on_a_terminal() {
@@ -198,7 +200,7 @@ fn dev_prints_a_one_time_link_on_a_terminal() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let hand = child.stdin.take().unwrap();
+    let stdin = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut link = String::new();
     for line in lines.by_ref() {
@@ -215,8 +217,8 @@ fn dev_prints_a_one_time_link_on_a_terminal() {
     assert_opens_once(&address, &link);
     assert_eq!(send_request(&address, "GET /livez", &[], "").status, 200);
     // Ctrl-C, as it is typed.
-    let mut hand = hand;
-    std::io::Write::write_all(&mut hand, b"\x03").unwrap();
+    let mut stdin = stdin;
+    std::io::Write::write_all(&mut stdin, b"\x03").unwrap();
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{rest:#?}");
     assert!(rest.iter().any(|line| line.contains("stopped")), "{rest:#?}");

@@ -1,8 +1,8 @@
-//! Nothing that can be written is without effect: every key of `longhaul.toml` and of an agent's
-//! file changes what the runtime does, or is refused with a sentence.
+//! Every key of `longhaul.toml` and of an agent's file has an effect, or is refused with a message.
 //!
-//! The keys come from where they are read. A new key fails these tests until somebody shows here
-//! what it changes, and `observed` and `effect` hold only what a part of the runtime uses.
+//! The keys come from the tables that the parsers use. A new key fails these tests until a sample
+//! here shows its effect. `observable_settings` and `effective_definition` contain only what the
+//! runtime uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,14 +18,14 @@ use longhaul::config::settings::Config;
 use longhaul::config::value_kind::ValueKind;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
+use longhaul_engine::agent::{Agent, BudgetPatch, PolicyDefaults};
 use longhaul_engine::clock::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::agents::{agent, load_files, problems};
 
-/// A file that sets each key to something else than its default.
+/// Settings files that set each key to a value other than its default.
 const NON_DEFAULT_VALUES: &[(&str, &str)] = &[
     ("data", "data = \"elsewhere\""),
     ("store.url", "[store]\nurl = \"sqlite:other.db\""),
@@ -71,7 +71,7 @@ const NON_DEFAULT_VALUES: &[(&str, &str)] = &[
     ("tools.log_interaction.file", "[tools.log_interaction]\nfile = \"x.jsonl\""),
 ];
 
-/// A folder whose user has this file of their own, so that nothing waits for trust.
+/// A folder with this settings file as the user's own, so that nothing needs trust.
 fn with_user_file(toml: &str) -> (TempDir, ProcessEnv) {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("home/.config/longhaul");
@@ -85,13 +85,13 @@ fn with_user_file(toml: &str) -> (TempDir, ProcessEnv) {
     (folder, here)
 }
 
-/// The waits of a run that may be tried so much more often, in order.
+/// Returns the retry delays in order, for a few more attempts than are configured.
 fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
     let more = RetryPolicy { max_retries: retry.max_retries + 4, ..retry };
     (1..9).map(|attempt| more.delay_after(attempt)).collect()
 }
 
-/// What the parts of the runtime are given.
+/// Returns everything that parts of the runtime get from the configuration.
 fn observable_settings(config: &Config) -> String {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let providers = Providers::from_config(config);
@@ -103,8 +103,8 @@ fn observable_settings(config: &Config) -> String {
         config.server_settings(),
         worker_options(config),
         config.inbox_agents(),
-        config.defaults().budget,
-        retry_delays(config.defaults().retry),
+        config.run_defaults().budget,
+        retry_delays(config.run_defaults().retry),
         providers,
         headers,
         config.model_aliases(),
@@ -124,91 +124,92 @@ fn every_setting_has_an_effect_or_is_refused() {
         load(&here, &[]).map(|config| observable_settings(&config))
     };
     let default = read("").unwrap();
-    assert_eq!(read("").unwrap(), default, "it is the same each time");
+    assert_eq!(read("").unwrap(), default, "the result is deterministic");
     let mut seen = BTreeSet::from([default]);
     for key in SETTING_KEYS {
         if let ValueKind::Unsupported(_) = key.kind {
-            assert_unsupported(key.path, key.env_name().as_deref());
+            assert_unsupported(key.path, key.env_var_name().as_deref());
         } else if key.path != TRUST_FOLDERS_KEY {
             let toml = samples.get(key.path);
-            let toml = toml.unwrap_or_else(|| panic!("what does `{}` change?", key.path));
+            let toml = toml
+                .unwrap_or_else(|| panic!("add a sample that shows the effect of `{}`", key.path));
             let read = read(toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
             assert!(seen.insert(read), "`{}` has no effect", key.path);
         }
     }
 }
 
-/// A key that a later build brings is refused wherever it is set.
+/// Asserts that an unsupported key is refused wherever it is set.
 fn assert_unsupported(path: &str, variable: Option<&str>) {
     for value in ["\"1m\"", "7", "[]", "{ a = 1 }"] {
         let (_folder, here) = with_user_file(&format!("{path} = {value}"));
-        let said = load(&here, &[]).unwrap_err().to_string();
-        let sentence = format!("`{path}`: would have no effect, ");
-        assert!(said.contains(&sentence), "{said}");
-        assert!(said.ends_with("not yet in this build: remove it"), "{said}");
+        let error = load(&here, &[]).unwrap_err().to_string();
+        let message = format!("`{path}`: the setting has no effect, because ");
+        assert!(error.contains(&message), "{error}");
+        assert!(error.ends_with("not supported by this build yet: remove it"), "{error}");
     }
     let (_folder, mut here) = with_user_file("");
-    let variable = variable.expect("a name in the environment");
+    let variable = variable.expect("the key has an environment variable");
     here.env.insert(variable.to_owned(), "7".to_owned());
-    let said = load(&here, &[]).unwrap_err().to_string();
-    assert!(said.starts_with(variable), "{said}");
-    assert!(said.contains("not yet in this build"), "{said}");
+    let error = load(&here, &[]).unwrap_err().to_string();
+    assert!(error.starts_with(variable), "{error}");
+    assert!(error.contains("not supported by this build yet"), "{error}");
 }
 
 #[test]
 fn unsupported_tables_are_refused() {
-    for (toml, said) in [
+    for (toml, expected) in [
         (
             "[hooks.github]\ninbox = \"mail\"\nsecret_env = \"A\"\n",
-            "`hooks`: would have no effect, inbound webhooks are not yet in this build: remove it",
+            "`hooks`: the setting has no effect, because inbound webhooks are not supported by this build yet: remove it",
         ),
         (
             "[[webhooks]]\nurl = \"https://a.b\"\n[[webhooks]]\nurl = \"https://a.c\"\n",
-            "`webhooks`: would have no effect, outbound webhooks are not yet in this build: remove it",
+            "`webhooks`: the setting has no effect, because outbound webhooks are not supported by this build yet: remove it",
         ),
         (
             "[sandbox]\nprovider = \"local\"\n",
-            "`sandbox.provider`: would have no effect, sandboxes are not yet in this build: remove it",
+            "`sandbox.provider`: the setting has no effect, because sandboxes are not supported by this build yet: remove it",
         ),
         (
             "[retry]\nhard_timeout = \"5m\"\n",
-            "`retry.hard_timeout`: would have no effect, time limits of one attempt (`budget.active_time` limits a run) are not yet in this build: remove it",
+            "`retry.hard_timeout`: the setting has no effect, because time limits of one attempt (`budget.active_time` limits a run) are not supported by this build yet: remove it",
         ),
     ] {
         let (_folder, here) = with_user_file(toml);
         let error = load(&here, &[]).unwrap_err().to_string();
-        assert!(error.ends_with(said), "{error}");
+        assert!(error.ends_with(expected), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
 
-/// What becomes of a key of an agent's file.
+/// What happens to a key of an agent's file.
 enum KeyEffect {
     /// It changes the agent.
     Applied,
-    /// The only value that is not refused says what holds anyway.
+    /// The only valid value is the default.
     Default,
-    /// A later build brings it.
+    /// It is not supported yet.
     Unsupported,
 }
 
-use KeyEffect::{Applied, Default as SaysDefault, Unsupported};
+use KeyEffect::{Applied, Default as SetToDefault, Unsupported};
 
-/// A key, a value for it, and what becomes of both.
+/// A key, a value for it, and what happens to them.
 type KeyCase = (&'static str, &'static str, KeyEffect);
 
-/// The keys of each table of an agent's file: with what the front matter holds around them, where
-/// `@` is their place, and a value for each.
+/// The keys of each table of an agent's file, with a value for each. In the front matter around
+/// them `@` marks their position.
 const TABLES: &[(&str, &[KeyCase])] = &[
     (
         "@",
         &[
-            ("name", "a", SaysDefault),
+            ("name", "a", SetToDefault),
             ("description", "x", Applied),
             ("model", "a/b", Applied),
             ("idle_model", "a/b", Applied),
             ("tools", "[read_file]", Applied),
-            ("skills", "[]", SaysDefault),
+            ("skills", "[]", SetToDefault),
             ("max_turns", "7", Applied),
             ("maxTurns", "7", Applied),
             ("sandbox", "{ isolation: none }", Applied),
@@ -222,7 +223,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("approve_result", "true", Applied),
             ("lane", "x", Applied),
             ("lane_on_park", "release", Applied),
-            ("lane_busy", "enqueue", SaysDefault),
+            ("lane_busy", "enqueue", SetToDefault),
             ("context", "[recipient]", Applied),
             ("perception", "{ url: \"http://a.example\" }", Applied),
             ("output", "{ schema: { type: object } }", Applied),
@@ -306,29 +307,29 @@ const TABLES: &[(&str, &[KeyCase])] = &[
     ("output: { @ }", &[("schema", "{ type: object }", Applied)]),
 ];
 
-/// What the engine uses of an agent: its definition, but of the retries the waits, and of a
-/// sandbox whether there is none.
+/// Returns what the engine uses of an agent: its definition, with the retry settings replaced by
+/// the delays and the sandbox by its isolation.
 fn effective_definition(agent: &Agent) -> Value {
     let mut definition: Value = serde_json::from_slice(&agent.definition().content).unwrap();
-    let policy = agent.policy(&Defaults::default(), BudgetPatch::default());
+    let policy = agent.run_policy(&PolicyDefaults::default(), BudgetPatch::default());
     definition["retry"] = json!(format!("{:?}", retry_delays(policy.retry)));
     definition["sandbox"] =
         json!(format!("{:?}", agent.sandbox.as_ref().map(|sandbox| sandbox.isolation)));
     definition
 }
 
-/// The keys that may stand in a table, as the refusal of another one lists them.
+/// Returns the keys of a table, as listed in the error for an unknown key.
 fn known_keys(table: &str) -> BTreeSet<String> {
     let found = problems(&agent_file(table, "zzqq: 1"));
     let refusal = found.iter().find_map(|problem| {
-        let (_, list) = problem.split_once("unknown key `zzqq`, there are ")?;
+        let (_, list) = problem.split_once("unknown key `zzqq`, expected one of ")?;
         Some(list.to_owned())
     });
     let list = refusal.unwrap_or_else(|| panic!("{table}: {found:?}"));
     list.split(", ").map(|key| key.trim_matches('`').to_owned()).collect()
 }
 
-/// The field whose keys a table has.
+/// Returns the field that contains the keys of a table.
 fn innermost_table(table: &str) -> &str {
     match table.contains("approvers: {") {
         true => "approvers",
@@ -343,33 +344,33 @@ fn agent_file(table: &str, entry: &str) -> String {
 #[test]
 fn every_field_of_an_agent_has_an_effect_or_is_refused() {
     let plain = effective_definition(&agent(""));
-    let mut shown: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (table, fates) in TABLES {
-        for (key, value, fate) in *fates {
-            shown.entry(innermost_table(table)).or_default().insert((*key).to_owned());
+    let mut covered: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (table, fields) in TABLES {
+        for (key, value, expectation) in *fields {
+            covered.entry(innermost_table(table)).or_default().insert((*key).to_owned());
             let entry = format!("{key}: {value}");
-            match fate {
-                Applied | SaysDefault => {
+            match expectation {
+                Applied | SetToDefault => {
                     let set = effective_definition(&agent(&table.replace('@', &entry)));
-                    let is_default = matches!(fate, SaysDefault);
+                    let is_default = matches!(expectation, SetToDefault);
                     assert_eq!(set == plain, is_default, "{table} {entry}");
                 }
                 Unsupported => {
                     let found = problems(&agent_file(table, &entry));
-                    let sentence = format!("`{key}` is understood, but this build can't do it yet");
+                    let message = format!("`{key}` is not supported by this build yet");
                     assert_eq!(found.len(), 1, "{found:?}");
-                    assert!(found[0].contains(&sentence), "{found:?}");
+                    assert!(found[0].contains(&message), "{found:?}");
                 }
             }
         }
     }
     for (table, _) in TABLES {
-        assert_eq!(known_keys(table), shown[innermost_table(table)], "{table}");
+        assert_eq!(known_keys(table), covered[innermost_table(table)], "{table}");
     }
 }
 
-/// The fields of Claude's files, by its own documents. The same file serves Claude Code, so that a
-/// field without a meaning here stops no agent, and is told instead.
+/// The fields of Claude Code's agent files, from its documentation. The same file serves Claude
+/// Code, so an unsupported field is a note and not an error.
 #[test]
 fn every_claude_field_is_applied_or_noted() {
     let load = |front: &str| {
@@ -398,7 +399,7 @@ fn every_claude_field_is_applied_or_noted() {
         ("color", "red"),
     ] {
         let (set, notes) = load(&format!("{key}: {value}"));
-        let is_told = notes.contains(&format!("`{key}`"));
-        assert!(set != plain || is_told, "{key}: {notes}");
+        let is_reported = notes.contains(&format!("`{key}`"));
+        assert!(set != plain || is_reported, "{key}: {notes}");
     }
 }

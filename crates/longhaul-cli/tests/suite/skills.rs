@@ -1,4 +1,4 @@
-//! Skills: what introduces itself well, what does not, and who gets them.
+//! Skills: valid and invalid skill files, and which agents get them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,10 +15,10 @@ fn problems(skills: &LoadedSkills) -> Vec<String> {
     skills.problems.iter().map(ToString::to_string).collect()
 }
 
-/// The problems of `skills/a/SKILL.md`, without its name.
+/// Asserts the problems of `skills/a/SKILL.md`, without the file name.
 fn assert_problems(text: &str, expected: &[&str]) {
     let (folder, _) = load_files(&[("skills/a/SKILL.md", text.as_bytes())]);
-    let loaded = skills::load(folder.path(), Path::new(""));
+    let loaded = skills::load_skills(folder.path(), Path::new(""));
     let found = problems(&loaded);
     let found: Vec<&str> =
         found.iter().map(|line| line.strip_prefix("skills/a/SKILL.md:").unwrap()).collect();
@@ -31,35 +31,37 @@ fn a_skill_file_needs_a_name_and_a_description() {
     assert_problems("---\nname: a\ndescription: x\nallowed-tools: Bash\nversion: 1\n---\n", &[]);
     assert_problems(
         "# A\n",
-        &["1:1: a skill begins with a line `---`, its name and description, and another `---`"],
+        &[
+            "1:1: a skill file starts with a line `---`, its name and description, and another line `---`",
+        ],
     );
     assert_problems(
         "---\nname: a\n---\n",
-        &["1:1: a skill needs a `description`: what it is good for, and when"],
+        &["1:1: a skill needs a `description`: what it does and when to use it"],
     );
     assert_problems("---\ndescription: x\n---\n", &["1:1: a skill needs a name: write `name: a`"]);
     assert_problems(
         "---\nname: b\ndescription: x\n---\n",
-        &["2:7: the name `b` is not the folder's: rename the folder or write `name: a`"],
+        &["2:7: the name `b` differs from the folder's name: rename the folder or write `name: a`"],
     );
     for name in ["A", "a_b", "-a", "a-", "a--b", &"a".repeat(65)] {
         let why = format!(
-            "2:7: `{name}` is no name for a skill: use lower-case letters, digits and single hyphens, 64 at most"
+            "2:7: `{name}` is not a valid skill name: use lower-case letters, digits and single hyphens, 64 at most"
         );
         assert_problems(&format!("---\nname: {name}\ndescription: x\n---\n"), &[&why]);
     }
     let long = "x".repeat(1_025);
     assert_problems(
         &format!("---\nname: a\ndescription: {long}\n---\n"),
-        &["3:14: `description` is longer than 1024 letters"],
+        &["3:14: `description` is longer than 1024 characters"],
     );
     assert_problems(
         "---\nname: a\ndescription: [x]\n---\n",
-        &["3:14: `description` is a list, write text"],
+        &["3:14: `description` is a list: write text"],
     );
     assert_problems(
         "---\n- a\n---\n",
-        &["2:1: the front matter is no table: write `name:` and `description:`"],
+        &["2:1: the front matter is not a table: write `name:` and `description:`"],
     );
 }
 
@@ -72,12 +74,12 @@ fn a_project_skill_hides_a_claude_skill() {
         (".claude/skills/other/SKILL.md", b"---\ndescription: Theirs.\n---\n"),
     ];
     let (folder, _) = load_files(files);
-    let found = skills::load(folder.path(), Path::new("here"));
+    let found = skills::load_skills(folder.path(), Path::new("here"));
     assert_eq!(problems(&found), [""; 0]);
-    let said: Vec<String> =
+    let texts: Vec<String> =
         found.skills.iter().map(|one| format!("{}: {}", one.name, one.description)).collect();
-    assert_eq!(said, ["other: Theirs.", "rust-style: How Rust is written here."]);
-    assert_eq!(found.notes[0].1, "hidden by here/skills/rust-style/SKILL.md");
+    assert_eq!(texts, ["other: Theirs.", "rust-style: How Rust is written here."]);
+    assert_eq!(found.notes[0].1, "the skill is hidden by here/skills/rust-style/SKILL.md");
 }
 
 #[test]
@@ -107,9 +109,9 @@ fn an_agent_gets_the_skills_that_it_names() {
         assert_eq!(problem_texts(&load(skills)), [format!("agents/a.md:2:{why}")])
     };
     refused("[rust-stile]", "10: unknown skill `rust-stile`, did you mean `rust-style`?");
-    refused("[broken]", "10: the skill `broken` can't be used: mend its SKILL.md first");
-    refused("tests", "9: `skills` is \"tests\", write a list such as `skills: [...]`");
-    // What introduces a skill is part of the version, what it says is not.
+    refused("[broken]", "10: the skill `broken` can't be used: fix its SKILL.md first");
+    refused("tests", "9: `skills` is \"tests\": write a list such as `skills: [...]`");
+    // The name and description of a skill are part of the agent's version; its body is not.
     let version = || load("[tests]").agents[0].agent.version();
     let before = version();
     let write = |text: &str| fs::write(folder.path().join("skills/tests/SKILL.md"), text).unwrap();
@@ -121,15 +123,15 @@ fn an_agent_gets_the_skills_that_it_names() {
 
 #[test]
 fn links_to_skills_are_not_followed() {
-    let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("SKILL.md"), VALID_SKILL).unwrap();
+    let outside_dir = tempfile::tempdir().unwrap();
+    fs::write(outside_dir.path().join("SKILL.md"), VALID_SKILL).unwrap();
     let (folder, _) = load_files(&[("skills/a/SKILL.md", VALID_SKILL)]);
-    symlink(outside.path(), folder.path().join("skills/rust-style")).unwrap();
+    symlink(outside_dir.path(), folder.path().join("skills/rust-style")).unwrap();
     fs::create_dir(folder.path().join("skills/b")).unwrap();
     symlink("../a/SKILL.md", folder.path().join("skills/b/SKILL.md")).unwrap();
-    let found = problems(&skills::load(folder.path(), Path::new("")));
+    let found = problems(&skills::load_skills(folder.path(), Path::new("")));
     for name in ["skills/rust-style", "skills/b/SKILL.md"] {
-        let why = format!("`{name}` is a link, and none is followed to a skill");
+        let why = format!("`{name}` is a symbolic link; links to skills are not followed");
         assert!(found.iter().any(|line| line.contains(&why)), "{found:?}");
     }
 }
@@ -147,9 +149,9 @@ fn read_skill_returns_the_current_file() {
         "scripts/a.yaml",
         "replies:\n- tools: [{ name: read_skill, input: { skill: rust-style } }]\n- text: '{{ last_result }}'\n",
     );
-    let said = project.run(&["run", "a", "milk"], 0).out;
-    assert!(said.contains("Use short names."), "{said}");
-    assert!(said.contains("names.md") && !said.contains("description"), "{said}");
+    let stdout = project.run(&["run", "a", "milk"], 0).out;
+    assert!(stdout.contains("Use short names."), "{stdout}");
+    assert!(stdout.contains("names.md") && !stdout.contains("description"), "{stdout}");
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn an_agent_reads_no_skill_that_its_file_does_not_list() {
         "scripts/a.yaml",
         "replies:\n- tools: [{ name: read_skill, input: { skill: hidden } }]\n- text: '{{ last_result }}'\n",
     );
-    let said = project.run(&["run", "a", "milk"], 0).out;
-    let words = "`hidden` is no skill of yours; you have: rust-style";
-    assert!(said.contains(words) && !said.contains("Not to be"), "{said}");
+    let stdout = project.run(&["run", "a", "milk"], 0).out;
+    let expected = "`hidden` is not one of your skills; you have: rust-style";
+    assert!(stdout.contains(expected) && !stdout.contains("Not to be"), "{stdout}");
 }

@@ -1,4 +1,4 @@
-//! `steer`, `pause`, `resume` and `cancel` as people and scripts meet them.
+//! `steer`, `pause`, `resume` and `cancel` on the command line.
 
 use std::sync::mpsc::{Sender, channel};
 
@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::fake_server::{FakeServer, event_stream};
 use super::project::{Project, has_status};
 
-/// A model that calls a tool and then is done. Its first reply waits for a word of the test: so
-/// long the run is in its first turn, however slow the machine is.
+/// A fake model that calls a tool and then ends. Its first reply waits for the test, so that the
+/// run stays in its first turn, however slow the machine is.
 fn blocking_model() -> (FakeServer, Sender<()>) {
     let (release, released) = channel();
-    let model = FakeServer::new(move |asked| {
-        let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    let model = FakeServer::new(move |request| {
+        let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
         let (delta, reason) = match messages.iter().any(|message| message["role"] == "tool") {
             true => (json!({ "content": "Done." }), "stop"),
             false => {
-                // An error says that the test is over.
+                // An error means that the test is over.
                 _ = released.recv();
                 let call = json!({ "name": "vault_list", "arguments": "{}" });
                 let call = json!({ "index": 0, "id": "c1", "type": "function", "function": call });
@@ -44,10 +44,11 @@ fn a_steer_message_has_a_receipt_and_a_delivery_status() {
     project.write("agents/held.md", agent);
     let _worker = project.start_worker();
     let run = project.submit("held", "milk");
-    project.wait_until(&run, |run| run["now"].as_str().unwrap().contains("asks the model, turn 1"));
-    let said = project.run(&["steer", &run, "keep", "the", "old", "name"], 0);
-    assert!(said.out.contains(&format!("Queued for {run}. ")), "{said:?}");
-    assert!(said.out.contains("Delivered before turn 2"), "{said:?}");
+    project
+        .wait_until(&run, |run| run["now"].as_str().unwrap().contains("calling the model, turn 1"));
+    let output = project.run(&["steer", &run, "keep", "the", "old", "name"], 0);
+    assert!(output.out.contains(&format!("Queued for {run}. ")), "{output:?}");
+    assert!(output.out.contains("Delivered before turn 2"), "{output:?}");
     let queued = project.json(&["steer", &run, "--status", "--json"]);
     assert_eq!(queued["data"][0]["text"], "keep the old name");
     assert_eq!(queued["data"][0]["status"], "queued");
@@ -57,16 +58,19 @@ fn a_steer_message_has_a_receipt_and_a_delivery_status() {
     let steer = &steers["data"][0];
     assert_eq!(steer["status"], "delivered");
     assert_eq!(steer["between"], json!([1, 2]));
-    // Long before anybody would look without being woken.
+    // Much sooner than the poll interval, so the driver was notified.
     assert!(steer["after_s"].as_f64().unwrap() < 300.0, "{steer}");
-    let said = project.run(&["steer", &run, "--status"], 0);
+    let output = project.run(&["steer", &run, "--status"], 0);
     let id = steer["id"].as_str().unwrap();
-    let wanted = format!("{id}  delivered between turns 1 and 2, ");
-    assert!(said.out.starts_with(&wanted), "{said:?}");
-    assert!(said.out.contains("after you sent it"), "{said:?}");
-    let said = project.run(&["steer", &run, "too late"], 2);
-    assert!(said.err.contains("the run has ended: it is completed"), "{said:?}");
-    assert!(said.err.contains(&format!("longhaul show {run}")), "{said:?}");
+    let expected = format!("{id}  delivered between turns 1 and 2, ");
+    assert!(output.out.starts_with(&expected), "{output:?}");
+    assert!(output.out.contains("after you sent the message"), "{output:?}");
+    let output = project.run(&["steer", &run, "too late"], 2);
+    assert!(
+        output.err.contains("the run has already ended: its status is completed"),
+        "{output:?}"
+    );
+    assert!(output.err.contains(&format!("longhaul show {run}")), "{output:?}");
 }
 
 #[test]
@@ -74,10 +78,13 @@ fn an_interrupting_message_aborts_the_model_call() {
     let project = Project::new();
     let _worker = project.start_worker();
     let run = project.submit("slow", "milk");
-    project.wait_until(&run, |run| run["now"].as_str().unwrap().contains("asks the model, turn 1"));
-    let said = project.run_with_stdin("stop, wrong file", &["steer", &run, "--interrupt", "-"], 0);
-    assert!(said.out.contains("Delivered at once"), "{said:?}");
-    project.wait_until(&run, |run| run["now"].as_str().unwrap().contains("asks the model, turn 2"));
+    project
+        .wait_until(&run, |run| run["now"].as_str().unwrap().contains("calling the model, turn 1"));
+    let output =
+        project.run_with_stdin("stop, wrong file", &["steer", &run, "--interrupt", "-"], 0);
+    assert!(output.out.contains("Delivered at once"), "{output:?}");
+    project
+        .wait_until(&run, |run| run["now"].as_str().unwrap().contains("calling the model, turn 2"));
     let steers = project.json(&["steer", &run, "--status", "--json"]);
     assert_eq!(steers["data"][0]["status"], "delivered");
     let sent = ["steer", &run, "--delivery", "follow_up", "--json", "at the end"];
@@ -86,27 +93,27 @@ fn an_interrupting_message_aborts_the_model_call() {
     assert_eq!(receipt["delivery"], "follow_up");
     project.run(&["cancel", &run], 0);
     project.wait_until(&run, has_status("cancelled"));
-    let said = project.run(&["steer", &run, "--status"], 0);
-    assert!(said.out.contains("not delivered: "), "{said:?}");
+    let output = project.run(&["steer", &run, "--status"], 0);
+    assert!(output.out.contains("not delivered: "), "{output:?}");
 }
 
 #[test]
 fn undriven_runs_change_status_at_once() {
     let project = Project::new();
     let (one, two) = (project.submit("plain", "a"), project.submit("plain", "b"));
-    let said = project.run(&["pause", &one, &two], 0);
-    assert_eq!(said.out.matches(" is paused.").count(), 2, "{said:?}");
-    let said = project.run(&["pause", &one], 2);
-    assert!(said.err.contains("the run is paused already"), "{said:?}");
-    let said = project.run(&["resume", &one], 0);
-    assert!(said.out.contains(&format!("longhaul watch {one}")), "{said:?}");
+    let output = project.run(&["pause", &one, &two], 0);
+    assert_eq!(output.out.matches(" is paused.").count(), 2, "{output:?}");
+    let output = project.run(&["pause", &one], 2);
+    assert!(output.err.contains("the run is already paused"), "{output:?}");
+    let output = project.run(&["resume", &one], 0);
+    assert!(output.out.contains(&format!("longhaul watch {one}")), "{output:?}");
     project.run(&["watch", &one], 0);
-    let said = project.run(&["cancel", &two, "--reason", "wrong one"], 0);
-    assert_eq!(said.out, format!("{two} is cancelled.\n"));
+    let output = project.run(&["cancel", &two, "--reason", "wrong one"], 0);
+    assert_eq!(output.out, format!("{two} is cancelled.\n"));
     let events = project.run(&["show", &two, "--events"], 0).out;
     assert!(events.contains("wrong one"), "{events}");
-    let said = project.run(&["cancel", &two], 2);
-    assert!(said.err.contains(&format!("longhaul show {two}")), "{said:?}");
+    let output = project.run(&["cancel", &two], 2);
+    assert!(output.err.contains(&format!("longhaul show {two}")), "{output:?}");
 }
 
 #[test]
@@ -115,22 +122,22 @@ fn an_unknown_run_fails_the_whole_command() {
     let run = project.submit("plain", "a");
     project.run(&["cancel", &run, "run_00000000000000000000000000"], 2);
     project.wait_until(&run, has_status("pending"));
-    let told = project.json(&["cancel", &run, &run, "--json"]);
-    assert_eq!(told["data"].as_array().unwrap().len(), 1);
-    assert_eq!(told["data"][0]["status"], "cancelled");
+    let json = project.json(&["cancel", &run, &run, "--json"]);
+    assert_eq!(json["data"].as_array().unwrap().len(), 1);
+    assert_eq!(json["data"][0]["status"], "cancelled");
 }
 
 #[test]
 fn raising_the_budget_resumes_a_run() {
     let project = Project::new();
-    let said = project.run(&["run", "poor", "milk", "--no-input", "--json"], 4);
-    let run = said.json();
+    let output = project.run(&["run", "poor", "milk", "--no-input", "--json"], 4);
+    let run = output.json();
     assert_eq!(run["reason"], "budget");
     let id = run["id"].as_str().unwrap();
     let why = project.run(&["why", id], 0).out;
     assert!(why.contains(&format!("longhaul resume {id} --budget tokens=")), "{why}");
-    let said = project.run(&["resume", id, "--budget", "much"], 2);
-    assert!(said.err.contains("write dollars such as 10"), "{said:?}");
+    let output = project.run(&["resume", id, "--budget", "much"], 2);
+    assert!(output.err.contains("write dollars such as 10"), "{output:?}");
     project.run(&["resume", id, "--budget", "tokens=1000000"], 0);
     project.run(&["watch", id], 0);
 }

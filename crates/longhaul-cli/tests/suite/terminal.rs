@@ -1,12 +1,12 @@
-//! The binary at a terminal, with a person who answers.
+//! Runs the binary in a terminal with scripted input.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
 
-/// Runs a program at a terminal of its own, and types an answer whenever a text
-/// was seen. It prints all that stood on the terminal, and ends as the program did.
+/// Runs a program in a new terminal and types an answer whenever a text appears. Prints the whole
+/// terminal output and exits with the program's exit code.
 const TERMINAL_SCRIPT: &str = r#"
 import json, os, pty, signal, sys
 signal.alarm(60)
@@ -32,8 +32,8 @@ sys.stdout.flush()
 sys.exit(os.waitstatus_to_exitcode(status))
 "#;
 
-/// What stood on the terminal, and how it ended; `steps` are texts that are
-/// waited for and what is typed then.
+/// Returns the terminal output and the exit code. `steps` are the texts to wait for and the answers
+/// to type.
 pub(crate) fn run_at_terminal(
     folder: &Path,
     args: &[&str],
@@ -59,6 +59,6 @@ pub(crate) fn run_at_terminal(
         .envs(env.iter().copied())
         .output()
         .unwrap();
-    let seen = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
-    (seen, output.status.code())
+    let screen = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+    (screen, output.status.code())
 }

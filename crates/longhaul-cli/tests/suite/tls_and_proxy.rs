@@ -1,5 +1,5 @@
-//! What stands between us and a provider: TLS, whose certificates are checked, and
-//! a proxy, which is used for those far away only.
+//! TLS and proxies for providers: certificates are checked, and a proxy is used for remote hosts
+//! only.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -23,17 +23,17 @@ fn folder(base_url: &str) -> TempDir {
     folder
 }
 
-/// Asks the provider for its models; the exit code and all that was said.
+/// Runs `models check` and returns the exit code and the output.
 fn check_models(folder: &TempDir, env: &[(&str, &str)]) -> (Option<i32>, String) {
     let env = [&[("FAR_KEY", KEY), ("LONGHAUL_TRUST", "1")], env].concat();
     let output = longhaul_in(folder.path(), &["models", "check", "far"], &env);
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8(said).unwrap();
-    assert!(!said.contains(KEY), "{said}");
-    (output.status.code(), said)
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert!(!text.contains(KEY), "{text}");
+    (output.status.code(), text)
 }
 
-/// A server behind TLS, with the file of its certificate.
+/// A TLS server with its certificate file.
 struct TlsServer {
     child: Child,
     port: String,
@@ -92,17 +92,17 @@ fn a_certificate_is_checked() {
     let certificate = sealed.certificate();
     let trusted = [("SSL_CERT_FILE", certificate.as_str())];
     let here = folder(&sealed.url("127.0.0.1"));
-    let (code, said) = check_models(&here, &trusted);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("1 model"), "{said}");
-    // Somebody whom nobody vouches for gets no question, and no key.
-    let stranger = TlsServer::new();
-    let (code, said) = check_models(&folder(&stranger.url("127.0.0.1")), &trusted);
-    assert_eq!(code, Some(5), "{said}");
-    assert!(said.contains("certificate"), "{said}");
-    // A good certificate of somebody else is no better.
-    let (code, said) = check_models(&folder(&sealed.url("127.0.0.2")), &trusted);
-    assert_eq!(code, Some(5), "{said}");
+    let (code, text) = check_models(&here, &trusted);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("1 model"), "{text}");
+    // A server with an untrusted certificate gets no request and no key.
+    let untrusted = TlsServer::new();
+    let (code, text) = check_models(&folder(&untrusted.url("127.0.0.1")), &trusted);
+    assert_eq!(code, Some(5), "{text}");
+    assert!(text.contains("certificate"), "{text}");
+    // A valid certificate of another host is rejected too.
+    let (code, text) = check_models(&folder(&sealed.url("127.0.0.2")), &trusted);
+    assert_eq!(code, Some(5), "{text}");
 }
 
 #[test]
@@ -111,21 +111,21 @@ fn a_proxy_is_used_for_remote_hosts_only() {
     let through = [
         ("HTTP_PROXY", proxy.url.as_str()),
         ("http_proxy", &proxy.url),
-        // The folder's own settings say where keys go.
+        // The project's settings decide where keys are sent, which needs trust.
         ("LONGHAUL_TRUST", "1"),
     ];
-    let (code, said) = check_models(&folder("http://models.invalid/v1"), &through);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, text) = check_models(&folder("http://models.invalid/v1"), &through);
+    assert_eq!(code, Some(0), "{text}");
     assert_eq!(
         proxy.requests().last().unwrap().request_line,
         "GET http://models.invalid/v1/models"
     );
-    let near = FakeServer::new(|_| json_response("200 OK", MODEL_LIST));
-    let (code, said) = check_models(&folder(&format!("{}/v1", near.url)), &through);
-    assert_eq!(code, Some(0), "{said}");
-    assert_eq!(near.requests().last().unwrap().request_line, "GET /v1/models");
+    let local = FakeServer::new(|_| json_response("200 OK", MODEL_LIST));
+    let (code, text) = check_models(&folder(&format!("{}/v1", local.url)), &through);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(local.requests().last().unwrap().request_line, "GET /v1/models");
     assert_eq!(proxy.requests().len(), 1);
-    // A proxy that can't reach the server says so in a page of its own.
+    // A proxy that can't reach the server responds with its own error page.
     let lost = FakeServer::new(|_| {
         let page = "<html><head><title>502 Bad Gateway</title></head></html>";
         let length = page.len();
@@ -135,7 +135,7 @@ fn a_proxy_is_used_for_remote_hosts_only() {
     });
     let through =
         [("HTTP_PROXY", lost.url.as_str()), ("http_proxy", &lost.url), ("LONGHAUL_TRUST", "1")];
-    let (code, said) = check_models(&folder("http://models.invalid/v1"), &through);
-    assert_eq!(code, Some(5), "{said}");
-    assert!(said.contains("502"), "{said}");
+    let (code, text) = check_models(&folder("http://models.invalid/v1"), &through);
+    assert_eq!(code, Some(5), "{text}");
+    assert!(text.contains("502"), "{text}");
 }

@@ -1,5 +1,4 @@
-//! What leaves a project waits for trust where a program of it would be run, and
-//! stays inside of it where it says otherwise.
+//! Data leaves a project only with trust, and files that it writes stay inside the project.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +10,7 @@ use longhaul::assemble::outbound::OutboundTools;
 use longhaul::config::load;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::Config;
-use longhaul::trust::decisions::Decisions;
+use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
 use longhaul::trust::item::TrustItem;
 use longhaul_core::id::{AgentName, RunId};
@@ -61,8 +60,8 @@ fn a_message_is_handed_to_a_program_once_it_is_trusted() {
     let folder = project("[tools.send_message]\ndeliver = \"command:./send\"\n");
     let folder = folder.path();
     let (_, err) = run(folder, &RUN_ARGS, 3);
-    let says = "The command `./send` that messages go to is not trusted yet";
-    assert!(err.contains(says), "{err}");
+    let expected = "The command `./send` that messages go to is not trusted yet";
+    assert!(err.contains(expected), "{err}");
     assert!(!folder.join("sent").exists());
     run(folder, &["trust", "--yes"], 0);
     run(folder, &["answer", "@last", "It is trusted now."], 0);
@@ -88,10 +87,10 @@ fn by_default_a_message_is_appended_to_a_project_file() {
 
 #[test]
 fn an_invalid_setting_is_reported_with_its_position() {
-    for (toml, says) in [
+    for (toml, expected) in [
         (
             "[tools.send_message]\ndeliver = \"fle:x\"\n",
-            "longhaul.toml:2:1: `tools.send_message.deliver`: `fle` is no way to deliver",
+            "longhaul.toml:2:1: `tools.send_message.deliver`: `fle` is not a delivery target",
         ),
         ("[outbound]\nallow = [\"http://x\"]\n", "longhaul.toml:2:1: `outbound.allow`: "),
         ("[tools.send_message]\ndeliver = \"file:../../.bashrc\"\n", "leads out of the project"),
@@ -100,7 +99,7 @@ fn an_invalid_setting_is_reported_with_its_position() {
     ] {
         let folder = project(toml);
         let (_, err) = run(folder.path(), &RUN_ARGS, 2);
-        assert!(err.contains(says), "{toml}: {err}");
+        assert!(err.contains(expected), "{toml}: {err}");
     }
 }
 
@@ -120,15 +119,15 @@ async fn a_perception_command_runs_once_it_is_trusted() {
     let config = config(root);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let out = OutboundTools::new(&config, &clock).unwrap();
-    let eyes = ProjectContextProviders::new(&config, out.client, clock);
-    let words = vec!["./look".to_owned()];
-    let eye = PerceptionSource::Command(words.clone());
-    let why = eyes.resolve(&eye).unwrap_err();
+    let providers = ProjectContextProviders::new(&config, out.client, clock);
+    let command = vec!["./look".to_owned()];
+    let source = PerceptionSource::Command(command.clone());
+    let why = providers.resolve(&source).unwrap_err();
     assert!(why.contains("The perception command `./look` is not trusted yet"), "{why}");
-    let item = TrustItem::perception(root, &words);
-    let decisions = Decisions::new(&config);
-    decisions.trust(&[&item], Timestamp::from_micros(1)).unwrap();
-    let glance = ContextRequest {
+    let item = TrustItem::for_perception_command(root, &command);
+    let decisions = TrustDecisions::new(&config);
+    decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
+    let request = ContextRequest {
         run: RunId::from_bits(7),
         agent: AgentName::new("a").unwrap(),
         event: None,
@@ -138,24 +137,24 @@ async fn a_perception_command_runs_once_it_is_trusted() {
         thread: None,
         turn: 1,
     };
-    let seen = eyes.resolve(&eye).unwrap().fetch(&glance).await.unwrap();
-    assert!(seen.world.as_str().contains("rain"), "{seen:?}");
+    let perception = providers.resolve(&source).unwrap().fetch(&request).await.unwrap();
+    assert!(perception.world.as_str().contains("rain"), "{perception:?}");
     fs::write(&look, "#!/bin/sh\necho '{}'\n").unwrap();
-    let why = eyes.resolve(&eye).unwrap_err();
+    let why = providers.resolve(&source).unwrap_err();
     assert!(why.contains("has changed since it was trusted"), "{why}");
-    // Whoever is at a private address is not asked unless a door is open.
-    let near = PerceptionSource::Url("http://127.0.0.1:9/".to_owned());
-    let why = eyes.resolve(&near).unwrap_err();
+    // A private address is not contacted unless the allow-list has it.
+    let local = PerceptionSource::Url("http://127.0.0.1:9/".to_owned());
+    let why = providers.resolve(&local).unwrap_err();
     assert!(
         why.contains("The perception address `http://127.0.0.1:9/` is not trusted yet"),
         "{why}"
     );
     let item = egress::perception_item("http://127.0.0.1:9/");
-    decisions.trust(&[&item], Timestamp::from_micros(1)).unwrap();
-    let near = eyes.resolve(&near).unwrap();
-    let why = near.fetch(&glance).await.unwrap_err().to_string();
+    decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
+    let local = providers.resolve(&local).unwrap();
+    let why = local.fetch(&request).await.unwrap_err().to_string();
     assert!(why.contains("127.0.0.1"), "{why}");
-    let why = eyes.resolve(&PerceptionSource::Named("game".to_owned())).unwrap_err();
+    let why = providers.resolve(&PerceptionSource::Named("game".to_owned())).unwrap_err();
     assert!(why.contains("`game`"), "{why}");
 }
 
@@ -174,27 +173,27 @@ fn a_key_is_sent_to_a_project_provider_only_once_trusted() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
         text
     };
-    let says = "The provider `providers.evil` is not trusted yet, so nothing is sent to it";
+    let refusal = "The provider `providers.evil` is not trusted yet, so nothing is sent to it";
     for args in [&["models", "check", "evil"][..], &["models", "check"][..]] {
         let output = longhaul_in(root, args, &key);
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(err.contains(says), "{args:?}: {err}");
+        assert!(err.contains(refusal), "{args:?}: {err}");
     }
     let ls: Value = serde_json::from_str(&run(&["trust", "ls", "--json"], 0)).unwrap();
-    let thing = &ls["items"][0];
-    assert_eq!(thing["kind"], "send");
-    assert_eq!(thing["name"], "providers.evil");
-    let shown = [
+    let item = &ls["items"][0];
+    assert_eq!(item["kind"], "send");
+    assert_eq!(item["name"], "providers.evil");
+    let expected = [
         "sends conversations to https://evil.invalid/v1",
         "sends OPENAI_API_KEY to https://evil.invalid/v1",
     ];
-    assert_eq!(thing["lines"], serde_json::json!(shown));
-    let users = thing["used_by"].to_string();
+    assert_eq!(item["lines"], serde_json::json!(expected));
+    let users = item["used_by"].to_string();
     assert!(users.contains("\"b\"") && !users.contains("\"a\""), "{users}");
-    let said = run(&["run", "b", "x", "--no-input"], 3);
-    assert!(said.contains(says), "{said}");
+    let result = run(&["run", "b", "x", "--no-input"], 3);
+    assert!(result.contains(refusal), "{result}");
     run(&["trust", "--yes"], 0);
-    // Nobody is there, but now it is asked.
+    // The host does not exist, but now it is contacted.
     let output = longhaul_in(root, &["models", "check", "evil"], &key);
     let err = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!err.contains("trusted"), "{err}");
@@ -233,15 +232,15 @@ fn a_model_opens_if_its_provider_is_trusted_or_local_or_set_by_the_user() {
     check("", own, "openai/m", true);
     check(EVIL_PROVIDER_TOML, "", "evil/m", false);
     check("", EVIL_PROVIDER_TOML, "evil/m", true);
-    let near = EVIL_PROVIDER_TOML.replace("https://evil.invalid", "http://127.0.0.1:9");
-    // A key that only the project names goes nowhere, not even to this machine.
-    check(&near, "", "evil/m", false);
-    let keyless = near.replace("\"OPENAI_API_KEY\"", "[]");
+    let local_toml = EVIL_PROVIDER_TOML.replace("https://evil.invalid", "http://127.0.0.1:9");
+    // A key that only the project names is sent nowhere, not even to loopback.
+    check(&local_toml, "", "evil/m", false);
+    let keyless = local_toml.replace("\"OPENAI_API_KEY\"", "[]");
     check(&keyless, "", "evil/m", true);
     check("[providers.openai]\nkey_env = \"AWS\"\n", "", "openai/m", false);
     check("[providers.openai]\nidle_timeout = \"9s\"\n", "", "openai/m", true);
     check("[providers.ollama]\nkey_env = \"AWS\"\n", "", "ollama/m", false);
-    // Without a key conversations would still go there.
+    // Without a key, conversations would still be sent there.
     let bare = EVIL_PROVIDER_TOML.replace("key_env = \"OPENAI_API_KEY\"\n", "");
     check(&bare, "", "evil/m", false);
     let header = "[providers.evil.headers]\nx-token = \"s\"\n";
@@ -255,18 +254,18 @@ fn a_webhook_and_outbound_rules_of_the_project_need_trust() {
     let folder = project(toml);
     let folder = folder.path();
     let (_, err) = run(folder, &RUN_ARGS, 3);
-    let says = "The address `webhook:http://127.0.0.1:9/...` that messages go to is not trusted yet, so nothing is sent to it";
-    assert!(err.contains(says), "{err}");
+    let expected = "The address `webhook:http://127.0.0.1:9/...` that messages go to is not trusted yet, so nothing is sent to it";
+    assert!(err.contains(expected), "{err}");
     let (out, _) = run(folder, &["trust", "ls"], 0);
     assert!(out.contains("outbound.allow") && out.contains("webhook"), "{out}");
     let (_, err) = run(folder, &["trust", "--yes"], 0);
-    assert!(err.contains("  opens 127.0.0.1:9\n"), "{err}");
+    assert!(err.contains("  allows requests to 127.0.0.1:9\n"), "{err}");
     assert!(!err.contains("s3cret"), "{err}");
     let changed = toml.replace("s3cret", "other").replace(":9\"]", ":8\"]");
     fs::write(folder.join("longhaul.toml"), changed).unwrap();
     let (out, _) = run(folder, &["trust", "ls"], 0);
     assert_eq!(out.matches("changed since").count(), 2, "{out}");
-    // A project can't open them by its `.env` either.
+    // The project's `.env` can't allow them either.
     for line in [
         "LONGHAUL_OUTBOUND_ALLOW=127.0.0.1\n",
         "LONGHAUL_TOOLS_SEND_MESSAGE_DELIVER=command:./send\n",
@@ -279,13 +278,13 @@ fn a_webhook_and_outbound_rules_of_the_project_need_trust() {
 
 #[tokio::test]
 async fn an_outbound_rule_counts_if_set_by_the_user_or_a_trusted_project() {
-    // A port that nobody listens at.
-    let there = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = there.local_addr().unwrap().port();
-    drop(there);
+    // A port where nothing listens.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
     let line = format!("[outbound]\nallow = [\"127.0.0.1:{port}\"]\n");
     let other = "[outbound]\nallow = [\"127.0.0.1:1\"]\n";
-    let glance = ContextRequest {
+    let request = ContextRequest {
         run: RunId::from_bits(7),
         agent: AgentName::new("a").unwrap(),
         event: None,
@@ -308,21 +307,21 @@ async fn an_outbound_rule_counts_if_set_by_the_user_or_a_trusted_project() {
         fs::write(user.join("longhaul.toml"), user_file).unwrap();
         let config = config(folder.path());
         let url = format!("http://127.0.0.1:{port}/");
-        let decisions = Decisions::new(&config);
+        let decisions = TrustDecisions::new(&config);
         let address = egress::perception_item(&url);
         let mut trusted = vec![&address];
         let list = egress::outbound_item(&config);
         if trusts {
             trusted.push(list.as_ref().unwrap());
         }
-        decisions.trust(&trusted, Timestamp::from_micros(1)).unwrap();
+        decisions.record_trust(&trusted, Timestamp::from_micros(1)).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let out = OutboundTools::new(&config, &clock).unwrap();
-        let eyes = ProjectContextProviders::new(&config, out.client, clock);
-        let eye = PerceptionSource::Url(url);
-        let why = eyes.resolve(&eye).unwrap().fetch(&glance).await.unwrap_err();
+        let providers = ProjectContextProviders::new(&config, out.client, clock);
+        let source = PerceptionSource::Url(url);
+        let why = providers.resolve(&source).unwrap().fetch(&request).await.unwrap_err();
         let why = why.to_string();
-        let is_shut = why.contains("is not open") || why.contains("not public");
+        let is_shut = why.contains("is not allowed") || why.contains("not public");
         assert_eq!(is_shut, !opens, "{project_file}{user_file}{trusts}: {why}");
     }
 }

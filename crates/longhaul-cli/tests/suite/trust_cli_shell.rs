@@ -1,5 +1,4 @@
-//! Agents that run commands without walls: a person looks at each, and at each
-//! version of it.
+//! Agents that run commands unsandboxed: each agent and each version of it needs trust.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +8,7 @@ use serde_json::Value;
 use super::cli::longhaul_in;
 use super::trust_cli_egress::{project, run};
 
-/// The run that was submitted first.
+/// Returns the id of the run that was submitted first.
 fn oldest_run_id(listed: &str) -> String {
     let runs = listed.lines().filter_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -27,47 +26,47 @@ fn oldest_run_id(listed: &str) -> String {
 fn the_shell_tool_of_a_project_agent_needs_trust() {
     let folder = project("");
     let folder = folder.path();
-    let agent = |name: &str, said: &str| {
+    let agent = |name: &str, prompt: &str| {
         let front = "model: scripted/sh\ntools: [shell]\nsandbox: { isolation: none }\napprove: [{ tool: shell, allow: true }]";
         let file = folder.join(format!("agents/{name}.md"));
-        fs::write(file, format!("---\n{front}\n---\n{said}")).unwrap();
+        fs::write(file, format!("---\n{front}\n---\n{prompt}")).unwrap();
     };
     let script = "replies:\n  - tools: [{ name: shell, input: { command: echo ran >> ran } }]\n  - text: Done.\n";
     fs::write(folder.join("scripts/sh.yaml"), script).unwrap();
-    let go = ["run", "b", "x", "--no-input"];
+    let run_args = ["run", "b", "x", "--no-input"];
     agent("b", "You, of old.");
-    run(folder, &go, 3);
+    run(folder, &run_args, 3);
     agent("b", "You.");
-    let (_, err) = run(folder, &go, 3);
-    let says = "The tool `shell` of agent `b` is not trusted yet, so no command is run";
-    assert!(err.contains(says), "{err}");
+    let (_, err) = run(folder, &run_args, 3);
+    let expected = "The tool `shell` of agent `b` is not trusted yet, so no command is run";
+    assert!(err.contains(expected), "{err}");
     assert!(!folder.join("ran").exists());
     let (_, err) = run(folder, &["trust", "--yes"], 0);
-    let says = "agent b may run commands on this machine without walls";
-    assert!(err.contains(says), "{err}");
+    let expected = "agent b may run commands on this machine unsandboxed";
+    assert!(err.contains(expected), "{err}");
     run(folder, &["answer", "@last", "It is trusted now."], 0);
     run(folder, &["watch", "@last", "--no-input"], 0);
     assert!(folder.join("ran").exists());
-    // A run of the file as it was before is another's.
+    // A run of the previous version is not covered by the decision.
     let (out, _) = run(folder, &["ls", "--json"], 0);
     let old = oldest_run_id(&out);
     run(folder, &["answer", &old, "It is trusted now."], 0);
     run(folder, &["watch", &old, "--no-input"], 3);
-    // Another such agent is another thing, and does not touch this one.
+    // Another such agent needs its own decision, which does not affect this one.
     agent("c", "You.");
     let (_, err) = run(folder, &["run", "c", "x", "--no-input"], 3);
-    let says = "The tool `shell` of agent `c` is not trusted yet";
-    assert!(err.contains(says), "{err}");
-    run(folder, &go, 0);
-    // The rules of the folder are no part of its file; what its file says is.
+    let expected = "The tool `shell` of agent `c` is not trusted yet";
+    assert!(err.contains(expected), "{err}");
+    run(folder, &run_args, 0);
+    // AGENTS.md is not part of the decision; the agent's own file is.
     fs::write(folder.join("AGENTS.md"), "Be kind.").unwrap();
-    run(folder, &go, 0);
+    run(folder, &run_args, 0);
     agent("b", "You, differently.");
-    let (_, err) = run(folder, &go, 3);
-    let says = "The tool `shell` of agent `b` has changed since it was trusted";
-    assert!(err.contains(says), "{err}");
+    let (_, err) = run(folder, &run_args, 3);
+    let expected = "The tool `shell` of agent `b` has changed since it was trusted";
+    assert!(err.contains(expected), "{err}");
     run(folder, &["trust", "--yes"], 0);
-    run(folder, &go, 0);
+    run(folder, &run_args, 0);
     let ran = fs::read_to_string(folder.join("ran")).unwrap();
     assert_eq!(ran.lines().count(), 4, "{ran}");
     let all = [("LONGHAUL_TRUST", "1")];
@@ -75,10 +74,10 @@ fn the_shell_tool_of_a_project_agent_needs_trust() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
-/// Writes an agent that runs commands without walls.
-fn write_unsandboxed_agent(folder: &Path, front: &str, said: &str) {
+/// Writes an agent that runs commands unsandboxed.
+fn write_unsandboxed_agent(folder: &Path, front: &str, prompt: &str) {
     let always = "model: scripted/sh\ntools: [shell]\nsandbox: { isolation: none }";
-    let text = format!("---\n{always}\n{front}\n---\n{said}");
+    let text = format!("---\n{always}\n{front}\n---\n{prompt}");
     fs::write(folder.join("agents/b.md"), text).unwrap();
     let script = "replies:\n  - tools: [{ name: shell, input: { command: echo ran >> ran } }]\n  - text: Done.\n";
     fs::write(folder.join("scripts/sh.yaml"), script).unwrap();
@@ -88,23 +87,23 @@ fn write_unsandboxed_agent(folder: &Path, front: &str, said: &str) {
 fn a_run_of_a_trusted_version_resumes_once_a_newer_one_is_trusted() {
     let folder = project("");
     let folder = folder.path();
-    let ask = "approve: [{ tool: shell, ask: 'May it?' }]";
-    write_unsandboxed_agent(folder, ask, "You, of old.");
+    let approve = "approve: [{ tool: shell, ask: 'May it?' }]";
+    write_unsandboxed_agent(folder, approve, "You, of old.");
     run(folder, &["trust", "--yes"], 0);
-    let go = ["run", "b", "x", "--no-input"];
-    let (_, err) = run(folder, &go, 3);
+    let run_args = ["run", "b", "x", "--no-input"];
+    let (_, err) = run(folder, &run_args, 3);
     assert!(!err.contains("trusted"), "{err}");
-    write_unsandboxed_agent(folder, ask, "You.");
+    write_unsandboxed_agent(folder, approve, "You.");
     let (out, _) = run(folder, &["trust", "ls"], 0);
     assert!(out.contains("changed since it was trusted"), "{out}");
     run(folder, &["trust", "--yes"], 0);
     run(folder, &["approve", "@last", "--yes"], 0);
     run(folder, &["watch", "@last", "--no-input"], 0);
     assert!(folder.join("ran").exists());
-    // Nothing of it is left afterwards.
+    // `revoke` deletes all versions.
     let (out, _) = run(folder, &["trust", "revoke"], 0);
     assert!(out.contains("2 decisions"), "{out}");
-    let (_, err) = run(folder, &go, 3);
+    let (_, err) = run(folder, &run_args, 3);
     assert!(err.contains("is not trusted yet"), "{err}");
 }
 
@@ -120,18 +119,18 @@ fn trust_of_an_agent_covers_its_skills() {
     }
     write_unsandboxed_agent(folder, "skills: [knots]", "You.");
     run(folder, &["trust", "--yes"], 0);
-    let stands = |word: &str| {
+    let assert_status = |expected: &str| {
         let (out, _) = run(folder, &["trust", "ls", "--json"], 0);
-        let told: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(told["items"][0]["status"], word, "{told}");
+        let json: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(json["items"][0]["status"], expected, "{json}");
     };
-    stands("trusted");
+    assert_status("trusted");
     write_unsandboxed_agent(folder, "skills: [knots, ropes]", "You.");
-    stands("changed");
+    assert_status("changed");
     write_unsandboxed_agent(folder, "skills: [knots]", "You.");
-    stands("trusted");
-    // What a skill says of itself is no part of the agent's file.
+    assert_status("trusted");
+    // The description of a skill is not part of the decision.
     let text = "---\nname: knots\ndescription: Otherwise.\n---\nTie it.\n";
     fs::write(folder.join("skills/knots/SKILL.md"), text).unwrap();
-    stands("trusted");
+    assert_status("trusted");
 }

@@ -1,41 +1,41 @@
-//! Events to and from the rows of a journal, and old versions to the current one.
+//! Encodes and decodes events, and upcasts data of old versions to the current version.
 //!
-//! Never: skips what it does not know. An unknown kind or a newer version is
-//! refused, because a fold without it would be a lie.
+//! Invariant: unknown kinds and newer versions are errors. If an event were skipped, the state that
+//! is computed from the journal would be wrong.
 
 use serde_json::Value;
 
 use crate::event::Event;
 
-/// Why a row of a journal can't be read.
+/// Reason why an event can't be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum EventCodecError {
-    /// A newer build wrote it.
+    /// The event was written by a newer build.
     #[error("this build does not know the event `{kind}` in version {version}")]
     Unknown {
-        /// The kind.
+        /// Kind of the unknown event.
         kind: String,
-        /// Its version.
+        /// Version of the unknown event's data.
         version: u16,
     },
-    /// The data is not what the kind's data is.
+    /// The data of the event is invalid for its kind.
     #[error("the data of a `{kind}` event can't be read")]
     Data {
-        /// The kind.
+        /// Kind of the event with the invalid data.
         kind: String,
-        /// What is wrong.
+        /// JSON error that explains why the data is invalid.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// A step from one version of a kind's data to the next.
+/// Upcast: conversion of the data of one event kind from one version to the next.
 pub struct Upcast {
-    /// Of this kind.
+    /// Event kind whose data is converted.
     pub kind: &'static str,
-    /// From this version to the next one.
+    /// Version of the data before the conversion. The result has the next version.
     pub from: u16,
-    /// What changes.
+    /// Function that converts the data.
     pub change: fn(Value) -> Value,
 }
 
@@ -45,22 +45,22 @@ impl std::fmt::Debug for Upcast {
     }
 }
 
-/// Every step that this build knows. Format 1 is the first: nothing is older.
+/// Upcasts of all old event versions. There are none, because event format 1 is the first.
 const UPCASTS: &[Upcast] = &[];
 
 impl Event {
-    /// The event's data as the journal keeps it.
+    /// Serializes the event's data to JSON, as stored in the journal.
     pub fn encode(&self) -> Result<String, EventCodecError> {
         self.write_body()
             .map_err(|source| EventCodecError::Data { kind: self.kind().to_owned(), source })
     }
 
-    /// The event of a row, upcast to the version of this build.
+    /// Deserializes the data of an event, after upcasting it to the version of this build.
     pub fn decode(kind: &str, version: u16, body: &str) -> Result<Self, EventCodecError> {
-        Self::decode_with(UPCASTS, kind, version, body)
+        Self::decode_with_upcasts(UPCASTS, kind, version, body)
     }
 
-    fn decode_with(
+    fn decode_with_upcasts(
         upcasts: &[Upcast],
         kind: &str,
         version: u16,
@@ -73,7 +73,8 @@ impl Event {
         if version > current.1 {
             return Err(unknown());
         }
-        // The common case reads the text itself, so that arguments keep their bytes.
+        // Data of the current version is parsed from the original text, so that call arguments
+        // keep their exact bytes.
         let lifted = if version == current.1 {
             None
         } else {
@@ -86,7 +87,7 @@ impl Event {
     }
 }
 
-/// Takes data through every version between; none where a step is missing.
+/// Upcasts the data of an event step by step. Returns `None` if a conversion is missing.
 fn upcast(
     upcasts: &[Upcast],
     kind: &str,
@@ -103,7 +104,8 @@ fn upcast(
 mod tests {
     use super::*;
 
-    /// As if `progress.reported` had said `{done, text}` in version 0.
+    /// Upcast that simulates an earlier version of `progress.reported` with the fields `{done,
+    /// text}`.
     const OLDER: &[Upcast] = &[Upcast {
         kind: "progress.reported",
         from: 0,
@@ -113,13 +115,13 @@ mod tests {
     #[test]
     fn an_old_event_version_is_upcast() {
         let body = r#"{"done": 40, "text": "half way"}"#;
-        let event = Event::decode_with(OLDER, "progress.reported", 0, body).unwrap();
+        let event = Event::decode_with_upcasts(OLDER, "progress.reported", 0, body).unwrap();
         assert_eq!(event.encode().unwrap(), r#"{"percent":40,"message":"half way"}"#);
     }
 
     #[test]
     fn an_event_version_without_an_upcast_is_rejected() {
-        let refused = Event::decode_with(&[], "progress.reported", 0, "{}").unwrap_err();
+        let refused = Event::decode_with_upcasts(&[], "progress.reported", 0, "{}").unwrap_err();
         assert!(matches!(refused, EventCodecError::Unknown { version: 0, .. }));
     }
 

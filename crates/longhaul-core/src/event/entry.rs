@@ -1,6 +1,6 @@
-//! A fact in its place: the envelope that journal, stream and export share.
+//! Journal entries: events with their run, sequence number and time.
 //!
-//! Never: a fact without a run, a sequence and a time.
+//! Journals, streams and exports share the [`EntryEnvelope`] format.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,52 +10,52 @@ use crate::id::{Epoch, RunId, Seq};
 use crate::raw::RawJson;
 use crate::time::Timestamp;
 
-/// One line of a journal.
+/// One entry of a run's journal: an event with its sequence number and time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Whose journal.
+    /// Run whose journal contains the entry.
     pub run: RunId,
-    /// Which place in it.
+    /// Sequence number of the entry in the run's journal.
     pub seq: Seq,
-    /// When the store took it in.
+    /// Time at which the store committed the entry's event.
     pub at: Timestamp,
-    /// The run's fence at that moment.
+    /// Epoch (fencing token) of the run when the event was committed.
     pub epoch: Epoch,
-    /// The fact.
+    /// Event that the entry records.
     pub event: Event,
 }
 
-/// A line of a journal as text: what exports, streams and recordings hold.
+/// A journal entry in the text format of exports, streams and recordings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Envelope {
-    /// Whose journal.
+pub struct EntryEnvelope {
+    /// Run whose journal contains the entry.
     pub run: RunId,
-    /// Which place in it.
+    /// Sequence number of the entry in the run's journal.
     pub seq: Seq,
-    /// When.
+    /// Time at which the store committed the entry's event.
     pub at: Timestamp,
-    /// The kind of fact.
+    /// Kind of the event, such as `run.created`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The version of its data.
+    /// Version of the event's data.
     pub v: u16,
-    /// The turn it belongs to, where it belongs to one.
+    /// Turn that the event belongs to. `None` if it belongs to no turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
-    /// The fence.
+    /// Epoch (fencing token) of the run when the event was committed.
     #[serde(default)]
     pub epoch: Epoch,
-    /// The fact's data.
+    /// Data of the event as JSON.
     pub data: RawJson,
 }
 
 impl Entry {
-    /// The entry as text.
-    pub fn to_envelope(&self) -> Result<Envelope, EventCodecError> {
+    /// Converts the entry to the text format of exports, streams and recordings.
+    pub fn to_envelope(&self) -> Result<EntryEnvelope, EventCodecError> {
         let kind = self.event.kind().to_owned();
         let data = RawJson::parse(self.event.encode()?)
             .map_err(|source| EventCodecError::Data { kind: kind.clone(), source })?;
-        Ok(Envelope {
+        Ok(EntryEnvelope {
             run: self.run,
             seq: self.seq,
             at: self.at,
@@ -68,10 +68,10 @@ impl Entry {
     }
 }
 
-impl TryFrom<&Envelope> for Entry {
+impl TryFrom<&EntryEnvelope> for Entry {
     type Error = EventCodecError;
 
-    fn try_from(envelope: &Envelope) -> Result<Self, EventCodecError> {
+    fn try_from(envelope: &EntryEnvelope) -> Result<Self, EventCodecError> {
         Ok(Self {
             run: envelope.run,
             seq: envelope.seq,
@@ -83,11 +83,11 @@ impl TryFrom<&Envelope> for Entry {
 }
 
 impl Event {
-    /// The turn a fact belongs to, where it belongs to one.
+    /// Returns the turn that the event belongs to. `None` if it belongs to no turn.
     pub const fn turn(&self) -> Option<u32> {
         #[expect(
             clippy::wildcard_enum_match_arm,
-            reason = "a new kind belongs to no turn until somebody says so here"
+            reason = "a new kind belongs to no turn unless it is listed here"
         )]
         match self {
             Self::TurnStarted(data) => Some(data.turn),

@@ -1,147 +1,146 @@
-//! Facts about what surrounds a run: time, children, money, rules, sandboxes.
-//!
-//! Never: facts about turns and calls.
+//! Events about the environment of a run: timers, children, budgets, rules and sandboxes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AgentName, CallId, RuleId, RunId, SandboxId, TimerId};
 use crate::message::Message;
-use crate::policy::budget::{BudgetRaise, Cap};
+use crate::policy::budget::{BudgetCap, BudgetRaise};
 use crate::policy::gate::RulePattern;
-use crate::status::Outcome;
+use crate::status::RunOutcome;
 use crate::time::Millis;
 use crate::usage::{Hold, MicroUsd, Usage};
 
-/// A time has come.
+/// A timer of the run fired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimerFired {
-    /// Which timer.
+    /// Id of the timer that fired.
     pub timer: TimerId,
 }
 
-/// A run was asked for.
+/// A child run was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildStarted {
-    /// Which run.
+    /// Id of the child run that was started.
     pub child: RunId,
-    /// Who does it.
+    /// Agent that executes the child run.
     pub agent: AgentName,
-    /// The call that asked.
+    /// Tool call that started the child run.
     pub call: CallId,
 }
 
-/// A run that was asked for has ended.
+/// A child run of this run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildEnded {
-    /// Which run.
+    /// Id of the child run that ended.
     pub child: RunId,
-    /// How.
-    pub outcome: Outcome,
+    /// Outcome of the child run.
+    pub outcome: RunOutcome,
 }
 
-/// What was held for a call that never ended is settled.
+/// The budget hold (reserved amount) of a model request that never completed was settled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetSettled {
-    /// Of which turn.
+    /// Number of the turn that sent the request.
     pub turn: u32,
-    /// What was held.
+    /// Money and tokens that were held (reserved) for the request.
     pub held: Hold,
-    /// What counts as used up.
+    /// Money and tokens that were booked as used by the request.
     pub charged: Hold,
 }
 
-/// Most of a cap is used: the agent is told to wrap up.
+/// Most of a budget cap is used, so the agent is told to finish.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetWarned {
-    /// Which cap.
-    pub cap: Cap,
-    /// What the agent reads.
+    /// Budget cap that is almost used up.
+    pub cap: BudgetCap,
+    /// Message that tells the agent to finish.
     pub message: String,
 }
 
-/// A cap is met.
+/// A budget cap was reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetReached {
-    /// Which cap.
-    pub cap: Cap,
+    /// Budget cap that was reached.
+    pub cap: BudgetCap,
 }
 
-/// Caps were raised.
+/// Budget caps were raised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetRaised {
-    /// To what.
+    /// New values of the raised caps.
     pub raise: BudgetRaise,
-    /// By whom.
+    /// Principal that raised the caps.
     pub by: String,
 }
 
-/// An approval is remembered for this run.
+/// An approval was remembered, so similar calls of this run need no new approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleAdded {
-    /// Which rule.
+    /// Id of the remembered approval.
     pub rule: RuleId,
-    /// What it lets pass.
+    /// Pattern of the calls that are approved.
     pub pattern: RulePattern,
-    /// Who said so.
+    /// Principal that gave the approval.
     pub by: String,
 }
 
-/// It is forgotten.
+/// A remembered approval was revoked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRevoked {
-    /// Which rule.
+    /// Id of the revoked approval.
     pub rule: RuleId,
-    /// Who said so.
+    /// Principal that revoked the approval.
     pub by: String,
 }
 
-/// A sandbox changed its state.
+/// The state of a sandbox changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxEvent {
-    /// Which sandbox.
+    /// Id of the sandbox whose state changed.
     pub sandbox: SandboxId,
-    /// Whose it is, such as `local`.
+    /// Name of the sandbox provider, such as `local`.
     pub provider: String,
-    /// The provider's own name for it.
+    /// Identifier that the provider uses for the sandbox.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub handle: String,
-    /// The machine it is bound to.
+    /// Machine that the sandbox is bound to. `None` means any machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
-/// The older part of the conversation was summed up; the journal keeps it whole.
+/// The older part of the conversation was replaced by a summary. The journal still contains the
+/// replaced messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryCompacted {
-    /// So many messages from the start are replaced.
+    /// Number of messages that the summary replaces, from the start of the conversation.
     pub replaced: usize,
-    /// By these.
+    /// Messages of the summary, which take the place of the replaced messages.
     pub summary: Vec<Message>,
-    /// What summing up used.
+    /// Tokens used for writing the summary.
     pub usage: Usage,
-    /// What it cost; none: not known.
+    /// Cost of writing the summary. `None` means that the cost is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
-    /// The model that did it.
+    /// Model that wrote the summary.
     pub model: String,
-    /// How long it took.
+    /// Duration of the model request that wrote the summary.
     pub active: Millis,
 }
 
-/// A step of the chain began or is done.
+/// A step of a chain started or completed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainStepEvent {
-    /// Which step, from 0.
+    /// Index of the step in the chain, from 0.
     pub step: usize,
-    /// The run that is this step.
+    /// Run that executes the step.
     pub run: RunId,
 }
 
-/// The agent says how far it is.
+/// The agent reported its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressReported {
-    /// 0 to 100.
+    /// Progress of the run in percent, from 0 to 100.
     pub percent: u8,
-    /// In words.
+    /// Description of the progress, written by the agent.
     pub message: String,
 }

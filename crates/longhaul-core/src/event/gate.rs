@@ -1,42 +1,42 @@
-//! Facts about gates.
+//! Events about gates, i.e. questions and approvals that wait for a person or a program.
 //!
-//! Never: more than one end of a gate.
+//! Invariant: a gate is closed only once.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::GateId;
-use crate::policy::gate::{Answer, GateSpec, OnTimeout};
+use crate::policy::gate::{Answer, GateSpec, TimeoutAction};
 
-/// Somebody is asked.
+/// A gate was raised: a person or program is asked for an approval or an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRaised {
-    /// What and whom.
+    /// Gate that was raised, with its question.
     pub gate: GateSpec,
 }
 
-/// Somebody said something.
+/// A gate received an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateAnswer {
-    /// At which gate.
+    /// Id of the gate that received the answer.
     pub gate: GateId,
-    /// What.
+    /// Answer that the gate received.
     pub answer: Answer,
 }
 
-/// Nobody answered in time.
+/// A gate's timeout passed without an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateExpired {
-    /// At which gate.
+    /// Id of the gate that expired.
     pub gate: GateId,
-    /// What that means.
-    pub on_timeout: OnTimeout,
+    /// Action that is taken because nobody answered in time.
+    pub on_timeout: TimeoutAction,
 }
 
-/// A gate was withdrawn, or its people reminded.
+/// A gate was withdrawn, or its approvers were reminded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateNotice {
-    /// Which gate.
+    /// Id of the gate that was withdrawn or whose approvers were reminded.
     pub gate: GateId,
-    /// Why, in a sentence.
+    /// Reason for the withdrawal or the reminder, as a sentence.
     pub reason: String,
 }

@@ -1,6 +1,4 @@
-//! Facts about the run as a whole.
-//!
-//! Never: facts about a turn, a call or a gate.
+//! Events about a run as a whole.
 
 use std::collections::BTreeMap;
 
@@ -11,169 +9,173 @@ use crate::id::{Epoch, GateId, RunId, Seq, TimerId, WorkerId};
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 use crate::raw::{RawJson, StoredText};
-use crate::status::{Output, RunError, Wait};
+use crate::status::{RunError, RunOutput, Wait};
 use crate::task::TaskSpec;
 use crate::time::Millis;
 use crate::usage::ModelPricing;
 
-/// Everything a run is made of.
+/// The run was submitted, and its task was recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunCreated {
-    /// What is to be done.
+    /// Task that the run executes.
     pub task: TaskSpec,
 }
 
-/// Who took it.
+/// A worker claimed the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunClaimed {
-    /// The worker.
+    /// Worker that claimed the run.
     pub worker: WorkerId,
-    /// The fence it holds.
+    /// Epoch (fencing token) of the claim.
     pub epoch: Epoch,
 }
 
-/// What the run sees: rendered once, so that a replay sees the same world.
+/// The run was prepared. Its prompt is rendered once and stored, so that a replay sees the same
+/// input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPrepared {
-    /// The system prompt.
+    /// System prompt of the run.
     pub system: StoredText,
-    /// The table of tools: our names, wire names, schemas, classes.
+    /// Table of the run's tools: names, names in model APIs, schemas and effect classes.
     pub tools: StoredText,
-    /// Memory and the first user message.
+    /// First messages of the conversation: the memory and the first user message.
     pub initial_messages: Vec<Message>,
-    /// The model that will be asked, as `provider/model`.
+    /// Model of the run, as `provider/model`.
     pub model: String,
-    /// The models that are asked in its place when it fails for good, in order.
+    /// Fallback models, used in this order after the run's model has failed permanently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
-    /// What the dearest model of the list charges.
+    /// Most restrictive combination of the pricing of the run's model and its fallbacks.
     pub pricing: ModelPricing,
-    /// Who sums up what no longer fits; none: the run's own model.
+    /// Model that summarizes the conversation when it exceeds the context window. `None` means the
+    /// run's own model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compactor: Option<Compactor>,
-    /// The world as somebody saw it, as JSON; none: nobody looked.
+    pub compactor: Option<CompactionModel>,
+    /// State of the run's environment as JSON. `None` means that no context provider was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<StoredText>,
-    /// What whoever looked gives to tools, by name.
+    /// Values from the context provider that are injected into tool calls, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, RawJson>,
-    /// Those tools of the table that others bring: what they bring later is not told.
+    /// Names of the tools that come from external sources, such as MCP servers. Tools that these
+    /// sources add later are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub external_tools: Vec<String>,
-    /// So many identical calls with identical results in a row end the run, and at
-    /// half of it the model is told; none: never.
+    /// Number of consecutive identical calls with identical results after which the run ends. The
+    /// model is warned after half that number. `None` means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identical_calls: Option<u32>,
 }
 
-/// A model that sums up conversations.
+/// A model that summarizes conversations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compactor {
-    /// As `provider/model`.
+pub struct CompactionModel {
+    /// Model that writes the summaries, as `provider/model`.
     pub model: String,
-    /// What it charges, and how much it can read.
+    /// Pricing and context window of the model that writes the summaries.
     pub pricing: ModelPricing,
 }
 
-/// Why it rests.
+/// The run was parked, i.e. it waits for something and no worker drives it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunWaiting {
-    /// What it waits for.
+    /// What the run waits for.
     pub wait: Wait,
-    /// The timer that ends the wait by itself.
+    /// Timer that ends the wait. `None` if only an event can end the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<TimerId>,
 }
 
-/// An attempt has passed its soft timeout.
+/// An attempt of the run has exceeded its soft timeout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOverdue {
-    /// The active time so far.
+    /// Active time of the attempt so far.
     pub active: Millis,
-    /// The bound.
+    /// Soft timeout that the attempt has exceeded.
     pub soft_timeout: Millis,
 }
 
-/// A new driver found the run as a dead one left it.
+/// A worker took over a run whose previous worker had died.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRecovered {
-    /// The epoch of the driver that died.
+    /// Epoch (fencing token) of the worker that had died.
     pub crashed_epoch: Epoch,
 }
 
-/// A person or program asked for something.
+/// Request to pause, resume or cancel the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunControlRequest {
-    /// Who.
+    /// Principal that made the request.
     pub by: String,
-    /// Why, in their words.
+    /// Reason given by the principal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// New caps that come with a resume.
+    /// New budget caps that come with a resume. `None` leaves the caps unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise: Option<BudgetRaise>,
 }
 
 impl RunControlRequest {
-    /// Asked by this person, without a reason.
-    pub fn by(who: impl Into<String>) -> Self {
-        Self { by: who.into(), reason: String::new(), raise: None }
+    /// Creates a request by the given principal, without a reason.
+    pub fn from_principal(principal: impl Into<String>) -> Self {
+        Self { by: principal.into(), reason: String::new(), raise: None }
     }
 }
 
-/// The agent can't go on, or a part is missing.
+/// The run is blocked: the agent reported a problem, or something that the agent needs is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunBlocked {
-    /// The question that an answer or a steer settles.
+    /// Gate (question to a person) whose answer unblocks the run. A message to the run does so,
+    /// too.
     pub gate: GateId,
-    /// Why, in a sentence.
+    /// Reason why the run is blocked, as a sentence.
     pub reason: String,
 }
 
-/// It ended because somebody said so.
+/// The run ended because it was cancelled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCancelled {
-    /// Who and why, in a sentence.
+    /// Principal that cancelled the run and its reason, as one sentence.
     pub reason: String,
 }
 
-/// It ended with a result.
+/// The run ended with a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCompleted {
-    /// The result.
-    pub output: Output,
+    /// Result that the run ended with.
+    pub output: RunOutput,
 }
 
-/// It ended without one.
+/// The run ended with an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFailed {
-    /// Why.
+    /// Error that ended the run.
     pub error: RunError,
 }
 
-/// It will be tried again.
+/// A retry of the run was scheduled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRetryScheduled {
-    /// The attempt to come, from 2.
+    /// Number of the next attempt, from 2.
     pub attempt: u32,
-    /// After how long.
+    /// Delay before the next attempt.
     pub delay: Millis,
-    /// What failed.
+    /// Class of the failure that is the reason for the retry.
     pub class: FailureClass,
 }
 
-/// It is tried again.
+/// A retry of the run started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRetried {
-    /// Which attempt this is.
+    /// Number of the attempt that started, from 2.
     pub attempt: u32,
 }
 
-/// It began as a copy.
+/// The run was created as a copy of the start of another run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunForked {
-    /// Of this run.
+    /// Run whose events were copied.
     pub from: RunId,
-    /// Up to here, exclusive.
+    /// Sequence number before which the copy ends: the event with this number is not copied.
     pub before: Seq,
 }

@@ -1,66 +1,66 @@
-//! Facts about messages for a run in flight.
+//! Events about messages that people send to a run while it is in progress.
 //!
-//! Never: silence. A message is delivered, dropped or withdrawn, and says so.
+//! Invariant: every queued message is eventually delivered, dropped or withdrawn.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::SteerId;
 
-/// When a message is to reach the model.
+/// Point at which a message is delivered to the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Delivery {
-    /// When the calls of this turn are done.
+pub enum SteerDelivery {
+    /// Deliver the message after the calls of the current turn.
     #[default]
     AfterBatch,
-    /// Before the next call begins; the calls not begun are skipped.
+    /// Deliver the message before the next call starts. Calls that have not started are skipped.
     BeforeNextTool,
-    /// Now: what runs is cut off.
+    /// Deliver the message immediately, interrupting the model request or calls in progress.
     Interrupt,
-    /// When the run would stop.
+    /// Deliver the message only when the run would otherwise end.
     FollowUp,
 }
 
-/// A message as it was taken in, or as it was changed before it was read.
+/// A message for the run was queued, or a queued message was edited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SteerMessage {
-    /// Which.
+    /// Id of the queued message.
     pub steer: SteerId,
-    /// What it says.
+    /// Text of the queued message.
     pub text: String,
-    /// When it is to be read.
+    /// Point at which the message is delivered to the model.
     #[serde(default)]
-    pub delivery: Delivery,
-    /// Who wrote or changed it.
+    pub delivery: SteerDelivery,
+    /// Principal that wrote or edited the message.
     pub by: String,
 }
 
-/// It was taken back.
+/// A message was withdrawn before its delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SteerWithdrawn {
-    /// Which.
+    /// Id of the withdrawn message.
     pub steer: SteerId,
-    /// Who took it back.
+    /// Principal that withdrew the message.
     pub by: String,
 }
 
-/// The model reads it.
+/// A message was delivered to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SteerDelivered {
-    /// Which.
+    /// Id of the delivered message.
     pub steer: SteerId,
-    /// After this turn and before the next.
+    /// Number of the last turn before the delivery.
     pub after_turn: u32,
-    /// It was the answer to an open question, not a message of its own.
+    /// Whether the message was used as the answer to an open question.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_answer: bool,
 }
 
-/// It was never read.
+/// A message was discarded without being delivered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SteerDropped {
-    /// Which.
+    /// Id of the discarded message.
     pub steer: SteerId,
-    /// Why, in a sentence.
+    /// Reason why the message was discarded, as a sentence.
     pub reason: String,
 }

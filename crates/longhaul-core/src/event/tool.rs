@@ -1,6 +1,6 @@
-//! Facts about a call: started, ended, or in doubt.
+//! Events about tool calls.
 //!
-//! Never: two ends. A call has one result, and it is final.
+//! Invariant: a call has exactly one result, which is final.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,105 +10,106 @@ use crate::policy::effect::InDoubtPolicy;
 use crate::raw::BlobRef;
 use crate::time::{Millis, Timestamp};
 
-/// A call is about to begin. Durable before it does.
+/// A tool call is about to start. The event is durable before the call starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStarted {
-    /// Which call.
+    /// Id of the tool call that is about to start.
     pub call: CallId,
-    /// Which start of it, from 1.
+    /// Attempt number of the tool call, from 1.
     pub attempt: u32,
-    /// It does nothing but wait, and ends then.
+    /// Time at which the tool call ends, if the call only waits. `None` for every other call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
-/// A call says how far it is.
+/// A tool call reported progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolProgress {
-    /// Which call.
+    /// Id of the tool call that reported the progress.
     pub call: CallId,
-    /// How far.
+    /// Description of the progress, written by the tool.
     pub message: String,
-    /// How far in percent, where that is known.
+    /// Progress of the tool call in percent. `None` means that the percentage is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
 }
 
-/// What a tool gave back.
+/// Output of a tool call: what the model sees, and the complete output if that is longer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// What the model is shown.
+    /// Part of the output that is shown to the model.
     pub content: Vec<Part>,
-    /// The whole of it, where that is more.
+    /// Complete output, if `content` contains only a part of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<BlobRef>,
 }
 
 impl ToolOutput {
-    /// An output of one text.
+    /// Creates an output that consists of one text.
     pub fn text(text: impl Into<std::sync::Arc<str>>) -> Self {
         Self { content: vec![Part::Text(text.into())], full: None }
     }
 }
 
-/// A call has its result.
+/// A tool call ended with a result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolEnded {
-    /// Which call.
+    /// Id of the tool call that ended.
     pub call: CallId,
-    /// What came of it.
+    /// Output that the tool call returned.
     pub output: ToolOutput,
-    /// How long it took, by the driver's own clock.
+    /// Duration of the tool call, measured by the clock of the worker that drives the run.
     #[serde(default)]
     pub active: Millis,
 }
 
-/// A call was started and nobody recorded what came of it.
+/// A tool call is in doubt: it was started, but its outcome was not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolInDoubt {
-    /// Which call.
+    /// Id of the tool call whose outcome is unknown.
     pub call: CallId,
-    /// The driver that had started it.
+    /// Epoch (fencing token) of the worker that started the call.
     pub epoch: Epoch,
-    /// What is done about it, unless the tool can find out.
+    /// What happens with the tool call if the tool can't find out whether the call took effect.
     pub policy: InDoubtPolicy,
-    /// Why nobody knows, in words; none: journals of before do not say.
+    /// Reason why the outcome is unknown. `None` in journals of older builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How long it took, by the clock of a driver that lives.
+    /// Duration of the tool call. It is known only if the worker that started the call is still
+    /// alive.
     #[serde(default)]
     pub active: Millis,
 }
 
-/// What the tool found when it looked.
+/// The tool checked whether a call in doubt (one without a recorded outcome) has taken effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolVerified {
-    /// Which call.
+    /// Id of the tool call that was checked.
     pub call: CallId,
-    /// What it found.
+    /// Whether the tool call has taken effect, according to the tool.
     pub outcome: VerifyOutcome,
 }
 
-/// What a look at the world says of a call in doubt.
+/// Result of checking whether a call in doubt (one without a recorded outcome) has taken effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VerifyOutcome {
-    /// It has happened, and this is its result.
+    /// The call has taken effect and returned this output.
     Happened(ToolOutput),
-    /// It has not happened: it may begin anew.
+    /// The call has not taken effect, so it may be started again.
     NotHappened,
-    /// It can't be told.
+    /// It can't be determined whether the call has taken effect.
     Unknown,
 }
 
-/// A result from a driver that had lost the run.
+/// A tool result arrived late, from a worker that had already lost its claim on the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSurfaced {
-    /// Which call.
+    /// Id of the tool call whose result arrived late.
     pub call: CallId,
-    /// Whether it failed.
+    /// Whether the tool call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// What came of it.
+    /// Output of the tool call, which arrived late.
     pub output: ToolOutput,
 }

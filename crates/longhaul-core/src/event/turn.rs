@@ -1,6 +1,6 @@
-//! Facts about asking the model.
+//! Events about model requests.
 //!
-//! Never: the request. It is the fold of what came before.
+//! The content of a request is not stored, because it can be computed from all earlier events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,74 +12,74 @@ use crate::id::ToolName;
 use crate::message::{Reply, StopReason};
 use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::raw::{Hash, RawJson};
-use crate::status::Output;
+use crate::status::RunOutput;
 use crate::time::Millis;
 use crate::usage::{Hold, MicroUsd, Usage};
 
-/// The model is about to be asked. Durable before the request leaves.
+/// A model request is about to be sent. The event is durable before the request is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnStarted {
-    /// Which turn, from 1.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// Which try of this turn, from 1.
+    /// Number of the attempt within the turn, from 1.
     pub attempt: u32,
-    /// What the call is for.
+    /// Purpose of the model request.
     #[serde(default, skip_serializing_if = "ModelCallPurpose::is_turn")]
     pub purpose: ModelCallPurpose,
-    /// The worst case, held in the account.
+    /// Worst-case cost of the request, which is held (reserved) in the budget account.
     pub hold: Hold,
-    /// The longest reply that the hold pays for.
+    /// Maximum length of the reply in tokens. The held (reserved) cost covers this length.
     pub max_tokens: u64,
-    /// The model that is asked, where it is not the run's own.
+    /// Model that receives this request. `None` means the run's own model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What the runtime tells the model before it speaks, in order.
+    /// Messages that the runtime itself inserts before this request, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_messages: Vec<RuntimeMessage>,
-    /// What somebody saw who looked at the world again; none: nothing else than before.
+    /// Refreshed perception (state of the environment). `None` means that it has not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionUpdate>,
 }
 
-/// Words of the runtime that the model reads as a user's.
+/// A message that the runtime itself writes and the model sees as a user message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeMessage {
-    /// What they are about.
-    pub topic: Topic,
-    /// The words.
+    /// Topic of the message, i.e. why the runtime wrote it.
+    pub topic: MessageTopic,
+    /// Text of the message, as the model sees it.
     pub text: Arc<str>,
 }
 
-/// What words of the runtime are about.
+/// Topic of a message that the runtime itself writes to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Topic {
-    /// The final answer does not fit its schema.
+pub enum MessageTopic {
+    /// The message says that the final answer does not match the output schema.
     Output,
-    /// The same call gives the same result again and again.
+    /// The message says that the same tool call keeps returning the same result.
     Loop,
-    /// The world as it is now.
+    /// The message describes the state of the environment.
     World,
 }
 
-/// What a later look at the world gave.
+/// Perception (state of the environment) that was fetched again during the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerceptionUpdate {
-    /// The hash of the world's JSON: an unchanged one is not told again.
+    /// Hash of the environment's state as JSON. An unchanged state is not sent to the model again.
     pub world_hash: Hash,
-    /// What tools are given from now on, by name.
+    /// Values injected into tool calls from now on, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, RawJson>,
 }
 
-/// What a model's call is for.
+/// Purpose of a model request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelCallPurpose {
-    /// The next turn.
+    /// The request asks for the next turn of the conversation.
     #[default]
     Turn,
-    /// To sum up the older part of the conversation.
+    /// The request asks for a summary of the older part of the conversation.
     Compact,
 }
 
@@ -89,116 +89,122 @@ impl ModelCallPurpose {
     }
 }
 
-/// The model replied.
+/// The model replied to the request of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnCompleted {
-    /// Which turn.
+    /// Number of the completed turn.
     pub turn: u32,
-    /// What it said, whole.
+    /// Complete reply of the model.
     pub reply: Arc<Reply>,
-    /// Why it stopped.
+    /// Reason why the model stopped generating.
     pub stop: StopReason,
-    /// What was used.
+    /// Tokens used by the request.
     pub usage: Usage,
-    /// What it cost; none: not known.
+    /// Cost of the request. `None` means that the cost is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
-    /// The model that answered, as it calls itself.
+    /// Model name as reported by the provider.
     pub model: String,
-    /// How long it took, by the driver's own clock.
+    /// Duration of the request, measured by the clock of the worker that drives the run.
     pub active: Millis,
-    /// What each call of the reply is, in the model's order.
+    /// Classification of each tool call in the reply, in the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<CallClassification>,
-    /// Whether the words, or what `finish` is given, fit the schema of the run's
-    /// result; none: there is no schema, or the reply does not end the run.
+    pub calls: Vec<ToolCallClassification>,
+    /// Result of checking the final answer (the text, or the input of `finish`) against the output
+    /// schema. `None` means that there is no schema or the reply does not end the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_check: Option<OutputCheck>,
-    /// What the run gives back if it ends with this reply; none: what the first rule
-    /// reads from it, by which journals were folded before this stood in them.
+    /// Output of the run if it ends with this reply. `None` in journals of older builds, which did
+    /// not store it: the output is then derived from the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<Output>,
+    pub output: Option<RunOutput>,
 }
 
-/// Whether a final answer fits its schema: judged once and journaled, so that a
-/// later build does not judge it otherwise.
+/// Result of checking a final answer against the output schema. It is journaled, so that a later
+/// build can't come to a different result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputCheck {
-    /// It does, and this is the data in it.
+    /// The answer is valid and contains this data.
     Valid(RawJson),
-    /// It does not, and why, in words for the model.
+    /// The answer is invalid. This text explains to the model why.
     Invalid(String),
 }
 
-/// What the engine found out about a call before anything is decided: journaled,
-/// so that a later build judges the call as this one did.
+/// Properties of a tool call that the engine determines before the call is approved or started.
+/// They are journaled, so that a later build treats the call in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallClassification {
-    /// Our name of the tool.
+pub struct ToolCallClassification {
+    /// Name of the called tool.
     pub tool: ToolName,
-    /// What it does to the world.
+    /// Effect class of the tool call, which says whether the call may be repeated after a crash.
     #[serde(default)]
     pub class: EffectClass,
-    /// What rules match against: a command's parts, a path, a recipient.
+    /// Subjects of the call, i.e. the texts that approval rules match: parts of a command, a path,
+    /// a recipient.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<String>,
-    /// Those of them that nobody reads in the input: the runtime injects them.
+    /// Those subjects of the call that the runtime injects and that are not part of the model's
+    /// input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_subjects: Vec<String>,
-    /// A part of it can't be read before it runs, such as a command inside a
-    /// command: it counts as matching every rule that asks.
+    /// Whether a part of the call, such as a nested command, can't be determined before the call
+    /// runs. Every rule that asks for approval then applies to the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub opaque: bool,
-    /// Why it can't be made: an unknown tool, an input against the schema.
+    /// Reason why the call can't be made, such as an unknown tool or an invalid input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The tool can look whether a call has happened.
+    /// Whether the tool can verify if the call has taken effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub can_verify: bool,
-    /// What the tool wants done in doubt, where no rule says it.
+    /// What the tool prefers to happen with calls in doubt (without a recorded outcome). It is used
+    /// if no rule covers the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
-    /// What it begins may go on after its worker was killed.
+    /// Whether a process that the call starts may keep running after the worker was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_outlive_worker: bool,
 }
 
-/// The model did not reply.
+/// The model request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnFailed {
-    /// Which turn.
+    /// Number of the turn whose request failed.
     pub turn: u32,
-    /// Which try.
+    /// Number of the failed attempt within the turn, from 1.
     pub attempt: u32,
-    /// What happened.
+    /// Class and description of the failure.
     pub failure: Failure,
-    /// How long it took.
+    /// Duration of the failed request.
     #[serde(default)]
     pub active: Millis,
-    /// What it cost all the same; for a lost call the whole hold counts.
+    /// Amount charged to the budget despite the failure. If the outcome of the request is unknown,
+    /// this is the whole amount that was held for it.
     #[serde(default)]
     pub charged: Hold,
-    /// What whoever was asked says that it cost; none: the list price was charged.
+    /// Cost of the failed request as reported by the provider. `None` means that the list price was
+    /// charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
-    /// The model that is asked from now on, in the place of the one that failed.
+    /// Fallback model to use from now on. `None` means that the run keeps its model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_model: Option<String>,
 }
 
-/// A person cut the model off.
+/// The model request was interrupted by a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnInterrupted {
-    /// Which turn.
+    /// Number of the interrupted turn.
     pub turn: u32,
-    /// The words so far; thoughts without a seal and half calls are dropped.
+    /// Text of the reply that was received before the interruption. Unsigned thinking and
+    /// incomplete calls are dropped.
     pub text: Arc<str>,
-    /// What was used, mostly a guess.
+    /// Tokens used by the interrupted request, usually estimated.
     pub usage: Usage,
-    /// What it cost.
+    /// Cost of the interrupted request. `None` means that the cost is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
-    /// How long it took.
+    /// Duration of the interrupted request.
     pub active: Millis,
 }

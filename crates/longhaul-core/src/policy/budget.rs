@@ -1,30 +1,30 @@
-//! Caps. Money and tokens are counted over the whole tree of runs, turns and
-//! active time for each run.
+//! Budget caps. Money and tokens are counted over the whole tree of runs, turns and active time per
+//! run.
 //!
-//! Never: keeps a balance; that is a row of the store.
+//! This module only describes the caps. The store counts what has been used.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Millis;
 use crate::usage::MicroUsd;
 
-/// What a run may use up. None: no cap.
+/// Budget caps of a run. `None` means no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
-    /// Money.
+    /// Maximum amount of money for the whole tree of runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
-    /// Tokens, in and out.
+    /// Maximum number of input and output tokens for the whole tree of runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Completed turns.
+    /// Maximum number of completed turns of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// Time between claim and park.
+    /// Maximum active time of the run, i.e. total time from claiming to parking it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
-    /// From this share on, in percent, the agent is told to wrap up.
+    /// Percentage of a cap: when so much is used, the agent is told to finish.
     pub warn_percent: u8,
 }
 
@@ -35,7 +35,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// What a project without a word about budgets gets: 5 dollars, 200 turns, 4 hours.
+    /// Default budget of a project without budget settings: 5 dollars, 200 turns, 4 hours.
     pub const PROJECT_DEFAULT: Self = Self {
         micro_usd: Some(MicroUsd(5_000_000)),
         tokens: None,
@@ -44,8 +44,8 @@ impl Budget {
         warn_percent: 90,
     };
 
-    /// These caps with every cap that `raise` names put in its place.
-    pub fn with_raise(self, raise: BudgetRaise) -> Self {
+    /// Returns the budget after replacing every cap for which `raise` has a new value.
+    pub fn with_raised_caps(self, raise: BudgetRaise) -> Self {
         Self {
             micro_usd: raise.micro_usd.or(self.micro_usd),
             tokens: raise.tokens.or(self.tokens),
@@ -56,34 +56,34 @@ impl Budget {
     }
 }
 
-/// New caps for a run that goes on.
+/// New budget caps for a run that continues. `None` leaves a cap unchanged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetRaise {
-    /// Money.
+    /// New cap on the money that the whole tree of runs may spend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
-    /// Tokens.
+    /// New cap on the tokens that the whole tree of runs may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Turns.
+    /// New cap on the number of completed turns of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// Active time.
+    /// New cap on the active time of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
 }
 
-/// Which cap was met.
+/// Kind of a budget cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cap {
-    /// Money.
+pub enum BudgetCap {
+    /// Cap on the money that the whole tree of runs may spend.
     Money,
-    /// Tokens.
+    /// Cap on the tokens that the whole tree of runs may use.
     Tokens,
-    /// Turns.
+    /// Cap on the number of completed turns of a run.
     Turns,
-    /// Active time.
+    /// Cap on the active time of a run.
     ActiveTime,
 }

@@ -1,26 +1,28 @@
-//! What a call does to the world, and so what a crash in its middle means.
+//! Effect classes of calls, which determine what happens after a crash during a call.
 //!
-//! Never: guesses. A tool that says nothing is `once`.
+//! A tool that declares no class counts as `once`.
 
 use serde::{Deserialize, Serialize};
 
-/// The class of a call.
+/// Effect class of a tool call, which says whether the call may be repeated after a crash.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
-    /// Changes nothing: may run again.
+    /// The call has no side effects, so it may run again.
     Pure,
-    /// Runs again under the same key, and the other side knows the key.
+    /// The call is idempotent: it may run again with the same key, by which the called system
+    /// recognizes a repetition.
     Keyed,
-    /// Must not be repeated silently.
+    /// The call has side effects and must not be repeated silently.
     #[default]
     Once,
-    /// Lives in a session that may be found again; else as `once`.
+    /// The call runs in a session that may be found again after a crash. If the session is not
+    /// found, the call is treated like `once`.
     Session,
 }
 
 impl EffectClass {
-    /// Whether a call without a recorded result may simply be started again.
+    /// Returns whether a call without a recorded result may simply be started again.
     pub const fn may_repeat(self) -> bool {
         match self {
             Self::Pure | Self::Keyed => true,
@@ -29,15 +31,15 @@ impl EffectClass {
     }
 }
 
-/// What happens to a call whose outcome nobody recorded.
+/// What happens with a call in doubt, i.e. one that was started but has no recorded outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubtPolicy {
-    /// The model reads that the outcome is unknown.
+    /// Tell the model that the outcome is unknown.
     Tell,
-    /// A person says what happened.
+    /// Ask a person for the outcome.
     #[default]
     Ask,
-    /// The run ends.
+    /// End the run as failed, because the outcome of the call is unknown.
     Fail,
 }

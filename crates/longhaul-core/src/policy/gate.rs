@@ -1,6 +1,6 @@
-//! Rules that stop a call for a person, and what a gate is.
+//! Approval rules and gates. A gate makes a run wait for a person or a program.
 //!
-//! Never: waits. A gate is a row and a fact; the run that raised it rests.
+//! A gate has a row in the store and an event in the journal. The run that raised it is parked.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,180 +10,185 @@ use crate::raw::{Hash, RawJson};
 use crate::text_macros::string_enum;
 use crate::time::{Millis, Timestamp};
 
-/// The deadline of a gate when its rule names none.
+/// Timeout of a gate whose approval rule sets no timeout.
 pub const GATE_TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// One line of an agent's `approve:` list.
+/// Approval rule: one entry of the `approve:` list in an agent file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRule {
-    /// A glob over the tool's name.
+    /// Glob pattern that the tool's name must match.
     pub tool: String,
-    /// A glob over the call's subject; none matches every call.
+    /// Glob pattern that a subject of the call, such as its path or command, must match. `None`
+    /// matches every call.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What a match means.
+    /// Action for calls that match the rule.
     pub action: RuleAction,
-    /// "For this run" is not offered.
+    /// Whether every call needs its own approval, so that a person can't approve all calls of the
+    /// run at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
-    /// Until when a person may answer.
+    /// Time within which a person must answer. `None` means the default timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Millis>,
-    /// What happens then.
+    /// Action if nobody answers within the timeout.
     #[serde(default)]
-    pub on_timeout: OnTimeout,
-    /// What happens to such a call in doubt.
+    pub on_timeout: TimeoutAction,
+    /// What happens with matching calls in doubt, i.e. calls without a recorded outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
-    /// How many must say yes, and who may not.
+    /// Required number of approvals, and whether the submitter may approve.
     #[serde(default)]
-    pub approvers: Approvers,
-    /// Remind the people after so long.
+    pub approvers: ApprovalRequirement,
+    /// Delay after which the approvers are reminded. `None` means no reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Millis>,
 }
 
-/// What a rule says of the calls it matches.
+/// Action of an approval rule for the calls that it matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleAction {
-    /// A person is asked, in these words.
+    /// Ask a person this question before the call starts.
     Ask(String),
-    /// It may go on.
+    /// Allow the call without asking a person.
     Allow,
-    /// It may not, and the model reads why.
+    /// Deny the call and tell the model this reason.
     Deny(String),
 }
 
-/// How many approvals a gate needs.
+/// Approvals that a gate requires before it counts as approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Approvers {
-    /// So many different people.
+pub struct ApprovalRequirement {
+    /// Number of different people who must approve.
     pub count: u16,
-    /// Whoever submitted the run may not be one of them.
+    /// Whether the person who submitted the run is excluded from approving.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_submitter: bool,
 }
 
-impl Default for Approvers {
+impl Default for ApprovalRequirement {
     fn default() -> Self {
         Self { count: 1, not_submitter: false }
     }
 }
 
-/// What happens when nobody answers in time.
+/// Action if nobody answers a gate in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnTimeout {
-    /// As if somebody had said no.
+pub enum TimeoutAction {
+    /// Treat the gate as rejected.
     #[default]
     Reject,
-    /// As if somebody had said yes.
+    /// Treat the gate as approved.
     Approve,
-    /// The run ends.
+    /// End the run as failed, because nobody answered.
     Fail,
-    /// The run is paused.
+    /// Pause the run until a person resumes it.
     Pause,
 }
 
-/// The gate that a run's final answer is.
+/// Gate where a person approves the final answer of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultGate {
-    /// What the person is asked.
+    /// Question that the person is asked.
     pub ask: String,
-    /// Until when.
+    /// Time within which a person must answer.
     pub timeout: Millis,
-    /// What happens then. With `auto_approve` this is `approve` after three seconds.
+    /// Action if nobody answers within the timeout. With `auto_approve`, this is `approve` after
+    /// three seconds.
     #[serde(default)]
-    pub on_timeout: OnTimeout,
+    pub on_timeout: TimeoutAction,
 }
 
-/// What is asked of whom.
+/// Purpose of a gate, i.e. what the person or program is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
-    /// May this call be made?
+    /// A person approves or rejects a tool call.
     Approval,
-    /// Is this result good?
+    /// A person approves or rejects the final result of the run.
     Result,
-    /// Please answer.
+    /// A person answers a question of the agent.
     Question,
-    /// The agent can't go on and says why.
+    /// The agent is blocked and explains why.
     Blocked,
-    /// A call was cut off: what came of it?
+    /// A person states the outcome of a call in doubt, i.e. one that was started but has no
+    /// recorded outcome.
     InDoubt,
-    /// A program will say when.
+    /// A program signals that the awaited event has happened.
     Signal,
 }
 
-/// The label of a gate that no answer helps: what is wrong is part of the run, so
-/// the task is to be submitted again.
+/// Tag of a gate that no answer can resolve: the problem is part of the run, so
+/// the task must be submitted again.
 pub const SUBMIT_AGAIN: &str = "submit_again";
 
-/// Whether no answer helps a gate with these labels.
+/// Returns whether a gate with these tags can't be resolved by any answer.
 pub fn is_unanswerable(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag == SUBMIT_AGAIN)
 }
 
-/// A gate as it is raised: everything that judging an answer needs.
+/// A gate with everything that is needed to validate an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateSpec {
-    /// Which.
+    /// Id of the gate, under which it is answered.
     pub id: GateId,
-    /// What is asked.
+    /// Purpose of the gate, i.e. what the person or program is asked for.
     pub kind: GateKind,
-    /// The question in words.
+    /// Question that the person is asked.
     pub ask: String,
-    /// The call it stands before, if any.
+    /// Call that waits for the answer. `None` if no call waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// That call's tool.
+    /// Name of the tool of the waiting call. `None` if no call waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The frozen input or result.
+    /// Input of the waiting call, or result to approve. It does not change while the gate is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
-    /// What that call is about beside its input: what the runtime says and not the
-    /// model, such as whom a message is for. The digest is of that too.
+    /// Subjects of the waiting call that are injected by the runtime and not part of its input,
+    /// such as the recipient of a message. The digest covers them too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub injected_subjects: Vec<String>,
-    /// Answers to choose from.
+    /// Answers that are suggested to the person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// The digest of the frozen thing.
+    /// Digest of the content to approve. An approval repeats it to prove what was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
-    /// The subject glob that "for this run" would remember; none: not offered.
+    /// Pattern of the calls that an approval "for this run" covers. `None` means that such an
+    /// approval is not offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<RulePattern>,
-    /// How many must agree.
+    /// Approvals that the gate requires.
     #[serde(default)]
-    pub approvers: Approvers,
-    /// Until when, from now; none: for ever.
+    pub approvers: ApprovalRequirement,
+    /// Time within which the gate must be answered, from when it is raised. `None` means no
+    /// timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Millis>,
-    /// What happens then.
+    /// Action if nobody answers within the timeout.
     #[serde(default)]
-    pub on_timeout: OnTimeout,
-    /// When to remind, from now.
+    pub on_timeout: TimeoutAction,
+    /// Delay after which the approvers are reminded. `None` means no reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Millis>,
-    /// The one gate under this key in this run.
+    /// Key that identifies the gate within its run, so that it is raised only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// Labels to find it by.
+    /// Tags of the gate, for searching.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
 }
 
 impl GateSpec {
-    /// A gate that asks for one answer, stays open for ever and says no more
-    /// than its words.
-    pub fn new(id: GateId, kind: GateKind, ask: impl Into<String>) -> Self {
+    /// Creates a gate that needs one answer and has no timeout and no further details.
+    pub fn new(id: GateId, kind: GateKind, question: impl Into<String>) -> Self {
         Self {
             id,
             kind,
-            ask: ask.into(),
+            ask: question.into(),
             call: None,
             tool: None,
             input: None,
@@ -191,9 +196,9 @@ impl GateSpec {
             options: Vec::new(),
             digest: None,
             pattern: None,
-            approvers: Approvers::default(),
+            approvers: ApprovalRequirement::default(),
             timeout: None,
-            on_timeout: OnTimeout::default(),
+            on_timeout: TimeoutAction::default(),
             remind: None,
             idempotency_key: None,
             tags: Vec::new(),
@@ -201,55 +206,56 @@ impl GateSpec {
     }
 }
 
-/// The globs of a rule, as they are remembered.
+/// Pattern of the calls that a remembered approval covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RulePattern {
-    /// Over the tool's name.
+    /// Glob pattern that the tool's name must match.
     pub tool: String,
-    /// Over the subject.
+    /// Glob pattern that a subject of the call, such as its path or command, must match. `None`
+    /// matches every call.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
 }
 
-/// One person's or program's word on a gate.
+/// Answer of a person or program to a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What was decided.
+    /// Decision on the gate: `approve`, `edit`, `reject`, `answer` or `complete`.
     pub decision: Decision,
-    /// Who said it, such as `cli:anna`.
+    /// Principal that answered, such as `cli:anna`.
     pub by: String,
-    /// How far it reaches.
+    /// Calls that an approval covers: only this call, or all similar calls of the run.
     #[serde(default)]
-    pub scope: Scope,
-    /// Words for the model.
+    pub scope: AnswerScope,
+    /// Note from the person to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Data for the model and for templates.
+    /// Structured data of the answer, for the model and for templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<RawJson>,
-    /// The digest of what was shown.
+    /// Digest of the content that was shown to the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
 }
 
-/// What a person can say at a gate.
+/// Decision of a person or program on a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Yes.
+    /// Approve the call or the result.
     Approve,
-    /// Yes, but with this input.
+    /// Approve the call with this changed input.
     Edit(RawJson),
-    /// No.
+    /// Reject the call or the result.
     Reject,
-    /// These are the words to a question.
+    /// Answer the agent's question with this text.
     Answer(String),
-    /// The thing that was waited for has happened.
+    /// Report that the awaited event has happened.
     Complete,
 }
 
 impl Decision {
-    /// The decision's name.
+    /// Returns the name of the decision, such as `approve`.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Approve => "approve",
@@ -261,55 +267,55 @@ impl Decision {
     }
 }
 
-/// How far an approval reaches.
+/// Which calls an approval covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
-    /// This call.
+pub enum AnswerScope {
+    /// The approval covers this call only.
     #[default]
     Once,
-    /// Every call of this run that the same rule stops.
+    /// The approval covers all calls of this run that the same rule matches.
     Run,
 }
 
 string_enum! {
-    /// How a gate stands.
+    /// Status of a gate.
     pub enum GateStatus {
-        /// Somebody may answer.
+        /// The gate waits for an answer.
         Open = "open",
-        /// Somebody has.
+        /// The gate was closed by an answer.
         Answered = "answered",
-        /// Nobody did in time.
+        /// The gate was closed because its timeout passed without an answer.
         Expired = "expired",
-        /// It is no longer asked.
+        /// The gate was closed because its answer is no longer needed.
         Withdrawn = "withdrawn",
     }
 }
 
-/// A gate as the store keeps it.
+/// Stored row of a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRow {
-    /// The run that waits.
+    /// Run that raised the gate.
     pub run: RunId,
-    /// What was raised.
+    /// Question, timeout and other content of the gate.
     pub spec: GateSpec,
-    /// How it stands.
+    /// Current status of the gate.
     pub status: GateStatus,
-    /// When it was raised.
+    /// Time at which the gate was raised.
     pub raised_at: Timestamp,
-    /// Until when it may be answered.
+    /// Deadline for the answer. `None` means no deadline.
     pub deadline: Option<Timestamp>,
-    /// Who submitted the run.
+    /// Principal that submitted the run.
     pub submitter: Option<String>,
-    /// What was said so far, in order.
+    /// Answers that the gate has received so far, in order.
     pub answers: Vec<RecordedAnswer>,
 }
 
-/// An answer and when it came.
+/// An answer to a gate, with the time at which it was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedAnswer {
-    /// When.
+    /// Time at which the answer was given.
     pub at: Timestamp,
-    /// What.
+    /// Answer that was given to the gate.
     pub answer: Answer,
 }

@@ -1,7 +1,6 @@
-//! When to try again, as a pure function of how often it was tried.
+//! Retry delays, as pure functions of the number of attempts.
 //!
-//! Never: sleeps, and never draws its jitter: that comes from the run's id, so
-//! a replay waits as long as the first time.
+//! The jitter is derived from the run's id, so a replay computes the same delays.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,22 +8,22 @@ use crate::failure::Failure;
 use crate::id::RunId;
 use crate::time::Millis;
 
-/// How a run is tried again after a failure that may pass.
+/// Settings for retrying a run after transient failures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPolicy {
-    /// So many further attempts.
+    /// Maximum number of retries of a run.
     pub max_retries: u32,
-    /// Before the first of them.
+    /// Delay before the first retry.
     pub initial_delay: Millis,
-    /// Never longer.
+    /// Maximum delay before a retry.
     pub max_delay: Millis,
-    /// Longer by this factor each time, in hundredths.
+    /// Factor by which the delay grows with each retry, in percent: 200 doubles it.
     pub multiplier_percent: u32,
-    /// After this much active time an attempt is called overdue.
+    /// Active time after which an attempt is reported as overdue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soft_timeout: Option<Millis>,
-    /// After this much active time an attempt ends.
+    /// Active time after which an attempt is aborted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_timeout: Option<Millis>,
 }
@@ -43,7 +42,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait before attempt `attempt + 1`; none: there is no further one.
+    /// Returns the delay before the attempt that follows `attempt`. `None` means that no further
+    /// attempt is made.
     pub fn delay_after(&self, attempt: u32) -> Option<Millis> {
         if attempt == 0 || attempt > self.max_retries {
             return None;
@@ -55,19 +55,19 @@ impl RetryPolicy {
     }
 }
 
-/// A model is asked so often in one attempt of a run, the first time included.
+/// Maximum number of model requests per turn in one attempt of a run, including the first.
 pub const CALL_ATTEMPTS_MAX: u32 = 4;
 
-/// How long to wait before a model is asked again: 2, 4, 8 seconds with a
-/// quarter of jitter, and never less than the provider asked for. None: it is
-/// not asked again.
-pub fn call_delay(run: RunId, failures: u32, failure: &Failure) -> Option<Millis> {
+/// Returns the delay before a model request is retried: 2, 4 or 8 seconds plus up to a quarter of
+/// jitter, but at least the delay that the provider asked for. `None` means that the request is not
+/// retried.
+pub fn model_retry_delay(run: RunId, failures: u32, failure: &Failure) -> Option<Millis> {
     if !failure.class.is_transient() || failures == 0 || failures >= CALL_ATTEMPTS_MAX {
         return None;
     }
     let base = 2_000_u64 << (failures - 1);
-    // The low bits of a run's id are as good as random and never change.
+    // The low bits of a run id are practically random and never change.
     let spread = (run.bits() >> (failures * 8)) as u64 % (base / 4);
-    let floor = failure.retry_after.unwrap_or(Millis::ZERO);
-    Some(Millis((base + spread).max(floor.0)))
+    let min_delay = failure.retry_after.unwrap_or(Millis::ZERO);
+    Some(Millis((base + spread).max(min_delay.0)))
 }

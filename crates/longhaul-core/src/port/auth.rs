@@ -1,8 +1,8 @@
-//! What guards the doors: keys, passes that a key gave out, links to single
-//! gates, and answers kept for requests that are sent twice.
+//! The authentication port: API keys, session tokens and tickets issued for a key, links to
+//! single gates, and stored responses of idempotent requests.
 //!
-//! Never: a secret in the clear. Everything is found by the hash of what a
-//! caller shows, and nothing here can be turned back into it.
+//! Invariant: no secret is stored. Records are found by the hash of the secret that a caller
+//! presents, and the hash can't be reversed.
 
 use async_trait::async_trait;
 
@@ -15,198 +15,207 @@ use crate::time::{Millis, Timestamp};
 
 pub use crate::request::IdempotencyKey;
 
-/// Keys, passes, links and kept answers.
+/// Store of API keys, tokens, gate links and responses of idempotent requests.
 #[async_trait]
 pub trait AuthStore: Send + Sync + std::fmt::Debug {
-    /// Takes a key in; false: a key that is not revoked has this name. A key that an
-    /// earlier attempt at the same request has made is revoked first: its secret was
-    /// never shown to anybody.
+    /// Adds an API key. Returns `false` if an unrevoked key has the same name. A key that was
+    /// created by an earlier attempt of the same request is revoked first, because its secret was
+    /// never returned to anybody.
     async fn add_key(&self, key: NewKey) -> Result<bool, StoreError>;
 
-    /// The key with this hash, whether it still counts or not.
-    async fn key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError>;
+    /// Returns the API key with this hash, even if it has expired or was revoked.
+    async fn find_key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError>;
 
-    /// All keys, the oldest first.
-    async fn keys(&self) -> Result<Vec<KeyRow>, StoreError>;
+    /// Lists all API keys, oldest first.
+    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError>;
 
-    /// Ends the key of this name, and every pass that it gave out, at once;
-    /// none: there is no key of this name that is not revoked already. One that
-    /// ended by itself is revoked too: only then its name is free again.
+    /// Revokes the API key with this name and all tokens issued for it. Returns `None` if no
+    /// unrevoked key has this name. An expired key must be revoked too before its name can be used
+    /// again.
     async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError>;
 
-    /// Notes that a key was used now.
-    async fn touch_key(&self, hash: Hash) -> Result<(), StoreError>;
+    /// Records that an API key is used now.
+    async fn record_key_use(&self, hash: Hash) -> Result<(), StoreError>;
 
-    /// Takes a pass in.
-    async fn add_token(&self, pass: NewToken) -> Result<(), StoreError>;
+    /// Adds a token, i.e. a browser session or a one-time ticket.
+    async fn add_token(&self, token: NewToken) -> Result<(), StoreError>;
 
-    /// The pass of this kind with this hash, if its time is not over.
-    async fn token(&self, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>, StoreError>;
+    /// Returns the token of this kind with this hash, unless it has expired.
+    async fn find_token(&self, kind: TokenKind, hash: Hash)
+    -> Result<Option<TokenRow>, StoreError>;
 
-    /// The same, and it is gone: of two who spend one pass only one gets it.
+    /// Returns and deletes the token of this kind with this hash, unless it has expired. Of two
+    /// concurrent callers only one gets the token.
     async fn consume_token(
         &self,
         kind: TokenKind,
         hash: Hash,
     ) -> Result<Option<TokenRow>, StoreError>;
 
-    /// Takes a link in. It is forgotten with its gate's run: if that is gone
-    /// already, at once.
-    async fn add_link(&self, link: LinkRow) -> Result<(), StoreError>;
+    /// Adds a link to a gate. The link is deleted together with the run of its gate. If that run no
+    /// longer exists, the link is not stored.
+    async fn add_gate_link(&self, link: GateLinkRow) -> Result<(), StoreError>;
 
-    /// The link with this hash.
-    async fn link(&self, hash: Hash) -> Result<Option<LinkRow>, StoreError>;
+    /// Returns the link with this hash, which lets a person answer a gate.
+    async fn find_gate_link(&self, hash: Hash) -> Result<Option<GateLinkRow>, StoreError>;
 
-    /// Begins a request that must count once.
-    async fn begin_request(&self, ask: IdempotencyRequest) -> Result<IdempotencyState, StoreError>;
+    /// Begins an attempt of an idempotent request and returns the state of the request.
+    async fn begin_request(
+        &self,
+        request: IdempotencyRequest,
+    ) -> Result<IdempotencyState, StoreError>;
 
-    /// Keeps the answer of a request that was begun, if it has none yet.
+    /// Stores the response of an idempotent request in progress, unless the request already has a
+    /// response.
     async fn complete_request(
         &self,
-        of: IdempotencyKey,
-        reply: StoredResponse,
+        key: IdempotencyKey,
+        response: StoredResponse,
     ) -> Result<(), StoreError>;
 
-    /// Ends an attempt that gave no answer: the request may be sent again at once.
-    /// What has its answer or its effect is not forgotten.
-    async fn abort_request(&self, of: IdempotencyKey) -> Result<(), StoreError>;
+    /// Ends an attempt that produced no response, so that the request may be retried at once.
+    /// A request that already has a response or an effect is not forgotten.
+    async fn abort_request(&self, key: IdempotencyKey) -> Result<(), StoreError>;
 }
 
-/// A key to be taken in.
+/// An API key to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKey {
-    /// Its name; one of them counts at a time.
+    /// Name of the key, unique among unrevoked keys.
     pub name: KeyName,
-    /// What it opens.
+    /// Role that the key grants.
     pub role: Role,
-    /// The hash of the secret.
+    /// Hash of the key's secret.
     pub hash: Hash,
-    /// It ends by itself after this span; none: never.
+    /// Lifetime of the key. `None` means that it never expires.
     pub ttl: Option<Millis>,
-    /// Who made it.
+    /// Principal that creates the key.
     pub by: String,
-    /// The request that it is made for, if that has an idempotency key.
+    /// Idempotent request that creates the key. `None` if the request has no idempotency key.
     pub request: Option<IdempotencyKey>,
 }
 
-/// A key as it stands.
+/// Stored row of an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRow {
-    /// Its name.
+    /// Name of the key.
     pub name: KeyName,
-    /// What it opens.
+    /// Role that the key grants.
     pub role: Role,
-    /// The hash of the secret.
+    /// Hash of the key's secret.
     pub hash: Hash,
-    /// Who made it.
+    /// Principal that created the key.
     pub by: String,
-    /// When it was made.
+    /// Time at which the key was created.
     pub created_at: Timestamp,
-    /// When it ends by itself.
+    /// Time at which the key expires. `None` means that the key never expires.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Time at which the key was revoked. `None` means that the key is not revoked.
     pub revoked_at: Option<Timestamp>,
-    /// When it was last used, to a few minutes.
+    /// Time at which the key was last used, accurate to a few minutes.
     pub last_used_at: Option<Timestamp>,
 }
 
 impl KeyRow {
-    /// Whether it opens anything at this time.
+    /// Returns whether the key is neither revoked nor expired at this time.
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
 
-/// What a pass is for.
+/// Kind of an authentication token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenKind {
-    /// A browser's session.
+    /// Token of a browser session.
     Session,
-    /// A link that is traded once for a session.
+    /// One-time ticket that is exchanged for a session.
     Ticket,
 }
 
-/// Whose key gave a pass out.
+/// Reference to the API key that a token was issued for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyRef {
-    /// The machine's own key, which stands in a file and not in the store.
+    /// Local API key of this machine, which is stored in a file instead of the database.
     Local,
-    /// The key with this hash. The pass ends with it.
+    /// API key with this hash. The token becomes invalid when the key does.
     Key(Hash),
 }
 
-/// A pass to be taken in.
+/// A token to be added, i.e. a browser session or a one-time ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
-    /// What it is for.
+    /// Kind of the token: session or ticket.
     pub kind: TokenKind,
-    /// The hash of the secret.
+    /// Hash of the token's secret.
     pub hash: Hash,
-    /// Whose key gave it out.
+    /// API key that the token is issued for.
     pub issuer: KeyRef,
-    /// It ends after this span.
+    /// Lifetime of the token, from when it is added.
     pub ttl: Millis,
 }
 
-/// A pass as it stands.
+/// Stored row of a token, i.e. a browser session or a one-time ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRow {
-    /// Whose key gave it out.
+    /// API key that the token was issued for.
     pub issuer: KeyRef,
-    /// Until when.
+    /// Time at which the token expires.
     pub expires_at: Timestamp,
 }
 
-/// A link to one gate, for one person, for what was shown.
+/// Stored row of a link that lets one person answer one gate. The link is only valid for the
+/// content that the gate showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LinkRow {
-    /// The hash of the secret.
+pub struct GateLinkRow {
+    /// Hash of the link's secret.
     pub hash: Hash,
-    /// Which gate.
+    /// Gate that the link leads to.
     pub gate: GateId,
-    /// What stood frozen when it was made.
+    /// Digest of the gate's content when the link was created.
     pub digest: Option<Hash>,
-    /// For whom.
+    /// Name of the person who receives the link.
     pub recipient: String,
-    /// Who made it.
+    /// Principal that created the link.
     pub by: String,
 }
 
-/// A request that must count once.
+/// An idempotent request, i.e. one that takes effect only once even if it is repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRequest {
-    /// Its name.
+    /// Caller and idempotency key of the request.
     pub key: IdempotencyKey,
-    /// The hash of the whole request.
+    /// Hash of the whole request. It distinguishes a repetition from another request with the same
+    /// key.
     pub body_hash: Hash,
-    /// How long its answer is kept.
+    /// How long the response of the request is kept.
     pub ttl: Millis,
-    /// Whoever began it and has not answered after this span is taken for dead.
+    /// Time after which an attempt without a response counts as failed.
     pub lease: Millis,
 }
 
-/// An answer that is kept.
+/// Stored response of an idempotent request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResponse {
-    /// The status.
+    /// HTTP status code of the response.
     pub status: u16,
-    /// Where the thing that was made stands.
+    /// Value of the `Location` header: the URL of the created resource.
     pub location: Option<String>,
-    /// What was said.
+    /// Body of the response.
     pub body: Vec<u8>,
 }
 
-/// How a request stands.
+/// State of an idempotent request when another attempt begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdempotencyState {
-    /// It is new, or whoever began it is dead: do it.
+    /// The request is new, or its last attempt failed without a response: execute the request.
     Acquired,
-    /// Somebody does it at this moment.
+    /// Another attempt of the request is being executed.
     InProgress,
-    /// It was done, and this was the answer.
+    /// The request was completed with this response.
     Completed(StoredResponse),
-    /// It took effect, but its answer was not kept: answer it from the effect.
+    /// The request took effect, but its response was not stored: rebuild the response from the
+    /// effect.
     Applied(RequestEffect),
-    /// Another request has this name.
+    /// The idempotency key belongs to a different request.
     Conflict,
 }

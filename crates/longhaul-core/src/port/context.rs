@@ -1,6 +1,6 @@
-//! What a run sees of the world before it thinks.
+//! The context provider port: supplies a run with the state of its environment.
 //!
-//! Never: asked twice for the same look. The answer is journaled.
+//! Every answer is journaled, so a replay never asks the provider again.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -8,64 +8,64 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentName, ResourceKey, RunId, ThreadKey};
 use crate::raw::RawJson;
 
-/// Somebody who knows the world around an agent.
+/// Provides the current state of an agent's environment.
 #[async_trait]
 pub trait ContextProvider: Send + Sync + std::fmt::Debug {
-    /// Looks once.
-    async fn fetch(&self, glance: &ContextRequest) -> Result<Perception, ContextError>;
+    /// Fetches the current state of the environment for one run.
+    async fn fetch(&self, request: &ContextRequest) -> Result<Perception, ContextError>;
 }
 
-/// Who looks, and because of what.
+/// Input of a context provider: the run that needs context, with its agent, input and thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextRequest {
-    /// For which run.
+    /// Run that needs the context.
     pub run: RunId,
-    /// Which agent.
+    /// Agent that executes the run.
     pub agent: AgentName,
-    /// The kind of event, where the run was made by one.
+    /// Kind of the event that triggered the run. `None` if no event did.
     pub event: Option<String>,
-    /// The run's input.
+    /// Input that the run was submitted with.
     pub input: RawJson,
-    /// On whose behalf, as the caller said it.
+    /// Actor on whose behalf the run acts, as stated by the caller.
     pub actor: Option<RawJson>,
-    /// Whom the run is about.
+    /// Resource that the run is about.
     pub resource: Option<ResourceKey>,
-    /// The conversation it belongs to.
+    /// Thread that the run belongs to.
     pub thread: Option<ThreadKey>,
-    /// The turn that comes next, from 1.
+    /// Number of the next turn, from 1.
     pub turn: u32,
 }
 
-/// What was seen.
+/// Answer of a context provider: the state of an agent's environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Perception {
-    /// The world, for templates.
+    /// State of the environment as JSON, available to templates.
     pub world: RawJson,
-    /// What tools are given, by name.
+    /// Values that the runtime injects into tool calls, by name.
     #[serde(default)]
     pub context: std::collections::BTreeMap<String, RawJson>,
 }
 
-/// Nothing could be seen.
+/// Failure of a context provider.
 #[derive(Debug, thiserror::Error)]
 #[error("the context provider failed: {message}")]
 pub struct ContextError {
-    /// Why not.
+    /// Description of the failure for people.
     pub message: String,
-    /// Another look would end no better.
+    /// Whether the failure is permanent, so that a retry would fail too.
     pub is_permanent: bool,
 }
 
 impl ContextError {
-    /// A failure that may pass: it is tried again, a few times at most.
-    pub fn transient(why: impl Into<String>) -> Self {
-        let (why, lasts) = (why.into(), false);
-        Self { message: why, is_permanent: lasts }
+    /// Creates a transient failure, which is retried a limited number of times.
+    pub fn transient(reason: impl Into<String>) -> Self {
+        let (reason, lasts) = (reason.into(), false);
+        Self { message: reason, is_permanent: lasts }
     }
 
-    /// A failure that lasts until somebody mends something.
-    pub fn permanent(why: impl Into<String>) -> Self {
-        let (why, lasts) = (why.into(), true);
-        Self { message: why, is_permanent: lasts }
+    /// Creates a permanent failure, which is not retried because somebody must fix its cause first.
+    pub fn permanent(reason: impl Into<String>) -> Self {
+        let (reason, lasts) = (reason.into(), true);
+        Self { message: reason, is_permanent: lasts }
     }
 }

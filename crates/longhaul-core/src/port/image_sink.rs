@@ -1,7 +1,7 @@
-//! Where a call puts up the pictures that it wants to show.
+//! Sink for images that a tool call returns.
 //!
-//! Never: a picture that its bytes don't prove to be one, or more than a model
-//! looks at.
+//! Invariant: the sink accepts only complete images of supported formats, within the limits of
+//! model providers.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,32 +10,31 @@ use crate::change::Blob;
 use crate::image::ImageInfo;
 use crate::message::ImageRef;
 
-/// The pictures of one call. They are stored in the commit that holds its result,
-/// as far as the result names them. Clones are the same.
+/// Images that one tool call returns. Images that the call's result refers to are stored together
+/// with the result. Cheap to clone; clones share the images.
 #[derive(Clone, Default)]
 pub struct ImageSink(Arc<Mutex<Vec<Blob>>>);
 
 impl ImageSink {
-    /// So many pictures a call may show.
+    /// Maximum number of images per tool call.
     pub const IMAGES_MAX: usize = 8;
 
-    /// So long one may be, in bytes: what providers take, before it is spelled in
-    /// letters, which is longer.
+    /// Maximum size of one image in bytes. Providers limit the size in Base64, which is larger.
     pub const BYTES_MAX: usize = 3_750_000;
 
-    /// So long all of them may be together.
+    /// Maximum size of all images of a call in bytes.
     pub const TOTAL_BYTES_MAX: usize = 12_000_000;
 
-    /// So wide and so high one may be: a provider refuses the whole conversation
-    /// for a larger one, now and ever after.
+    /// Maximum width and height of an image in pixels. A provider rejects the whole conversation
+    /// because of one larger image, in this request and in all later requests.
     pub const SIDE_MAX: u32 = 8_000;
 
-    /// Puts up a picture. What comes back is to be named in the call's output.
+    /// Adds an image. The returned reference must be included in the call's output.
     pub fn add(&self, bytes: Vec<u8>) -> Result<ImageRef, ImageError> {
-        let Some(picture) = ImageInfo::parse(&bytes) else {
+        let Some(info) = ImageInfo::parse(&bytes) else {
             return Err(ImageError::UnsupportedFormat);
         };
-        let (width, height) = (picture.width, picture.height);
+        let (width, height) = (info.width, info.height);
         let sides = 1..=Self::SIDE_MAX;
         if !sides.contains(&width) || !sides.contains(&height) {
             return Err(ImageError::InvalidDimensions { width, height });
@@ -43,50 +42,53 @@ impl ImageSink {
         if bytes.len() > Self::BYTES_MAX {
             return Err(ImageError::TooLarge(bytes.len()));
         }
-        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = shown.iter().map(|blob| blob.content.len()).sum();
-        if shown.len() >= Self::IMAGES_MAX || all + bytes.len() > Self::TOTAL_BYTES_MAX {
+        let mut images = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = images.iter().map(|blob| blob.content.len()).sum();
+        if images.len() >= Self::IMAGES_MAX || all + bytes.len() > Self::TOTAL_BYTES_MAX {
             return Err(ImageError::TooMany);
         }
         let blob = Blob::new(bytes);
         let at = blob.blob_ref;
-        shown.push(blob);
-        Ok(ImageRef { media_type: picture.media_type.to_owned(), blob: at })
+        images.push(blob);
+        Ok(ImageRef { media_type: info.media_type.to_owned(), blob: at })
     }
 
-    /// Takes down all of them.
+    /// Removes all images from the sink and returns them.
     pub fn drain(&self) -> Vec<Blob> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl fmt::Debug for ImageSink {
-    /// Bytes are nothing to read.
+    /// Formats the sink without the image data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ImageSink")
     }
 }
 
-/// Why a picture is not shown.
+/// Reason why an image was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// It is something else, one of a kind that nobody looks at, or cut off.
-    #[error("it is no whole PNG, JPEG, GIF or WebP")]
+    /// The data is not an image, has an unsupported format or is truncated.
+    #[error("the data is not a complete PNG, JPEG, GIF or WebP")]
     UnsupportedFormat,
-    /// It is drawn too large, or as nothing.
-    #[error("it is {width} x {height} pixels, and 1 to {} are shown", ImageSink::SIDE_MAX)]
+    /// The image is empty or too large in pixels.
+    #[error(
+        "the image is {width} x {height} pixels, but each side must have 1 to {} pixels",
+        ImageSink::SIDE_MAX
+    )]
     InvalidDimensions {
-        /// How wide it is.
+        /// Width of the image in pixels.
         width: u32,
-        /// How high it is.
+        /// Height of the image in pixels.
         height: u32,
     },
-    /// It has too many bytes.
-    #[error("it has {0} bytes, and at most {max} are shown", max = ImageSink::BYTES_MAX)]
+    /// The image has too many bytes.
+    #[error("the image has {0} bytes, but at most {max} are allowed", max = ImageSink::BYTES_MAX)]
     TooLarge(usize),
-    /// There are too many, or all together are too long.
+    /// The call has too many images, or they are too large in total.
     #[error(
-        "a call shows at most {} pictures of {} bytes in all",
+        "a tool call may return at most {} images with {} bytes in total",
         ImageSink::IMAGES_MAX,
         ImageSink::TOTAL_BYTES_MAX
     )]
@@ -97,8 +99,8 @@ pub enum ImageError {
 mod tests {
     use super::*;
 
-    /// A picture as far as its first bytes tell, so long.
-    fn gif(side: u16, length: usize) -> Vec<u8> {
+    /// Returns a GIF image with the given width and height, padded to `length` bytes.
+    fn gif_image(side: u16, length: usize) -> Vec<u8> {
         let mut bytes = b"GIF89a".to_vec();
         bytes.extend_from_slice(&side.to_le_bytes());
         bytes.extend_from_slice(&side.to_le_bytes());
@@ -109,14 +111,14 @@ mod tests {
 
     #[test]
     fn added_images_are_drained_in_order() {
-        let easel = ImageSink::default();
-        let same = easel.clone();
-        let shown = same.add(gif(3, 40)).unwrap();
-        assert_eq!(shown.media_type, "image/gif");
-        let taken = easel.drain();
-        assert_eq!(taken, [Blob::new(gif(3, 40))]);
-        assert_eq!(taken[0].blob_ref, shown.blob);
-        assert_eq!(easel.drain(), []);
+        let sink = ImageSink::default();
+        let same = sink.clone();
+        let added = same.add(gif_image(3, 40)).unwrap();
+        assert_eq!(added.media_type, "image/gif");
+        let taken = sink.drain();
+        assert_eq!(taken, [Blob::new(gif_image(3, 40))]);
+        assert_eq!(taken[0].blob_ref, added.blob);
+        assert_eq!(sink.drain(), []);
     }
 
     #[test]
@@ -126,19 +128,19 @@ mod tests {
         };
         let sides = |side: u32| ImageError::InvalidDimensions { width: side, height: side };
         check(b"%PDF-1.7".to_vec(), ImageError::UnsupportedFormat);
-        check(gif(0, 40), sides(0));
-        check(gif(8_001, 40), sides(8_001));
+        check(gif_image(0, 40), sides(0));
+        check(gif_image(8_001, 40), sides(8_001));
         let long = ImageSink::BYTES_MAX + 1;
-        check(gif(3, long), ImageError::TooLarge(long));
-        let easel = ImageSink::default();
+        check(gif_image(3, long), ImageError::TooLarge(long));
+        let sink = ImageSink::default();
         for _ in 0..ImageSink::IMAGES_MAX {
-            easel.add(gif(8_000, 40)).unwrap();
+            sink.add(gif_image(8_000, 40)).unwrap();
         }
-        assert_eq!(easel.add(gif(3, 40)), Err(ImageError::TooMany));
-        let easel = ImageSink::default();
+        assert_eq!(sink.add(gif_image(3, 40)), Err(ImageError::TooMany));
+        let sink = ImageSink::default();
         for _ in 0..3 {
-            easel.add(gif(3, ImageSink::BYTES_MAX)).unwrap();
+            sink.add(gif_image(3, ImageSink::BYTES_MAX)).unwrap();
         }
-        assert_eq!(easel.add(gif(3, ImageSink::BYTES_MAX)), Err(ImageError::TooMany));
+        assert_eq!(sink.add(gif_image(3, ImageSink::BYTES_MAX)), Err(ImageError::TooMany));
     }
 }

@@ -1,6 +1,6 @@
-//! A model: asked once, answers once, speaks on the way.
+//! The model port: one request, one reply, with text streamed in between.
 //!
-//! Never: retries, remembers or decides. A failure is data that goes back.
+//! A model adapter does not retry and keeps no state. It returns failures as data.
 
 use std::sync::Arc;
 
@@ -13,89 +13,95 @@ use crate::message::{Message, Reply, StopReason};
 use crate::raw::StoredText;
 use crate::usage::{Hold, MicroUsd, ModelPricing, Usage};
 
-/// A model that can be asked.
+/// A language model that generates replies.
 #[async_trait]
 pub trait Model: Send + Sync + std::fmt::Debug {
-    /// What this question may cost at worst, and what the model charges.
-    fn estimate(&self, ask: &ModelRequest) -> CostEstimate;
+    /// Estimates the worst-case cost of a request, and returns it with the model's pricing.
+    fn estimate(&self, request: &ModelRequest) -> CostEstimate;
 
-    /// Answers once, streaming words to `ear` on the way.
+    /// Generates one reply to the request and streams its text to the sink.
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure>;
 }
 
-/// What stands below this heading in a system prompt is of the moment, such as the
-/// time: it is another in every run, and comparing it says nothing.
+/// Heading of the volatile section of a system prompt, such as the current time. The text below
+/// it differs from run to run, so comparisons of prompts ignore it.
 pub const CURRENT_STATE_HEADING: &str = "## Current state\n";
 
-/// One question: the fold of everything before it.
+/// One model request, built from the events in the run's journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelRequest {
-    /// For which run.
+    /// Run that sends the request.
     pub run: RunId,
-    /// Which turn, from 1.
+    /// Number of the turn that the request belongs to, from 1.
     pub turn: u32,
-    /// Which try of this turn, from 1.
+    /// Number of the attempt within the turn, from 1.
     pub attempt: u32,
-    /// The model, as `provider/model`.
+    /// Model that receives the request, as `provider/model`.
     pub model: String,
-    /// The system prompt.
+    /// System prompt of the request.
     pub system: StoredText,
-    /// The table of tools.
+    /// Table of the tools that the model may call.
     pub tools: StoredText,
-    /// The conversation, shared with the fold: asking copies pointers, not words.
+    /// Messages of the conversation, shared with the run's state: building a request copies
+    /// pointers, not text.
     pub messages: Arc<Vec<Arc<Message>>>,
-    /// The longest reply that is paid for.
+    /// Maximum length of the reply in tokens, as covered by the budget hold.
     pub max_tokens: u64,
 }
 
 impl ModelRequest {
-    /// The bytes of its conversation, about.
-    pub fn bytes(&self) -> u64 {
+    /// Returns the approximate size of the conversation in bytes.
+    pub fn conversation_bytes(&self) -> u64 {
         self.messages.iter().map(|message| message.estimated_bytes()).sum()
     }
 }
 
-/// What a question may cost.
+/// Estimated cost of a model request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostEstimate {
-    /// The worst case of this question.
+    /// Worst-case cost of this request, to be held (reserved) in the budget.
     pub hold: Hold,
-    /// What the heart needs to know to hold the next ones.
+    /// Pricing of the model, from which the state machine computes the cost of later requests.
     pub pricing: ModelPricing,
 }
 
 impl CostEstimate {
-    /// The quote of a model that charges this for the question.
-    pub fn new(tariff: ModelPricing, ask: &ModelRequest) -> Self {
-        let fixed = ask.system.size().saturating_add(ask.tools.size());
-        let tariff =
-            ModelPricing { fixed_tokens: fixed.div_ceil(tariff.bytes_per_token.max(1)), ..tariff };
-        Self { hold: tariff.hold(ask.bytes(), ask.max_tokens), pricing: tariff }
+    /// Estimates the cost of a request under the given pricing.
+    pub fn new(pricing: ModelPricing, request: &ModelRequest) -> Self {
+        let fixed = request.system.size().saturating_add(request.tools.size());
+        let pricing = ModelPricing {
+            fixed_tokens: fixed.div_ceil(pricing.bytes_per_token.max(1)),
+            ..pricing
+        };
+        Self {
+            hold: pricing.worst_case_hold(request.conversation_bytes(), request.max_tokens),
+            pricing,
+        }
     }
 }
 
-/// A whole reply.
+/// A complete reply of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelResponse {
-    /// What was said.
+    /// Content of the model's reply.
     pub reply: Arc<Reply>,
-    /// Why the model stopped.
+    /// Reason why the model stopped generating.
     pub stop: StopReason,
-    /// What was used.
+    /// Tokens used by the request.
     pub usage: Usage,
-    /// What it cost; none: not known.
+    /// Cost of the request. `None` means that the cost is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
-    /// The model, as it calls itself.
+    /// Model name as reported by the provider.
     pub model: String,
 }
 
-/// Who listens while a model speaks.
+/// Receives the text of a reply while it is generated.
 pub trait DeltaSink: Send + Sync {
-    /// More words of the reply.
+    /// Handles the next piece of the reply's text.
     fn on_text(&self, text: &str);
 }

@@ -1,93 +1,91 @@
-//! The one way out: every request that an agent or a webhook causes.
+//! The outbound HTTP port. All requests caused by agents and webhooks go through it.
 //!
-//! Never: an address inside the house, unless the caller spelled it out.
+//! Invariant: private addresses are only reachable if the caller explicitly allows them.
 
 use async_trait::async_trait;
 
 use crate::time::Millis;
 
-/// The guarded client.
+/// HTTP client that only connects to allowed addresses.
 #[async_trait]
-pub trait Outbound: Send + Sync + std::fmt::Debug {
-    /// Sends one request and gives the whole, bounded answer.
-    async fn send(&self, request: Request) -> Result<Response, OutboundError>;
+pub trait OutboundClient: Send + Sync + std::fmt::Debug {
+    /// Sends one request and returns the complete response, up to the size limit.
+    async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, OutboundError>;
 }
 
-/// A request to the world.
+/// An outbound HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// Such as `GET`.
+pub struct OutboundRequest {
+    /// HTTP method, such as `GET`.
     pub method: String,
-    /// Where to.
+    /// URL that the request is sent to.
     pub url: String,
-    /// Further headers.
+    /// Headers of the request, in addition to those that the client sets.
     pub headers: Vec<(String, String)>,
-    /// What is sent.
+    /// Body of the request.
     pub body: Vec<u8>,
-    /// How long at most.
+    /// Timeout of the whole request.
     pub timeout: Millis,
-    /// The most bytes of an answer, unpacked.
+    /// Maximum size of the decoded response body in bytes.
     pub bytes_max: u64,
-    /// Whether private and loopback addresses may be asked.
+    /// Networks that the request may reach.
     pub network_scope: NetworkScope,
 }
 
-/// Which addresses a request may reach.
+/// Networks that a request may reach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NetworkScope {
-    /// Only those that anybody can route to.
+    /// The request may only reach publicly routable addresses.
     #[default]
     Public,
-    /// Also private and loopback ones.
+    /// The request may also reach private and loopback addresses.
     Private,
 }
 
-/// The world's answer.
+/// Response to an outbound HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
-    /// The status.
+pub struct OutboundResponse {
+    /// HTTP status code of the response.
     pub status: u16,
-    /// Its headers.
+    /// Headers of the response.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// Body of the response.
     pub body: Vec<u8>,
 }
 
-/// A request that was not made, or came to nothing.
+/// Failure of an outbound request.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
-    /// The guard says no.
-    #[error("`{url}` may not be asked: {why}")]
+    /// The address policy forbids the request.
+    #[error("`{url}` is not allowed: {why}")]
     Forbidden {
-        /// Where to.
+        /// URL of the forbidden request.
         url: String,
-        /// Why not.
+        /// Reason why the request is forbidden.
         why: String,
     },
-    /// Nobody answered.
+    /// No response was received.
     #[error("`{url}` did not answer: {why}")]
     Failed {
-        /// Where to.
+        /// URL of the request without a response.
         url: String,
-        /// What happened.
+        /// Reason why no response was received.
         why: String,
     },
-    /// The answer is packed though that was not asked for.
-    #[error(
-        "`{url}` answered, but packed as `{encoding}`, which was not asked for and is not read"
-    )]
+    /// The response uses a content encoding that was not requested.
+    #[error("`{url}` answered with the unexpected content encoding `{encoding}`")]
     UnexpectedEncoding {
-        /// Where to.
+        /// URL of the request.
         url: String,
-        /// How.
+        /// Content encoding of the response.
         encoding: String,
     },
-    /// The answer is longer than the bound.
-    #[error("the answer of `{url}` is longer than {bytes_max} bytes")]
+    /// The response body exceeds the size limit.
+    #[error("the response of `{url}` is longer than {bytes_max} bytes")]
     TooLong {
-        /// Where to.
+        /// URL of the request.
         url: String,
-        /// The bound.
+        /// Maximum size of the response body in bytes.
         bytes_max: u64,
     },
 }

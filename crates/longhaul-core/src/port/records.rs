@@ -1,70 +1,73 @@
-//! What stands beside journal and queue: timers, threads, notes, definitions, blobs,
-//! accounts, checkpoints, and the counters that must stay 0.
+//! The record store port: everything a store holds besides journals and the ready queue,
+//! such as timers, threads, notes, definitions, blobs, budget accounts and checkpoints.
 //!
-//! Never: lets a journal grow. Only `Store::append` does.
+//! Invariant: nothing here appends to a journal. Only
+//! [`Store::append`](crate::port::store::Store::append) does.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{LateResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
+use crate::change::{LateToolResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
 use crate::event::entry::Entry;
 use crate::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
 use crate::message::Message;
 use crate::note::{NewNote, Note, NoteOutcome};
-use crate::policy::gate::OnTimeout;
+use crate::policy::gate::TimeoutAction;
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{Hold, MicroUsd, Usage};
 
-/// The rows beside the journal.
+/// Store of everything besides journals and the ready queue.
 #[async_trait]
 pub trait RecordStore: Send + Sync + std::fmt::Debug {
-    /// Timers that are due, the longest due first.
+    /// Returns due timers, the longest overdue first.
     async fn due_timers(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError>;
 
-    /// When the next timer is due.
+    /// Returns the due time of the next timer. `None` means that no timer is set.
     async fn next_timer_due(&self) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Mends rows that crossed each other, and counts what it found.
-    async fn repair(&self) -> Result<Repairs, StoreError>;
+    /// Repairs rows that violate an invariant, and returns the numbers of repaired rows. Every such
+    /// row is evidence of a bug.
+    async fn repair_rows(&self) -> Result<RepairCounts, StoreError>;
 
-    /// A blob's content, if it is kept.
+    /// Returns the content of the blob with this hash, if it is stored.
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// A definition's content, if it is kept.
-    async fn definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError>;
+    /// Returns the agent definition with this hash, if it is stored.
+    async fn agent_definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// The newest messages of a thread, oldest first.
+    /// Returns the newest messages of a thread, oldest first.
     async fn thread_messages(
         &self,
         thread: &ThreadKey,
         limit: usize,
     ) -> Result<Vec<Message>, StoreError>;
 
-    /// How many messages a thread has.
-    async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, StoreError>;
+    /// Returns the number of messages in a thread.
+    async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, StoreError>;
 
-    /// Adds to a thread what no run has said.
+    /// Appends messages to a thread outside of any run.
     async fn extend_thread(
         &self,
         thread: &ThreadKey,
         messages: Vec<Message>,
     ) -> Result<(), StoreError>;
 
-    /// Forgets a thread.
+    /// Deletes all messages of a thread.
     async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError>;
 
-    /// Keeps a note about a resource. The same key again changes nothing.
+    /// Stores a note about a resource. Nothing changes if the resource has a note with the same
+    /// key.
     async fn add_note(
         &self,
         resource: &ResourceKey,
         note: NewNote,
     ) -> Result<NoteOutcome, StoreError>;
 
-    /// The notes of a resource that have any word of `query`: those that fit best
-    /// first, and of those that fit alike the newest. Without a word in it the
-    /// newest. The query is a stranger's text: nothing in it is an instruction.
+    /// Returns the notes of a resource that contain any word of `query`, best match first
+    /// and newer notes first among equal matches. Returns the newest notes if the query has no
+    /// words. The query is untrusted text: it has no syntax, only words.
     async fn search_notes(
         &self,
         resource: &ResourceKey,
@@ -72,7 +75,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Vec<Note>, StoreError>;
 
-    /// The notes of a resource, the newest first, after one of them.
+    /// Lists the notes of a resource, newest first, continuing after the given note.
     async fn list_notes(
         &self,
         resource: &ResourceKey,
@@ -80,242 +83,269 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Vec<Note>, StoreError>;
 
-    /// Forgets a note; false: there is none.
+    /// Deletes a note. Returns `false` if there is no such note.
     async fn delete_note(&self, note: NoteId) -> Result<bool, StoreError>;
 
-    /// Forgets all notes of a resource, and says how many there were.
+    /// Deletes all notes of a resource and returns how many were deleted.
     async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError>;
 
-    /// The messages for a run, in order of arrival.
-    async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
+    /// Returns the messages queued for a run, in order of arrival.
+    async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
 
-    /// The approvals that a run remembers.
+    /// Returns the remembered approvals of a run.
     async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError>;
 
-    /// The sandboxes of a run.
+    /// Returns the sandboxes of a run.
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError>;
 
-    /// The account of a tree of runs.
+    /// Returns the budget account of the tree of runs with this root.
     async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError>;
 
-    /// What was used, by model.
-    async fn usage_by_model(&self, ask: UsageQuery) -> Result<Vec<ModelUsage>, StoreError>;
+    /// Returns token usage and cost per model.
+    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError>;
 
-    /// A lane as it stands.
-    async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError>;
+    /// Returns the state of a lane. `None` means that the lane does not exist.
+    async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError>;
 
-    /// Lanes with anybody in them, in the order of their names, after one of them.
-    async fn lanes(
+    /// Lists lanes that contain runs, ordered by name, continuing after the given lane.
+    async fn list_lanes(
         &self,
         after: Option<&LaneKey>,
         limit: usize,
     ) -> Result<Vec<LaneRow>, StoreError>;
 
-    /// The runs in a worker's hands and the last place of each journal, so that
-    /// it sees with one look which of them others have written to.
+    /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
+    /// single query thus shows which of these journals other processes have appended to.
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError>;
 
-    /// The workers that are known.
-    async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError>;
+    /// Returns all workers that the store knows, including dead ones.
+    async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError>;
 
-    /// Whether anybody drives now. A store that only knows signs of life goes by
-    /// them; one that knows better says so.
+    /// Returns whether any process currently drives the runs of this store. The default
+    /// implementation checks the heartbeats of workers; a store with more precise information
+    /// overrides it.
     async fn has_driver(&self) -> Result<bool, StoreError> {
-        let workers = self.workers().await?;
+        let workers = self.list_workers().await?;
         Ok(workers.iter().any(|worker| worker.liveness == WorkerLiveness::Live))
     }
 
-    /// Keeps a result that came when its run had ended.
-    async fn save_late_result(&self, run: RunId, late: LateResult) -> Result<(), StoreError>;
+    /// Stores a tool result that arrived after its run had ended.
+    async fn save_late_tool_result(
+        &self,
+        run: RunId,
+        result: LateToolResult,
+    ) -> Result<(), StoreError>;
 
-    /// Results that came late.
-    async fn late_results(&self, run: RunId) -> Result<Vec<LateResult>, StoreError>;
+    /// Returns the late tool results of a run.
+    async fn late_tool_results(&self, run: RunId) -> Result<Vec<LateToolResult>, StoreError>;
 
-    /// What was written to all journals after a place, in the order of writing.
-    async fn read_all(&self, after: GlobalSeq, limit: usize) -> Result<GlobalPage, StoreError>;
+    /// Reads the events of all journals after a global sequence number, in commit order.
+    async fn read_all_journals(
+        &self,
+        after: GlobalSeq,
+        limit: usize,
+    ) -> Result<GlobalJournalPage, StoreError>;
 
-    /// Which journals have grown after a place, without what was written.
-    async fn changed_since(
+    /// Returns the runs whose journals have grown since a global sequence number, without the
+    /// events.
+    async fn changed_runs_since(
         &self,
         after: GlobalSeq,
         limit: usize,
     ) -> Result<ChangedRuns, StoreError>;
 
-    /// The place of what was written last.
+    /// Returns the global sequence number of the store's last event.
     async fn last_global_seq(&self) -> Result<GlobalSeq, StoreError>;
 
-    /// Messages to the outside that are due.
-    async fn due_outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
+    /// Returns outbox messages that are due for delivery.
+    async fn due_outbox_messages(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
 
-    /// A message was delivered, or is to be tried again after a while.
-    async fn settle_outbox(&self, id: u64, again: Option<Millis>) -> Result<(), StoreError>;
+    /// Marks an outbox message as delivered, or schedules another attempt after the given delay.
+    async fn settle_outbox_message(
+        &self,
+        id: u64,
+        retry_delay: Option<Millis>,
+    ) -> Result<(), StoreError>;
 
-    /// A provider's account may not be asked before this span is over.
-    async fn block_provider(&self, account: &str, span: Millis) -> Result<(), StoreError>;
+    /// Blocks requests to a provider account for the given duration.
+    async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError>;
 
-    /// Until when a provider's account may not be asked.
+    /// Returns the time until which requests to a provider account are blocked.
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Keeps a fold, as a cache.
-    async fn save_checkpoint(&self, run: RunId, at: Checkpoint) -> Result<(), StoreError>;
+    /// Stores a checkpoint, i.e. the state of a run after a certain event. Checkpoints only save
+    /// the time for replaying the whole journal.
+    async fn save_checkpoint(
+        &self,
+        run: RunId,
+        checkpoint: RunCheckpoint,
+    ) -> Result<(), StoreError>;
 
-    /// The newest fold that this build made.
-    async fn checkpoint(&self, run: RunId, fold: &str) -> Result<Option<Checkpoint>, StoreError>;
+    /// Returns the newest checkpoint (saved state) of a run that was computed by code with this
+    /// hash.
+    async fn newest_checkpoint(
+        &self,
+        run: RunId,
+        fold_hash: &str,
+    ) -> Result<Option<RunCheckpoint>, StoreError>;
 
-    /// The store's time.
+    /// Returns the current time of the store's clock.
     async fn now(&self) -> Result<Timestamp, StoreError>;
 }
 
-/// A timer whose time has come.
+/// A timer whose due time has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueTimer {
-    /// Which.
+    /// Id of the due timer.
     pub timer: TimerId,
-    /// Whom it tells.
+    /// Run that is notified when the timer fires.
     pub run: RunId,
-    /// What it tells.
+    /// Purpose of the timer, which determines what happens when it fires.
     pub kind: TimerKind,
-    /// Since when it is due.
+    /// Time at which the timer became due.
     pub due: Timestamp,
-    /// The run has ended: there is nobody to tell.
+    /// Whether the run has ended, so that the timer has no effect.
     pub run_ended: bool,
-    /// For a gate's timer: what its silence means, if it is still open.
-    pub gate_on_timeout: Option<OnTimeout>,
+    /// Timeout action of the timer's gate. `None` if the timer belongs to no gate or the gate is
+    /// closed.
+    pub gate_on_timeout: Option<TimeoutAction>,
 }
 
-/// What a repair found. Each is a count that must stay 0.
+/// Numbers of repaired rows by kind. Any number above 0 is evidence of a bug.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Repairs {
-    /// Ready runs that stood in no queue.
+pub struct RepairCounts {
+    /// Number of ready runs that were missing from the ready queue.
     pub ready_without_row: u64,
-    /// Runs in a queue that are not ready.
+    /// Number of runs in the ready queue that were not ready.
     pub row_without_ready: u64,
-    /// Parked runs with nothing that could wake them.
+    /// Number of parked runs that nothing could wake.
     pub parked_without_waker: u64,
-    /// Lanes whose head has ended.
+    /// Number of lanes that were held by a run that had ended.
     pub lane_stuck: u64,
-    /// Open gates of ended runs.
+    /// Number of open gates of runs that had ended.
     pub gate_of_ended: u64,
-    /// Seats without a sandbox that runs or starts.
+    /// Number of sandbox slots held without a running or starting sandbox.
     pub slot_leaked: u64,
 }
 
-impl Repairs {
-    /// Whether everything was in order.
+impl RepairCounts {
+    /// Returns whether no row had to be repaired.
     pub fn is_clean(self) -> bool {
         self == Self::default()
     }
 }
 
-/// The account of a tree of runs.
+/// Budget account shared by a tree of runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BudgetAccount {
-    /// The money cap.
+    /// Cap on the money that the tree of runs may spend. `None` means no cap.
     pub cap_micro_usd: Option<MicroUsd>,
-    /// The token cap.
+    /// Cap on the tokens that the tree of runs may use. `None` means no cap.
     pub cap_tokens: Option<u64>,
-    /// What was used.
+    /// Money and tokens that the tree of runs has used so far.
     pub spent: Hold,
-    /// What counts as used although nobody knows.
+    /// Money and tokens booked as used because the real usage is unknown.
     pub lost: Hold,
-    /// What is set aside for calls in flight.
+    /// Money and tokens held (reserved) for model requests in progress.
     pub held: Hold,
 }
 
-/// Which usage.
+/// Filter for token usage and cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UsageQuery {
-    /// Of this tree.
+    /// Restricts the usage to the tree of runs with this root.
     pub root: Option<RunId>,
-    /// Since this point.
+    /// Restricts the usage to model requests since this time.
     pub since: Option<Timestamp>,
 }
 
-/// What one model used.
+/// Token usage and cost of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelUsage {
-    /// The model.
+    /// Name of the model that was used.
     pub model: String,
-    /// Tokens.
+    /// Tokens used by requests to the model.
     pub usage: Usage,
-    /// Money, as far as it is known.
+    /// Total cost of requests to the model, without requests whose cost is unknown.
     pub cost: MicroUsd,
-    /// Calls whose cost is not known.
+    /// Number of requests to the model whose cost is unknown.
     pub unpriced: u64,
 }
 
-/// A lane as it stands.
+/// State of a lane, in which runs are executed one at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRow {
-    /// Which.
+    /// Key of the lane.
     pub lane: LaneKey,
-    /// The run that holds it.
+    /// Run that holds the lane. `None` means that the lane is free.
     pub head: Option<RunId>,
-    /// How many runs are in it, the head included.
+    /// Number of runs in the lane, including the run that holds the lane.
     pub depth: u32,
 }
 
-/// A worker as the store knows it.
+/// Stored row of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerRow {
-    /// Which.
+    /// Id of the worker.
     pub worker: WorkerId,
-    /// Where.
+    /// Machine the worker runs on.
     pub host: String,
-    /// Which build.
+    /// Version of the program that the worker runs.
     pub build: String,
-    /// How it stands.
+    /// Whether the worker is live, draining or dead.
     pub liveness: WorkerLiveness,
-    /// Its last sign of life.
+    /// Time of the worker's last heartbeat.
     pub heartbeat_at: Timestamp,
-    /// Silent for longer than this, it counts as dead.
+    /// Time without a heartbeat after which the worker counts as dead.
     pub ttl: Millis,
-    /// The runs in its hands.
+    /// Number of runs that the worker has currently claimed.
     pub runs: u64,
 }
 
-/// A place in the order in which a store took facts in, over all journals. It
-/// only ever rises, also when what stood there is forgotten.
+/// Sequence number of an event over all journals of a store, in commit order. It never
+/// decreases, even after events have been deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GlobalSeq(pub u64);
 
-/// Facts of all journals, in the order of writing.
+/// Page of the events of all journals, in commit order.
 #[derive(Debug, Clone, Default)]
-pub struct GlobalPage {
-    /// Each with its place.
+pub struct GlobalJournalPage {
+    /// Journal entries with their global sequence numbers.
     pub entries: Vec<(GlobalSeq, Entry)>,
 }
 
-/// Journals that have grown.
+/// Runs whose journals have grown since a global sequence number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangedRuns {
-    /// Which, and their last place among what was looked at; each once.
+    /// Runs whose journals have grown, each once, with the sequence number of the last event that
+    /// was read from its journal.
     pub runs: Vec<(RunId, Seq)>,
-    /// So far was looked.
+    /// Global sequence number up to which the journals were read.
     pub end: GlobalSeq,
 }
 
-/// A message that should leave now.
+/// An outbox message that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxItem {
-    /// Which.
+    /// Id of the outbox message.
     pub id: u64,
-    /// Whose run.
+    /// Run that sent the message.
     pub run: RunId,
-    /// Where to and what.
+    /// Destination and content of the message.
     pub row: OutboxRow,
-    /// How often it was tried.
+    /// Number of delivery attempts so far.
     pub attempts: u32,
 }
 
-/// A fold kept as a cache.
+/// Checkpoint: the state of a run after a certain event, stored to save replaying the whole
+/// journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checkpoint {
-    /// Up to here.
+pub struct RunCheckpoint {
+    /// Sequence number of the last event that the state includes.
     pub seq: Seq,
-    /// The hash of the code that made it: another build's is dropped.
+    /// Hash of the code that computed the state. Checkpoints of other code are discarded.
     pub fold_hash: String,
-    /// The fold.
+    /// Serialized state of the run.
     pub state: Vec<u8>,
 }

@@ -1,22 +1,20 @@
-//! Takes secrets out of a text before anybody reads it or writes it down.
-//!
-//! Never: knows where a text goes.
+//! The redaction port: removes secrets from texts before they are stored or shown.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::raw::RawJson;
 
-/// How what stands for a secret begins, and how it ends.
+/// Start of the placeholder that replaces a secret. The name of the secret and `}}` follow.
 const PLACEHOLDER_START: &str = "{{secret:";
 const PLACEHOLDER_END: &str = "}}";
 
-/// What stands for the secret of this name.
-pub fn placeholder(name: &str) -> String {
+/// Returns the placeholder of the secret with this name.
+pub fn secret_placeholder(name: &str) -> String {
     format!("{PLACEHOLDER_START}{name}{PLACEHOLDER_END}")
 }
 
-/// Where the first of them stands in a text, from its first letter to its last.
+/// Returns the byte range of the first placeholder in a text.
 pub fn find_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
     let start = text.find(PLACEHOLDER_START)?;
     let name = start + PLACEHOLDER_START.len();
@@ -24,70 +22,71 @@ pub fn find_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
     Some(start..end)
 }
 
-/// The name of the secret that the first of them stands for.
+/// Returns the name of the secret that the first placeholder in a text stands for.
 pub fn placeholder_name(text: &str) -> Option<&str> {
     let found = &text[find_placeholder(text)?];
     found.strip_prefix(PLACEHOLDER_START)?.strip_suffix(PLACEHOLDER_END)
 }
 
-/// Whoever knows the secrets.
+/// Redactor that replaces known secrets in texts by placeholders.
 pub trait Redact: Send + Sync + std::fmt::Debug {
-    /// The text without them.
+    /// Returns the text with all secrets replaced by placeholders.
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str>;
 
-    /// The JSON without them: looked for in texts, in names and in numbers. A number
-    /// that holds one becomes a text; all else keeps its spelling.
+    /// Redacts the strings, keys and numbers of a JSON text. A number that contains a secret
+    /// becomes a string; everything else keeps its exact spelling.
     fn redact_json(&self, json: &RawJson) -> RawJson {
         let text = json.as_str();
-        // A letter may be spelled in several ways, but only with a backslash.
+        // Only escapes, which need a backslash, can hide a secret from a search in the raw text.
         if !text.contains('\\') && matches!(self.redact(text), Cow::Borrowed(_)) {
             return json.clone();
         }
-        let clean: String = json_tokens(text).map(|(piece, _)| redact_token(self, piece)).collect();
-        // A secret that is JSON itself is in no piece of it.
-        if let Cow::Owned(spanned) = self.redact(&without_placeholders(&clean)) {
+        let clean: String =
+            json_tokens(text).map(|(piece, _)| redact_json_token(self, piece)).collect();
+        // A secret that is itself JSON spans several tokens.
+        if let Cow::Owned(spanned) = self.redact(&remove_placeholders(&clean)) {
             return placeholder_json(text, placeholder_name(&spanned));
         }
-        // Each piece is JSON by itself, so this never fails; and if it did, the
-        // secret would still not be shown.
+        // Every token is valid JSON, so parsing can't fail. If it did, the secret would still
+        // not be shown.
         RawJson::parse(clean).unwrap_or_else(|_| placeholder_json(text, None))
     }
 
-    /// The JSON without them, looked for in texts alone: a secret that is spelled like the
-    /// name of a field does not take its place.
+    /// Redacts the strings of a JSON text, but not its keys: a secret that equals a field name
+    /// must not rename the field.
     fn redact_json_strings(&self, json: &str) -> String {
         let clean = json_tokens(json).map(|(piece, after)| {
             let is_name = after.trim_start().starts_with(':');
             match piece.starts_with('"') && !is_name {
-                true => redact_token(self, piece),
+                true => redact_json_token(self, piece),
                 false => Cow::Borrowed(piece),
             }
         });
         clean.collect()
     }
 
-    /// So many bytes at the end of a text may be the beginning of a secret that goes
-    /// on.
+    /// Returns how many bytes at the end of a text may be the beginning of a secret that continues
+    /// in the next chunk.
     fn partial_match_len(&self, _text: &str) -> usize {
         0
     }
 }
 
-/// What stands for a secret that has no name.
+/// Placeholder of a secret without a name.
 const UNNAMED_PLACEHOLDER: &str = "{{secret}}";
 
-/// What stands for a JSON that could not be cleaned: an object for an object, as the
-/// input of a call must be one.
+/// Returns the replacement of a JSON text that can't be redacted token by token. An object is
+/// replaced by an object, because the input of a call must be an object.
 fn placeholder_json(json: &str, name: Option<&str>) -> RawJson {
-    let stands = name.map_or_else(|| UNNAMED_PLACEHOLDER.to_owned(), placeholder);
+    let replacement = name.map_or_else(|| UNNAMED_PLACEHOLDER.to_owned(), secret_placeholder);
     match json.trim_start().starts_with('{') {
-        true => RawJson::from_serialize(&BTreeMap::from([("redacted", stands)])),
-        false => RawJson::from_serialize(&stands),
+        true => RawJson::from_serialize(&BTreeMap::from([("redacted", replacement)])),
+        false => RawJson::from_serialize(&replacement),
     }
 }
 
-/// A text without what stands for secrets, which may be spelled like one.
-fn without_placeholders(text: &str) -> Cow<'_, str> {
+/// Returns the text without its placeholders, because a placeholder may itself look like a secret.
+fn remove_placeholders(text: &str) -> Cow<'_, str> {
     let mut bare = String::new();
     let mut rest = text;
     while let Some(found) = find_placeholder(rest) {
@@ -101,65 +100,64 @@ fn without_placeholders(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The pieces of a JSON, each with what follows it.
+/// Splits a JSON text into tokens. Each token is paired with the text that follows it.
 fn json_tokens(json: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = json;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let (piece, after) = rest.split_at(token_end(rest, first));
+        let (piece, after) = rest.split_at(json_token_end(rest, first));
         rest = after;
         Some((piece, after))
     })
 }
 
-/// Where the first piece of a JSON ends: a text, a number, or what is between them.
-fn token_end(json: &str, first: char) -> usize {
-    let is_number = |letter: char| matches!(letter, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
-    let is_plain = |letter: char| !matches!(letter, '"' | '-' | '0'..='9');
-    let end = match first {
-        '"' => string_end(json),
-        '-' | '0'..='9' => json.find(|letter| !is_number(letter)),
-        _ => json.find(|letter| !is_plain(letter)),
+/// Returns the end of a JSON text's first token: a string, a number, or the characters between
+/// them.
+fn json_token_end(json: &str, first_char: char) -> usize {
+    let is_number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
+    let is_plain = |c: char| !matches!(c, '"' | '-' | '0'..='9');
+    let end = match first_char {
+        '"' => json_string_end(json),
+        '-' | '0'..='9' => json.find(|c| !is_number(c)),
+        _ => json.find(|c| !is_plain(c)),
     };
     end.unwrap_or(json.len())
 }
 
-/// Where a text ends that begins here, its quotes included.
-fn string_end(json: &str) -> Option<usize> {
+/// Returns the end of the JSON string at the start of the text, including its quotes.
+fn json_string_end(json: &str) -> Option<usize> {
     let mut escaped = false;
-    for (place, byte) in json.bytes().enumerate().skip(1) {
+    for (index, byte) in json.bytes().enumerate().skip(1) {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            b'"' => return Some(place + 1),
+            b'"' => return Some(index + 1),
             _ => {}
         }
     }
     None
 }
 
-/// One piece without secrets.
-fn redact_token<'a>(redact: &(impl Redact + ?Sized), piece: &'a str) -> Cow<'a, str> {
-    let spelled = |text: &str| Cow::Owned(RawJson::from_serialize(&text).as_str().to_owned());
-    if piece.starts_with('"') {
-        // A half of a pair of letters is JSON, and no text that could be read.
-        let read = serde_json::from_str::<String>(piece);
-        return match redact.redact(read.as_deref().unwrap_or(piece)) {
-            Cow::Owned(clean) => spelled(&clean),
-            Cow::Borrowed(_) => Cow::Borrowed(piece),
+/// Redacts one token of a JSON text.
+fn redact_json_token<'a>(redactor: &(impl Redact + ?Sized), token: &'a str) -> Cow<'a, str> {
+    let encode = |text: &str| Cow::Owned(RawJson::from_serialize(&text).as_str().to_owned());
+    if token.starts_with('"') {
+        // A lone surrogate escape is valid JSON but not a valid string, so it is searched as is.
+        let read = serde_json::from_str::<String>(token);
+        return match redactor.redact(read.as_deref().unwrap_or(token)) {
+            Cow::Owned(clean) => encode(&clean),
+            Cow::Borrowed(_) => Cow::Borrowed(token),
         };
     }
-    match redact.redact(piece) {
-        Cow::Owned(clean)
-            if piece.starts_with(|letter: char| letter == '-' || letter.is_ascii_digit()) =>
-        {
-            spelled(&clean)
+    match redactor.redact(token) {
+        Cow::Owned(clean) if token.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+            encode(&clean)
         }
-        Cow::Owned(_) | Cow::Borrowed(_) => Cow::Borrowed(piece),
+        Cow::Owned(_) | Cow::Borrowed(_) => Cow::Borrowed(token),
     }
 }
 
-/// Nobody knows any.
+/// Redactor that leaves every text unchanged.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoRedaction;
 
@@ -173,11 +171,11 @@ impl Redact for NoRedaction {
 mod tests {
     use super::*;
 
-    /// Two secrets, one of them a number.
+    /// Redactor for tests that knows two secrets, one of which is a number.
     #[derive(Debug)]
-    struct TwoSecrets;
+    struct TwoSecretRedactor;
 
-    impl Redact for TwoSecrets {
+    impl Redact for TwoSecretRedactor {
         fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
             let clean = text.replace("pl\"ugh/1", "{{A}}").replace("48151623", "{{B}}");
             match clean == text {
@@ -189,16 +187,19 @@ mod tests {
 
     #[test]
     fn a_placeholder_names_its_secret() {
-        assert_eq!(placeholder_name(&format!("a {} b", placeholder("TOKEN"))), Some("TOKEN"));
+        assert_eq!(
+            placeholder_name(&format!("a {} b", secret_placeholder("TOKEN"))),
+            Some("TOKEN")
+        );
         assert_eq!(placeholder_name("a {{secret: b"), None);
         assert_eq!(find_placeholder("ä {{secret:A}}!"), Some(3..15));
     }
 
-    /// Knows one that is JSON.
+    /// Redactor for tests that knows a secret which is a JSON text.
     #[derive(Debug)]
-    struct JsonSecret;
+    struct JsonSecretRedactor;
 
-    impl Redact for JsonSecret {
+    impl Redact for JsonSecretRedactor {
         fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
             let is = r#"{"user":"ada","pin":1}"#;
             match text.contains(is) || text.contains("secret") {
@@ -216,11 +217,11 @@ mod tests {
             (r#"{"user":"ada","pin":1}"#, r#"{"redacted":"{{secret:A}}"}"#),
             (r#"[{"user":"ada","pin":1}]"#, r#""{{secret:A}}""#),
             (r#"{"user":"ada","pin":2}"#, r#"{"user":"ada","pin":2}"#),
-            // What stands for a secret may be spelled like one.
+            // A placeholder may look like a secret.
             (r#"["a secret"]"#, r#"["a {{secret:S}}"]"#),
         ] {
             let json = RawJson::parse(json).unwrap();
-            assert_eq!(JsonSecret.redact_json(&json).as_str(), clean, "{json:?}");
+            assert_eq!(JsonSecretRedactor.redact_json(&json).as_str(), clean, "{json:?}");
         }
     }
 
@@ -233,14 +234,14 @@ mod tests {
             (r#"{"pin": -481516234.5e1, "n": 1.50}"#, r#"{"pin": "-{{B}}4.5e1", "n": 1.50}"#),
             ("[123456789048151623123456789]", r#"["1234567890{{B}}123456789"]"#),
             (r#"[true,"a pl\"ugh/1 b",null]"#, r#"[true,"a {{A}} b",null]"#),
-            // However it is spelled.
+            // Any escaping of the secret.
             (r#""pl\u0022ugh\/1""#, r#""{{A}}""#),
             (r#"{"48151623": "\n"}"#, r#"{"{{B}}": "\n"}"#),
             (r#"["\ud800 48151623"]"#, r#"["\"\\ud800 {{B}}\""]"#),
             (r#"["\\", "48151623"]"#, r#"["\\", "{{B}}"]"#),
         ] {
             let json = RawJson::parse(json).unwrap();
-            assert_eq!(TwoSecrets.redact_json(&json).as_str(), clean, "{json:?}");
+            assert_eq!(TwoSecretRedactor.redact_json(&json).as_str(), clean, "{json:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The journal and the queue: ten verbs, each one transaction.
+//! The store port: journals and the ready queue. Each method is one transaction.
 //!
-//! Never: folds a journal and never decides. A store keeps what it is given
-//! and refuses what comes too late.
+//! A store neither interprets events nor decides anything. It persists what it is given and refuses
+//! writes that are based on outdated state.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -18,452 +18,459 @@ use crate::status::Status;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{MicroUsd, RemainingBudget, Usage};
 
-/// The journal and the queue.
+/// Persistent store of journals and the ready queue.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
-    /// Opens runs: all of them or none. Acknowledged is durable.
-    async fn open_runs(&self, ask: OpenRequest) -> Result<OpenOutcome, StoreError>;
+    /// Creates all given runs or none of them. They are durable when the call returns.
+    async fn create_runs(
+        &self,
+        request: CreateRunsRequest,
+    ) -> Result<CreateRunsOutcome, StoreError>;
 
-    /// Takes ready runs for a worker, in order. Each claim raises the epoch and
-    /// writes `run.claimed`. A worker that is not live gets none.
-    async fn claim(&self, ask: ClaimRequest) -> Result<Vec<Claim>, StoreError>;
+    /// Claims ready runs for a worker, in queue order. Each claim raises the run's epoch and
+    /// appends `run.claimed`. A worker that is not live gets no runs.
+    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError>;
 
-    /// Says that a worker lives, and frees the runs of workers that don't.
-    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAck, StoreError>;
+    /// Records a worker's heartbeat and makes the runs of dead workers ready again.
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError>;
 
-    /// Reads a journal onward from a place.
-    async fn read(&self, ask: ReadRequest) -> Result<JournalPage, StoreError>;
+    /// Reads the entries of a journal after a given sequence number.
+    async fn read_journal(&self, request: JournalReadRequest) -> Result<JournalPage, StoreError>;
 
-    /// Lets a journal grow, if what its author says of it still holds.
+    /// Appends a batch of events and row changes to a journal, unless the batch is based on an
+    /// outdated state of the journal.
     async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError>;
 
-    /// One run's row.
+    /// Returns the row of a run. Returns `None` if the run does not exist.
     async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError>;
 
-    /// Rows of runs, newest first.
-    async fn list_runs(&self, ask: RunFilter) -> Result<Vec<RunRow>, StoreError>;
+    /// Lists the rows of runs, newest first.
+    async fn list_runs(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError>;
 
-    /// Gates, newest first.
-    async fn list_gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, StoreError>;
+    /// Lists gates, newest first.
+    async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, StoreError>;
 
-    /// Tells when something has changed, in this process or another.
-    fn watch(&self) -> Box<dyn Watch>;
+    /// Returns a watcher that reports changes made by this or another process.
+    fn watch(&self) -> Box<dyn StoreWatcher>;
 
-    /// Forgets what is past its keep: ended runs, blobs without a reference.
-    async fn prune(&self, ask: PruneRequest) -> Result<PruneOutcome, StoreError>;
+    /// Deletes runs that ended long ago and blobs that nothing refers to.
+    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError>;
 }
 
-/// Waits for the store to change.
+/// Watcher that waits for changes of the store.
 #[async_trait]
-pub trait Watch: Send + std::fmt::Debug {
-    /// Returns when something has changed since the last call. A hint: it may
-    /// come without a change, never the other way round.
-    async fn changed(&mut self) -> Result<(), StoreError>;
+pub trait StoreWatcher: Send + std::fmt::Debug {
+    /// Waits until the store has changed since the last call. May return without a change, but
+    /// never misses a change.
+    async fn wait_for_change(&mut self) -> Result<(), StoreError>;
 }
 
-/// Runs to open.
+/// Request to create runs.
 #[derive(Debug, Clone)]
-pub struct OpenRequest {
-    /// The runs.
+pub struct CreateRunsRequest {
+    /// Runs to create, with their tasks and first events.
     pub runs: Vec<NewRun>,
-    /// Definitions and blobs that they name.
+    /// Agent definitions and other blobs that the runs refer to.
     pub blobs: Vec<crate::change::Blob>,
-    /// Ask once, however often it is sent.
-    pub idempotency: Option<Idempotency>,
+    /// Idempotency key of the request. `None` means that every repetition of the request creates
+    /// new runs.
+    pub idempotency: Option<IdempotencyRecord>,
 }
 
-/// A key under which a request counts once.
+/// Idempotency key of a request to create runs, with the caller and the hash of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Idempotency {
-    /// Who asks: another principal's keys are others.
+pub struct IdempotencyRecord {
+    /// Caller that sent the request. Keys of different callers are independent.
     pub principal: String,
-    /// The key.
+    /// Idempotency key chosen by the caller.
     pub key: String,
-    /// The hash of the whole request.
+    /// Hash of the whole request. It distinguishes a repetition from another request with the same
+    /// key.
     pub body_hash: Hash,
-    /// How long it is remembered.
+    /// How long the idempotency key is remembered.
     pub ttl: Millis,
 }
 
-/// What opening gave.
+/// Outcome of a request to create runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OpenOutcome {
-    /// These runs are new.
+pub enum CreateRunsOutcome {
+    /// The runs were created.
     Created(Vec<RunId>),
-    /// The same request opened these before.
+    /// An earlier attempt of the request has already created these runs.
     Existing(Vec<RunId>),
-    /// The key was used for another request.
+    /// The idempotency key was already used for a different request.
     KeyReused,
-    /// The lane is full.
+    /// The lane contains the maximum number of runs.
     LaneFull(LaneKey),
 }
 
-/// What a worker wants.
+/// Request of a worker to claim runs.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
-    /// Who.
+    /// Worker that claims the runs.
     pub worker: WorkerId,
-    /// From which inboxes, in this order.
+    /// Inboxes to claim from, in this order.
     pub inboxes: Vec<InboxName>,
-    /// Of which types; empty: any.
+    /// Task types to claim. Empty means all types.
     pub types: Vec<String>,
-    /// How many at most.
+    /// Maximum number of runs to claim.
     pub limit: usize,
-    /// The highest event format the worker can read.
+    /// Highest event format that the worker can read.
     pub format: u32,
-    /// The machine, for runs that are bound to one.
+    /// Machine that the worker runs on, for runs that are bound to one machine.
     pub host: Option<String>,
 }
 
-/// A run in a worker's hands.
+/// A claim, i.e. a worker's exclusive right to drive a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Which run.
+    /// Run that was claimed.
     pub run: RunId,
-    /// The fence.
+    /// Epoch (fencing token) of the claim.
     pub epoch: Epoch,
-    /// The last place of its journal, the claim's own fact included.
+    /// Last sequence number of the journal, including the `run.claimed` event.
     pub last_seq: Seq,
 }
 
-/// A worker's sign of life.
+/// Heartbeat by which a worker reports that it is alive.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
-    /// Who.
+    /// Worker that sends the heartbeat.
     pub worker: WorkerId,
-    /// On which machine.
+    /// Machine the worker runs on.
     pub host: String,
-    /// Which build.
+    /// Version of the program that the worker runs.
     pub build: String,
-    /// It takes no new runs.
+    /// Whether the worker is draining: it finishes its runs and takes no new runs.
     pub draining: bool,
-    /// Silent for longer than this, it counts as dead.
+    /// Time without a heartbeat after which the worker counts as dead.
     pub ttl: Millis,
 }
 
-/// What a sign of life gave.
+/// Response of the store to a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatAck {
-    /// How the worker stands. Dead: its runs are gone, it needs a new id.
+    /// Liveness of the worker. A dead worker has lost its claims on runs and needs a new id.
     pub liveness: WorkerLiveness,
-    /// So many runs of dead workers are ready again.
+    /// Number of runs of dead workers that became ready again.
     pub reaped: usize,
-    /// The store's time.
+    /// Current time of the store's clock.
     pub now: Timestamp,
 }
 
-/// How a worker stands.
+/// Whether a worker is live, draining or dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerLiveness {
-    /// It may claim.
+    /// The worker may claim runs.
     Live,
-    /// It ends what it has.
+    /// The worker finishes its runs and claims no new runs.
     Draining,
-    /// It was silent too long.
+    /// The worker sent no heartbeat within its TTL (time to live).
     Dead,
 }
 
-/// A part of a journal.
+/// Request to read a part of a journal.
 #[derive(Debug, Clone, Copy)]
-pub struct ReadRequest {
-    /// Whose.
+pub struct JournalReadRequest {
+    /// Run whose journal is read.
     pub run: RunId,
-    /// After this place.
+    /// Read entries after this sequence number.
     pub after: Seq,
-    /// So many entries at most.
+    /// Maximum number of entries to read.
     pub limit: usize,
 }
 
-/// A part of a journal, as it was read.
+/// Page of consecutive entries of a journal.
 #[derive(Debug, Clone)]
 pub struct JournalPage {
-    /// The entries, in order and without a gap.
+    /// Journal entries in order, without gaps.
     pub entries: Vec<Entry>,
-    /// The journal's last place at that moment.
+    /// Last sequence number of the journal at the time of reading.
     pub last_seq: Seq,
-    /// The store's time.
+    /// Current time of the store's clock.
     pub now: Timestamp,
 }
 
-/// A growth of a journal.
+/// Request to append a batch to a journal.
 #[derive(Debug, Clone)]
 pub struct AppendRequest {
-    /// Whose.
+    /// Run whose journal is extended.
     pub run: RunId,
-    /// Who writes and what they know.
+    /// Author of the batch, and which state of the journal the batch is based on.
     pub author: Author,
-    /// What is written.
+    /// Events and row changes to write.
     pub batch: Batch,
 }
 
-/// Who writes, and the condition that this puts on the write.
+/// Author of a batch for a journal. Each kind of author may write under different conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// The driver: it holds the epoch and has read up to `after`.
+    /// The worker that drives the run. It must hold the current epoch and have read up to `after`.
     Driver {
-        /// Who.
+        /// Worker that drives the run.
         worker: WorkerId,
-        /// The fence it holds.
+        /// Epoch (fencing token) that the worker holds.
         epoch: Epoch,
-        /// What it has read.
+        /// Last sequence number that the worker has read.
         after: Seq,
     },
-    /// Anybody with one of the facts that are accepted in every open state.
+    /// A process that does not drive the run. Its events are accepted until the run has ended.
     Outsider,
-    /// Whoever ends or stills a run that nobody drives, having read up to `after`.
+    /// A process that ends or pauses a run that no worker drives. It must have read up to `after`.
     Closer {
-        /// What it has read.
+        /// Last sequence number that the process has read.
         after: Seq,
     },
 }
 
-/// What came of an append.
+/// Outcome of a request to append a batch to a journal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Appended {
-    /// It stands, and this is its last place.
-    At {
-        /// The last place.
+    /// The batch was committed.
+    Committed {
+        /// Sequence number of the last appended event.
         seq: Seq,
-        /// The store's time.
+        /// Current time of the store's clock.
         now: Timestamp,
     },
-    /// Others have written since: read the tail, fold, decide again.
+    /// Other processes have appended events that the author has not read: read the new events,
+    /// apply them and decide again.
     Conflict,
-    /// Another driver has the run: write nothing more.
+    /// Another worker has claimed the run. The author of the batch must not write any more.
     Fenced,
-    /// The run has ended.
+    /// The run has ended, so its journal can't grow any more.
     RunEnded,
-    /// There is no such run.
+    /// The run does not exist.
     RunNotFound,
-    /// A row says no; nothing was written.
+    /// A row change was refused, so nothing was written.
     Refused(Refused),
 }
 
-/// Why a row says no.
+/// Reason why a row change was refused.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Refused {
-    /// The account does not cover the hold; this is what is left.
+    /// The remaining budget does not cover the amount to be held. Contains the remaining budget.
     OverBudget(RemainingBudget),
-    /// No seat is free.
+    /// The maximum number of sandboxes of the provider is already running.
     NoSlot,
-    /// The lane is full.
+    /// The lane contains the maximum number of runs.
     LaneFull(LaneKey),
-    /// The gate is closed; the answer that closed it, if one did.
+    /// The gate is closed. Contains its status and the answer that closed it, if there is one.
     GateClosed(GateStatus, Option<Box<RecordedAnswer>>),
-    /// There is no such gate.
+    /// The gate does not exist.
     GateNotFound,
-    /// The message was settled before.
+    /// The message was already delivered, dropped or withdrawn.
     SteerSettled,
-    /// Too many messages wait.
+    /// The run's message queue is full.
     SteersFull,
-    /// Somebody else has told this timer.
+    /// The timer was already marked as fired.
     TimerConsumed,
-    /// An outsider may not state this fact.
+    /// An outsider may not append an event of this kind.
     NotAllowedForOutsider(&'static str),
-    /// The request has taken effect by another attempt, or is no longer in progress.
+    /// The request was already applied by another attempt, or is no longer in progress.
     RequestAlreadyApplied,
 }
 
-/// A run as lists show it. Everything in it follows from the journal.
+/// Stored row of a run, as shown in lists. All of it is derived from the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRow {
-    /// Which run.
+    /// Id of the run.
     pub id: RunId,
-    /// Who does it.
+    /// Agent that executes the run.
     pub agent: AgentName,
-    /// The agent's version.
+    /// Hash of the agent definition that the run is pinned to.
     pub definition: Hash,
-    /// How it stands.
+    /// Current status of the run.
     pub status: Status,
-    /// Why it rests.
+    /// Reason for parking the run, if it is parked.
     pub reason: Option<String>,
-    /// A word for programs when it failed.
+    /// Error code of the run, if it failed.
     pub code: Option<String>,
-    /// Where it queues.
+    /// Inbox that the run is queued in.
     pub inbox: InboxName,
-    /// Its lane.
+    /// Lane of the run. `None` if it has no lane.
     pub lane: Option<LaneKey>,
-    /// Its thread.
+    /// Thread of the run, i.e. the conversation whose memory it shares.
     pub thread: Option<ThreadKey>,
-    /// Whom its thread is about.
+    /// Resource that the thread is about.
     pub resource: Option<ResourceKey>,
-    /// Its type.
+    /// Type of the task, by which lists and workers can filter.
     pub kind: Option<String>,
-    /// Its priority.
+    /// Priority of the run in the queue: higher values first.
     pub priority: i32,
-    /// The run that asked for it.
+    /// Parent run, which started this run. `None` for a root run.
     pub parent: Option<RunId>,
-    /// The run at the top.
+    /// Root of the tree of runs that this run belongs to.
     pub root: RunId,
-    /// Who submitted it.
+    /// Principal that submitted the run.
     pub submitter: Option<String>,
-    /// The fence.
+    /// Current epoch (fencing token) of the run.
     pub epoch: Epoch,
-    /// The worker that drives it now.
+    /// Worker that currently drives the run. `None` if no worker does.
     pub worker: Option<WorkerId>,
-    /// The last place of its journal.
+    /// Last sequence number of the run's journal.
     pub last_seq: Seq,
-    /// Completed turns.
+    /// Number of turns that the run has completed.
     pub turns: u32,
-    /// Tokens.
+    /// Tokens used by the run so far.
     pub usage: Usage,
-    /// Money; none: of some call it is not known.
+    /// Cost of the run so far. `None` means that the cost of some call is unknown.
     pub cost: Option<MicroUsd>,
-    /// Active time.
+    /// Active time of the run so far.
     pub active: Millis,
-    /// When it was submitted.
+    /// Time at which the run was submitted.
     pub created_at: Timestamp,
-    /// When it was first claimed.
+    /// Time at which a worker first claimed the run.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time at which the run ended.
     pub finished_at: Option<Timestamp>,
 }
 
-/// Which rows.
+/// Filter for listing runs.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
-    /// Only these states; empty: all.
+    /// Statuses of the runs to list. Empty means all statuses.
     pub statuses: Vec<Status>,
-    /// Only this agent's.
+    /// Restricts the list to runs of this agent.
     pub agent: Option<AgentName>,
-    /// Only this lane's.
+    /// Restricts the list to runs in this lane.
     pub lane: Option<LaneKey>,
-    /// Only this tree, its root included.
+    /// Restricts the list to the tree of runs with this root, including the root.
     pub root: Option<RunId>,
-    /// Only runs older than this one.
+    /// Continues after this run in the newest-first order: only older runs are listed.
     pub after: Option<RunId>,
-    /// So many at most.
+    /// Maximum number of runs to list.
     pub limit: usize,
 }
 
-/// Which gates.
+/// Filter for listing gates.
 #[derive(Debug, Clone, Default)]
 pub struct GateFilter {
-    /// This one.
+    /// Restricts the list to this gate.
     pub gate: Option<GateId>,
-    /// Only this run's.
+    /// Restricts the list to gates of this run.
     pub run: Option<RunId>,
-    /// Only those that stand so.
+    /// Restricts the list to gates with this status.
     pub status: Option<GateStatus>,
-    /// Only gates older than this one.
+    /// Continues after this gate in the newest-first order: only older gates are listed.
     pub after: Option<GateId>,
-    /// So many at most.
+    /// Maximum number of gates to list.
     pub limit: usize,
 }
 
-/// What to forget.
+/// Request to delete old data.
 #[derive(Debug, Clone, Copy)]
 pub struct PruneRequest {
-    /// Ended runs older than this.
+    /// Delete runs that ended longer ago than this.
     pub runs_older_than: Millis,
-    /// Blobs without a reference that nobody touched for so long.
+    /// Delete unreferenced blobs that were last used longer ago than this.
     pub blobs_older_than: Millis,
-    /// So many runs at most, so that nobody waits for long.
+    /// Maximum number of runs to delete at once, to keep the transaction short.
     pub limit: usize,
 }
 
-/// What was forgotten.
+/// Numbers of records that were deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PruneOutcome {
-    /// Runs.
+    /// Number of deleted runs.
     pub runs: usize,
-    /// Blobs.
+    /// Number of deleted blobs.
     pub blobs: usize,
-    /// Idempotency keys.
+    /// Number of deleted idempotency keys.
     pub idempotency_keys: usize,
 }
 
-/// A fault of the store. What a run did wrong is never here.
+/// Failure of the store itself. Failures of runs are never reported as this error.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The disk is full. What was acknowledged stands; nothing new starts.
+    /// The disk is full. Acknowledged data is safe, but no new work can start.
     #[error("the disk that holds `{at}` is full")]
     DiskFull {
-        /// The store.
+        /// Path or URL of the store whose disk is full.
         at: String,
     },
-    /// The store can't be written to.
-    #[error("`{at}` can't be written: {why}")]
+    /// The store is not writable.
+    #[error("the store `{at}` can't be written: {why}")]
     ReadOnly {
-        /// The store.
+        /// Path or URL of the store that can't be written.
         at: String,
-        /// What the system says.
+        /// Error message of the operating system.
         why: String,
     },
-    /// The file is damaged, or no database at all.
-    #[error("`{at}` is damaged or no Longhaul store: {why}")]
+    /// The store is corrupt or not a Longhaul store.
+    #[error("`{at}` is corrupt or not a Longhaul store: {why}")]
     Corrupt {
-        /// The store.
+        /// Path or URL of the corrupt store.
         at: String,
-        /// What is wrong.
+        /// Description of the corruption.
         why: String,
     },
-    /// A newer build has changed the store.
-    #[error("`{at}` has schema {found}, this build knows {known}: use a newer longhaul")]
+    /// The schema of the store is newer than this build.
+    #[error("`{at}` has schema {found}, but this build only knows {known}: use a newer longhaul")]
     NewerSchema {
-        /// The store.
+        /// Path or URL of the store with the newer schema.
         at: String,
-        /// The schema found.
+        /// Schema version of the store.
         found: u32,
-        /// The newest this build knows.
+        /// Newest schema version that this build supports.
         known: u32,
     },
-    /// Another process drives this store.
-    #[error("`{at}` is driven by {holder}")]
+    /// Another process already drives this store.
+    #[error("the store `{at}` is driven by {holder}")]
     AlreadyDriven {
-        /// The store.
+        /// Path or URL of the store that is already driven.
         at: String,
-        /// Who, as it wrote itself down.
+        /// Self-description of the process that drives the store.
         holder: String,
     },
-    /// This process only looks on: it may not claim, sweep or reap.
-    #[error("this process does not drive `{at}`: it can't {verb}")]
+    /// This process does not drive the store, so it may not claim runs or repair rows.
+    #[error("this process can't {verb}, because it does not drive the store `{at}`")]
     NotDriver {
-        /// The store.
+        /// Path or URL of the store that this process does not drive.
         at: String,
-        /// What it wanted.
+        /// Operation that was attempted, as a verb.
         verb: &'static str,
     },
-    /// Somebody else held the store for too long.
-    #[error("`{at}` was busy for too long")]
+    /// Another process kept the store locked for too long.
+    #[error("the store `{at}` was busy for too long")]
     Busy {
-        /// The store.
+        /// Path or URL of the locked store.
         at: String,
     },
-    /// The store's address is not one this build can open.
-    #[error("`{url}` is no store that this build can open: {why}")]
+    /// The store URL can't be opened by this build.
+    #[error("the store `{url}` can't be opened by this build: {why}")]
     InvalidUrl {
-        /// The address.
+        /// URL of the store that can't be opened.
         url: String,
-        /// What is wrong with it.
+        /// Reason why the URL can't be opened.
         why: String,
     },
-    /// A journal holds what this build does not know.
-    #[error("event {seq} of {run} can't be read")]
+    /// A journal contains an event that this build can't decode.
+    #[error("event {seq} in the journal of {run} can't be read")]
     InvalidEvent {
-        /// Whose journal.
+        /// Run whose journal contains the event.
         run: RunId,
-        /// Which place.
+        /// Sequence number of the event.
         seq: Seq,
-        /// Why.
+        /// Reason why the event can't be decoded.
         #[source]
         source: EventCodecError,
     },
-    /// The store has been closed, or failed in a way after which nothing is known.
+    /// The store was closed, or failed in a way that leaves its state unknown.
     #[error("the store `{at}` is closed: {why}")]
     Closed {
-        /// The store.
+        /// Path or URL of the closed store.
         at: String,
-        /// Why.
+        /// Reason why the store is closed.
         why: String,
     },
-    /// Any other fault of the database.
+    /// The database failed in any other way.
     #[error("the store `{at}` failed")]
     Database {
-        /// The store.
+        /// Path or URL of the store that failed.
         at: String,
-        /// What it says.
+        /// Underlying database error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

@@ -1,7 +1,6 @@
-//! A tool: what an agent can do.
+//! The tool port: actions that an agent can perform.
 //!
-//! Never: panics out of its call, and never sees another run. A failure is a
-//! result that the model reads.
+//! Tools report failures as results that the model reads. They must not panic.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,119 +15,124 @@ use crate::port::image_sink::ImageSink;
 use crate::raw::RawJson;
 use crate::time::Millis;
 
-/// Something an agent can do.
+/// An action that an agent can perform.
 #[async_trait]
 pub trait Tool: Send + Sync + std::fmt::Debug {
-    /// What it is, for the model and for the rules.
+    /// Returns the name, description and schema of the tool.
     fn spec(&self) -> &ToolSpec;
 
-    /// What this call does to the world. Undeclared means `once`.
+    /// Returns the effect class of a call with this input. Defaults to `once`.
     fn class(&self, _input: &Value) -> EffectClass {
         EffectClass::Once
     }
 
-    /// What rules match against, such as a path or a command.
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    /// Returns the subjects of a call with this input, i.e. the texts that approval rules match,
+    /// such as a path or a command.
+    fn rule_subjects(&self, input: &Value) -> Vec<String> {
         vec![crate::raw::canonical_json(input)]
     }
 
-    /// The same for a call into which the runtime injects these values: some
-    /// rules are about what only the runtime says, such as whom a message is for.
-    fn subjects_with_context(
+    /// Returns the subjects of a call with values injected by the runtime. Some approval rules
+    /// match such values, for example the recipient of a message.
+    fn rule_subjects_with_context(
         &self,
         input: &Value,
         _context: &BTreeMap<String, RawJson>,
     ) -> Vec<String> {
-        self.subjects(input)
+        self.rule_subjects(input)
     }
 
-    /// Whether its subjects can't be read from this input, so that every rule
-    /// that asks about the tool asks about this call.
-    fn is_opaque(&self, _input: &Value) -> bool {
+    /// Returns whether the subjects of a call can't be determined from this input. Every rule that
+    /// asks for approval of this tool then applies to the call.
+    fn has_unknown_subjects(&self, _input: &Value) -> bool {
         false
     }
 
-    /// How long this call may take; none: the runtime's usual.
+    /// Returns the timeout of a call with this input. `None` means the runtime's default.
     fn timeout(&self, _input: &Value) -> Option<Millis> {
         self.spec().timeout
     }
 
-    /// Whether a call that is let go of ends for good: what it had begun is
-    /// killed before its drop returns, so that it is never in doubt.
+    /// Returns whether dropping the call's future stops the call completely. Everything that the
+    /// call has started is then killed before the drop returns, so the call never has an unknown
+    /// outcome.
     fn is_cancel_safe(&self) -> bool {
         false
     }
 
-    /// Whether what a call has begun may go on after its worker was killed, such as
-    /// a process on this machine. People are told so before they begin it again.
+    /// Returns whether something that a call has started, such as a local process, may keep running
+    /// after the worker was killed. Users are warned about this before they repeat the call.
     fn may_outlive_worker(&self) -> bool {
         false
     }
 
-    /// Whether it acts on this machine without walls. Only an agent whose file
-    /// spells out `isolation: none` may have it.
+    /// Returns whether the tool acts on this machine without a sandbox. Only agents with
+    /// `isolation: none` may use it.
     fn is_unsandboxed(&self) -> bool {
         false
     }
 
-    /// Does it.
-    async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure>;
+    /// Executes the call and returns its output.
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure>;
 
-    /// Looks whether a call under this key has happened.
-    async fn verify(&self, _input: Value, _around: &ToolContext) -> VerifyOutcome {
+    /// Checks whether an earlier attempt of this call, with the same idempotency key, has taken
+    /// effect.
+    async fn verify(&self, _input: Value, _ctx: &ToolContext) -> VerifyOutcome {
         VerifyOutcome::Unknown
     }
 }
 
-/// What a tool says of itself.
+/// Static description of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name of the tool.
     pub name: ToolName,
-    /// What it does, for the model.
+    /// Description of the tool for the model.
     pub description: String,
-    /// The JSON Schema of its input.
+    /// JSON Schema of the tool's input.
     pub schema: Value,
-    /// It can look whether a call has happened.
+    /// Whether the tool can verify if a call has taken effect.
     pub can_verify: bool,
-    /// What it wants done in doubt.
+    /// What the tool prefers to happen with calls in doubt (without a recorded outcome). `None`
+    /// means no preference.
     pub in_doubt: Option<InDoubtPolicy>,
-    /// How long a call may take.
+    /// Timeout of a call. `None` means the runtime's default.
     pub timeout: Option<Millis>,
 }
 
-/// What surrounds a call: injected by the runtime, out of the model's reach.
+/// Context of a tool call, injected by the runtime and invisible to the model.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
-    /// For which run.
+    /// Run that makes the call.
     pub run: RunId,
-    /// Which call.
+    /// Id of the call that is executed.
     pub call: CallId,
-    /// The same at every attempt of this call.
+    /// Idempotency key of the call, which is identical for all attempts of the call.
     pub idempotency_key: String,
-    /// Which start of this call, from 1: more after a crash in the middle of a call that may be
-    /// repeated.
+    /// Attempt number of the call, from 1. It is higher if the worker crashed during a call
+    /// that may be repeated.
     pub attempt: u32,
-    /// The driver's fence: a lower one than was seen before is refused.
+    /// Epoch (fencing token) of the worker's claim. A tool that has seen a higher epoch refuses the
+    /// call.
     pub epoch: Epoch,
-    /// Names that the agent's file asks for, such as `recipient`.
+    /// Values that the agent's file requests, such as `recipient`, by name.
     pub context: BTreeMap<String, RawJson>,
-    /// The conversation that the run belongs to.
+    /// Thread of the run, i.e. the conversation whose memory it shares.
     pub thread: Option<ThreadKey>,
-    /// Whom the conversation is about.
+    /// Resource that the thread is about.
     pub resource: Option<ResourceKey>,
-    /// The names of the skills that the agent's file lists.
+    /// Names of the skills listed in the agent's file.
     pub skills: Vec<String>,
-    /// Whoever hears how far the call is.
+    /// Receiver of the call's progress reports.
     pub progress: Arc<dyn Progress>,
-    /// Where a call that is stopped leaves what it has so far.
+    /// Output of the call so far, which is kept if the call is cancelled.
     pub partial_output: PartialOutput,
-    /// Where it puts up pictures, which its output then names.
+    /// Sink for images that the output of the call refers to.
     pub images: ImageSink,
 }
 
 impl ToolContext {
-    /// What surrounds a call that nothing is injected into and nobody listens to.
+    /// Creates the context of a call without injected values. Progress reports are discarded.
     pub fn new(run: RunId, call: CallId, epoch: Epoch) -> Self {
         Self {
             run,
@@ -147,54 +151,55 @@ impl ToolContext {
     }
 }
 
-/// What a call had to say when it was stopped. Clones are the same.
+/// Output of a call so far, which is kept if the call is cancelled. Cheap to clone; clones share
+/// the output.
 #[derive(Clone, Default)]
 pub struct PartialOutput(Arc<Mutex<Option<String>>>);
 
 impl PartialOutput {
-    /// Leaves it for whoever stopped the call.
-    pub fn set(&self, text: String) {
+    /// Sets the output that is used if the call is cancelled.
+    pub fn set_text(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
-    /// What was left.
-    pub fn take(&self) -> Option<String> {
+    /// Removes and returns the output that was set last, if any.
+    pub fn take_text(&self) -> Option<String> {
         let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         left.take()
     }
 }
 
 impl std::fmt::Debug for PartialOutput {
-    /// It may hold anything that a program printed.
+    /// Formats the value without the output, which may contain anything that a program printed.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PartialOutput")
     }
 }
 
-/// One driver's time with a run. What is opened for it alone ends with it, whoever
-/// drives the run next.
+/// Identifies one claim, i.e. the exclusive right of one worker to drive a run. Resources opened
+/// for a claim are closed when the claim ends, even if the run is claimed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimId {
-    /// The run.
+    /// Run that is claimed.
     pub run: RunId,
-    /// The driver's fence; one that only looks has the first.
+    /// Epoch (fencing token) of the claim. The default epoch is used without a claim.
     pub epoch: Epoch,
 }
 
-/// Hears how far a call is. It may be told as often as a tool likes; what is
-/// passed on, and when, is the listener's to say.
+/// Receives progress reports of a call. A tool may report as often as it likes; the
+/// receiver decides which reports it forwards.
 pub trait Progress: Send + Sync + std::fmt::Debug {
-    /// So far it is, in percent where that is known, and in words.
+    /// Reports the current progress of the call as a message and, if known, in percent.
     fn report(&self, percent: Option<u8>, message: &str);
 
-    /// Something that must be read about afterwards, such as what was answered in
-    /// the user's name: it is not left out for what is said after it.
+    /// Reports something that must remain readable later, such as an answer given in the user's
+    /// name. Later reports don't replace such a report.
     fn report_durable(&self, message: &str) {
         self.report(None, message);
     }
 }
 
-/// Nobody listens.
+/// Receiver that discards all progress reports.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoopProgress;
 
@@ -202,7 +207,7 @@ impl Progress for NoopProgress {
     fn report(&self, _percent: Option<u8>, _message: &str) {}
 }
 
-/// A call that did not do what it should: the model reads it.
+/// Failure of a tool call. The model reads the message of the failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolFailure {
@@ -211,27 +216,27 @@ pub struct ToolFailure {
 }
 
 impl ToolFailure {
-    /// The call has failed, and the tool knows it.
-    pub fn new(words: impl Into<String>) -> Self {
-        Self { message: words.into(), is_outcome_unknown: false }
+    /// Creates a failure of a call that is known to have failed.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), is_outcome_unknown: false }
     }
 
-    /// The call may have happened, and the tool can't tell.
-    pub fn outcome_unknown(words: impl Into<String>) -> Self {
-        Self { message: words.into(), is_outcome_unknown: true }
+    /// Creates a failure of a call that may have taken effect.
+    pub fn outcome_unknown(message: impl Into<String>) -> Self {
+        Self { message: message.into(), is_outcome_unknown: true }
     }
 
-    /// Whether nobody knows if the call has happened.
+    /// Returns whether it is unknown if the call has taken effect.
     pub const fn is_outcome_unknown(&self) -> bool {
         self.is_outcome_unknown
     }
 
-    /// What the model reads.
+    /// Returns the message for the model.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The same, to keep.
+    /// Converts the failure into its message.
     pub fn into_message(self) -> String {
         self.message
     }

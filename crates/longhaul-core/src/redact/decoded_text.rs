@@ -1,21 +1,21 @@
-//! A text as it reads without its escapes, which are `%73`, `&#115;`, `&#x73;`, `\u0073`,
-//! `\u{73}` and `\x73`, or without the ends of its lines.
+//! A text without its escapes (`%73`, `&#115;`, `&#x73;`, `\u0073`, `\u{73}` and `\x73`) or without
+//! its line breaks.
 //!
-//! Invariant: a place in a reading is known in the source, and the source is never changed.
+//! Invariant: every position in the decoded text can be mapped back to the source text.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Minimum length of a secret: a shorter text is in every other text by chance.
+/// Minimum length of a secret in bytes. Shorter strings would match by chance almost everywhere.
 pub const SECRET_BYTES_MIN: usize = 6;
 
-/// Escapes may stand for escapes, as in a JSON text within a JSON text.
+/// Maximum number of escape layers that are decoded. Escapes may be nested, as in JSON within JSON.
 const DECODE_PASSES_MAX: usize = 3;
 
-/// Maximum number of digits of an HTML entity or of `\u{…}` that are read.
+/// Maximum number of digits of an HTML entity or of `\u{…}`.
 const ESCAPE_DIGITS_MAX: usize = 8;
 
-/// Characters that escapes begin with.
+/// Characters that an escape can start with.
 const ESCAPE_STARTS: [char; 3] = ['%', '&', '\\'];
 
 const ENTITIES: [(&str, char); 5] =
@@ -23,49 +23,53 @@ const ENTITIES: [(&str, char); 5] =
 
 const LINE_ENDS: [char; 2] = ['\n', '\r'];
 
-/// A text as somebody reads it.
+/// A decoded text, with the mapping of its positions to the source text.
 #[derive(Debug)]
 pub(super) struct DecodedText<'a> {
     pub(super) text: Cow<'a, str>,
-    /// Whether its lines were joined to one.
+    /// Whether the lines of the source text were joined.
     pub(super) is_joined: bool,
-    /// For each pass, places of its result and of what it was given, where they part.
+    /// For each decoding pass, the positions where the distance between input and output changes:
+    /// pairs of a position in the output and in the input.
     offset_maps: Vec<Vec<(usize, usize)>>,
 }
 
 impl<'a> DecodedText<'a> {
-    /// The text as it is.
+    /// Wraps a source text without decoding it.
     pub(super) const fn new(text: &'a str) -> Self {
         Self { text: Cow::Borrowed(text), is_joined: false, offset_maps: Vec::new() }
     }
 
-    /// The text as if its lines were one; none: it has one line.
-    pub(super) fn joining_lines(text: &str) -> Option<Self> {
+    /// Creates a text in which the lines of `text` are joined. Returns `None` if it has only one
+    /// line.
+    pub(super) fn with_joined_lines(text: &str) -> Option<Self> {
         let first = text.find(LINE_ENDS)?;
         let mut joined = text[..first].to_owned();
-        let mut places = vec![(0, 0)];
+        let mut offsets = vec![(0, 0)];
         for (at, _) in text.match_indices(LINE_ENDS) {
             let rest = &text[at + 1..];
-            places.push((joined.len(), at + 1));
+            offsets.push((joined.len(), at + 1));
             joined.push_str(&rest[..rest.find(LINE_ENDS).unwrap_or(rest.len())]);
         }
-        Some(Self { text: Cow::Owned(joined), is_joined: true, offset_maps: vec![places] })
+        Some(Self { text: Cow::Owned(joined), is_joined: true, offset_maps: vec![offsets] })
     }
 
-    /// Decodes one layer of escapes. False: there are none, or no more are decoded.
+    /// Decodes one layer of escapes. Returns `false` if the text has no escapes, or if the maximum
+    /// number of layers is reached.
     pub(super) fn decode_layer(&mut self) -> bool {
         if self.offset_maps.len() >= DECODE_PASSES_MAX {
             return false;
         }
-        let Some((text, places)) = decode(&self.text) else {
+        let Some((text, offsets)) = decode_escapes(&self.text) else {
             return false;
         };
         self.text = Cow::Owned(text);
-        self.offset_maps.push(places);
+        self.offset_maps.push(offsets);
         true
     }
 
-    /// Leaves out an escape that has only begun at the end, and says where in the source.
+    /// Removes an incomplete escape at the end of the text, and returns its position in the source
+    /// text.
     pub(super) fn truncate_partial_escape(&mut self) -> Option<usize> {
         let partial = partial_escape_len(&self.text);
         let end = self.text.len() - partial;
@@ -76,34 +80,34 @@ impl<'a> DecodedText<'a> {
         (partial > 0).then(|| self.source_offset(end))
     }
 
-    /// The place in the source of a place in the reading.
-    pub(super) fn source_offset(&self, at: usize) -> usize {
-        self.offset_maps.iter().rev().fold(at, |at, places| {
-            let before = places.partition_point(|(read, _)| *read <= at);
-            let (read, source) = places[before.saturating_sub(1)];
-            source + (at - read)
+    /// Maps a position in the decoded text to the source text.
+    pub(super) fn source_offset(&self, decoded_offset: usize) -> usize {
+        self.offset_maps.iter().rev().fold(decoded_offset, |decoded_offset, offsets| {
+            let before = offsets.partition_point(|(read, _)| *read <= decoded_offset);
+            let (read, source) = offsets[before.saturating_sub(1)];
+            source + (decoded_offset - read)
         })
     }
 
-    /// The part of the source that a part of the reading stands for, without the ends of
-    /// lines around it.
-    pub(super) fn source_range(&self, source: &str, part: Range<usize>) -> Range<usize> {
-        let (start, end) = (self.source_offset(part.start), self.source_offset(part.end));
-        // A secret may end where its line does, but it never ends in the end of a line.
+    /// Maps a range of the decoded text to the source text, without line breaks at its end.
+    pub(super) fn source_range(&self, source: &str, decoded_range: Range<usize>) -> Range<usize> {
+        let (start, end) =
+            (self.source_offset(decoded_range.start), self.source_offset(decoded_range.end));
+        // A secret may end at the end of a line, but never contains the line break after it.
         let found = source[start..end].trim_end_matches(LINE_ENDS);
         start..start + found.len()
     }
 }
 
-/// A text without one layer after the other of its own escapes; not what is so short that it
-/// is in many texts by chance.
+/// Returns the forms of a text with one, two or more layers of escapes removed, as long as they are
+/// long enough to be searched for.
 pub(super) fn decoded_forms(text: &str) -> impl Iterator<Item = String> {
-    let next = |form: &str| decode(form).map(|(text, _)| text);
+    let next = |form: &str| decode_escapes(form).map(|(text, _)| text);
     let forms = std::iter::successors(next(text), move |form| next(form));
     forms.take(DECODE_PASSES_MAX).take_while(|form| form.len() >= SECRET_BYTES_MIN)
 }
 
-/// Number of bytes at the end of a text that may be the beginning of an escape.
+/// Returns the number of bytes at the end of a text that may be the beginning of an escape.
 fn partial_escape_len(text: &str) -> usize {
     let from = text.floor_char_boundary(text.len().saturating_sub(ESCAPE_DIGITS_MAX + 4));
     let marks = text[from..].match_indices(ESCAPE_STARTS);
@@ -130,7 +134,8 @@ fn partial_escape_len(text: &str) -> usize {
     tails.find(is_partial).map_or(0, str::len)
 }
 
-/// Whether percent escapes are the beginning of one character.
+/// Returns whether a sequence of percent escapes is the incomplete beginning of one UTF-8
+/// character.
 fn is_partial_character(escapes: &str) -> bool {
     let bytes: Option<Vec<u8>> =
         (0..escapes.len().div_ceil(3)).map(|n| parse_percent_byte(escapes.get(n * 3..)?)).collect();
@@ -140,38 +145,40 @@ fn is_partial_character(escapes: &str) -> bool {
     })
 }
 
-/// A text with its escapes replaced, and where the places of both part.
-fn decode(source: &str) -> Option<(String, Vec<(usize, usize)>)> {
+/// Decodes one layer of escapes. Also returns the pairs of positions where the distance between the
+/// decoded text and the source text changes.
+fn decode_escapes(source: &str) -> Option<(String, Vec<(usize, usize)>)> {
     let mut text = String::new();
-    let mut places = vec![(0, 0)];
+    let mut offsets = vec![(0, 0)];
     let mut from = 0;
     let mut at = 0;
     while let Some(found) = source.get(at..).and_then(|rest| rest.find(ESCAPE_STARTS)) {
         at += found;
-        let Some((letter, length)) = parse_escape(&source[at..]) else {
+        let Some((c, length)) = parse_escape(&source[at..]) else {
             at += 1;
             continue;
         };
         text.push_str(&source[from..at]);
-        places.push((text.len(), at));
-        text.push(letter);
+        offsets.push((text.len(), at));
+        text.push(c);
         at += length;
         from = at;
-        places.push((text.len(), at));
+        offsets.push((text.len(), at));
     }
     if from == 0 {
         return None;
     }
     text.push_str(&source[from..]);
-    Some((text, places))
+    Some((text, offsets))
 }
 
-/// The character that an escape at the start of a text stands for, and its length.
+/// Parses the escape at the start of a text. Returns the decoded character and the length of the
+/// escape.
 fn parse_escape(text: &str) -> Option<(char, usize)> {
     match text.as_bytes()[0] {
         b'%' => parse_percent_escape(text),
-        b'&' => parse_entity(&text[1..]).map(|(letter, length)| (letter, length + 1)),
-        _ => parse_backslash_escape(&text[1..]).map(|(letter, length)| (letter, length + 1)),
+        b'&' => parse_entity(&text[1..]).map(|(c, length)| (c, length + 1)),
+        _ => parse_backslash_escape(&text[1..]).map(|(c, length)| (c, length + 1)),
     }
 }
 
@@ -186,8 +193,8 @@ fn parse_percent_escape(text: &str) -> Option<(char, usize)> {
     let bytes: Option<Vec<u8>> =
         (0..length).map(|n| parse_percent_byte(text.get(n * 3..)?)).collect();
     let bytes = bytes?;
-    let letter = std::str::from_utf8(&bytes).ok()?.chars().next()?;
-    Some((letter, length * 3))
+    let c = std::str::from_utf8(&bytes).ok()?.chars().next()?;
+    Some((c, length * 3))
 }
 
 fn parse_percent_byte(text: &str) -> Option<u8> {
@@ -195,14 +202,14 @@ fn parse_percent_byte(text: &str) -> Option<u8> {
 }
 
 fn parse_backslash_escape(text: &str) -> Option<(char, usize)> {
-    let short = |letter| Some((letter, 1));
+    let short = |ch| Some((ch, 1));
     match text.as_bytes().first()? {
         b'u' if text[1..].starts_with('{') => {
             let digits = text[2..].bytes().take(ESCAPE_DIGITS_MAX);
             let count = digits.take_while(u8::is_ascii_hexdigit).count();
-            let letter = char::from_u32(parse_hex(&text[2..], count)?)?;
+            let ch = char::from_u32(parse_hex(&text[2..], count)?)?;
             let is_closed = text[2 + count..].starts_with('}');
-            is_closed.then_some((letter, count + 3))
+            is_closed.then_some((ch, count + 3))
         }
         b'u' => {
             let unit = parse_hex(&text[1..], 4)?;
@@ -211,8 +218,8 @@ fn parse_backslash_escape(text: &str) -> Option<(char, usize)> {
             }
             let low = parse_hex(text[5..].strip_prefix("\\u")?, 4)?;
             let pair = [unit, low].map(|unit| u16::try_from(unit).unwrap_or_default());
-            let letter = char::decode_utf16(pair).next()?.ok()?;
-            Some((letter, 11))
+            let ch = char::decode_utf16(pair).next()?.ok()?;
+            Some((ch, 11))
         }
         b'x' => Some((char::from_u32(parse_hex(&text[1..], 2)?)?, 3)),
         b'n' => short('\n'),
@@ -233,7 +240,7 @@ fn parse_entity(text: &str) -> Option<(char, usize)> {
             let rest = text.strip_prefix(name);
             rest.is_some_and(|rest| rest.starts_with(';'))
         });
-        return named.map(|(name, letter)| (*letter, name.len() + 1));
+        return named.map(|(name, c)| (*c, name.len() + 1));
     };
     let (digits, radix) = match number.strip_prefix(['x', 'X']) {
         Some(digits) => (digits, 16),
@@ -241,19 +248,19 @@ fn parse_entity(text: &str) -> Option<(char, usize)> {
     };
     let count = digits.bytes().take(ESCAPE_DIGITS_MAX);
     let count = count.take_while(|byte| char::from(*byte).is_digit(radix)).count();
-    let letter = char::from_u32(u32::from_str_radix(&digits[..count], radix).ok()?)?;
+    let c = char::from_u32(u32::from_str_radix(&digits[..count], radix).ok()?)?;
     let closed = usize::from(digits[count..].starts_with(';'));
-    Some((letter, text.len() - digits.len() + count + closed))
+    Some((c, text.len() - digits.len() + count + closed))
 }
 
-/// The number that this many hex digits at the start of a text are.
+/// Parses the given number of hex digits at the start of a text.
 fn parse_hex(text: &str, digits: usize) -> Option<u32> {
     let digits = text.get(..digits)?;
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)
 }
 
-/// Whether this is the first half of a character of two units.
+/// Returns whether a UTF-16 code unit is the first half of a surrogate pair.
 const fn is_high_surrogate(unit: u32) -> bool {
     0xd800 <= unit && unit < 0xdc00
 }
@@ -271,19 +278,19 @@ mod tests {
         Redactor::with_placeholders(secrets.map(|(value, name)| (format!("[{name}]"), *value)))
     }
 
-    fn escaped(each: impl Fn(char) -> String) -> String {
-        SECRET.chars().map(each).collect()
+    fn escape_secret(escape_char: impl Fn(char) -> String) -> String {
+        SECRET.chars().map(escape_char).collect()
     }
 
-    fn units(letter: char, digits: impl Fn(u16) -> String) -> String {
-        letter.encode_utf16(&mut [0; 2]).iter().map(|unit| digits(*unit)).collect()
+    fn escape_utf16_units(c: char, format_unit: impl Fn(u16) -> String) -> String {
+        c.encode_utf16(&mut [0; 2]).iter().map(|unit| format_unit(*unit)).collect()
     }
 
     #[test]
     fn secrets_are_found_in_every_escape_and_in_mixtures() {
         let percent = SECRET.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
-        let decimal = escaped(|letter| format!("&#{};", u32::from(letter)));
-        let json = escaped(|letter| units(letter, |unit| format!("\\u{unit:04x}")));
+        let decimal = escape_secret(|c| format!("&#{};", u32::from(c)));
+        let json = escape_secret(|c| escape_utf16_units(c, |unit| format!("\\u{unit:04x}")));
         let twice = json.replace('\\', "\\\\");
         for text in [
             percent.to_uppercase(),
@@ -292,18 +299,18 @@ mod tests {
             decimal.replace(';', ""),
             decimal.replace('&', "&amp;"),
             decimal,
-            escaped(|letter| format!("&#x{:x};", u32::from(letter))),
-            escaped(|letter| format!("&#X{:06X};", u32::from(letter))),
-            escaped(|letter| units(letter, |unit| format!("\\u{unit:04X}"))),
-            escaped(|letter| format!("\\u{{{:x}}}", u32::from(letter))),
+            escape_secret(|c| format!("&#x{:x};", u32::from(c))),
+            escape_secret(|c| format!("&#X{:06X};", u32::from(c))),
+            escape_secret(|c| escape_utf16_units(c, |unit| format!("\\u{unit:04X}"))),
+            escape_secret(|c| format!("\\u{{{:x}}}", u32::from(c))),
             json,
             twice.replace('\\', "\\\\"),
             twice,
             r#"s%6b-&#228;/\"&#x78;&quot;\ud834\udd1e9"#.to_owned(),
         ] {
-            let around = format!("ü \\ & 5% {text} %zz &x; \\q");
+            let embedded = format!("ü \\ & 5% {text} %zz &x; \\q");
             let expect = "ü \\ & 5% [key] %zz &x; \\q";
-            let redacted = redactor(&[(SECRET, "key")]).redact(&around).into_owned();
+            let redacted = redactor(&[(SECRET, "key")]).redact(&embedded).into_owned();
             assert_eq!(redacted, expect, "{text}");
         }
     }
@@ -354,7 +361,7 @@ mod tests {
             ("see s%6b-%c3", "s%6b-%c3"),
             ("see s%6b-%c", "s%6b-%c"),
             ("see %7", "%7"),
-            // Escapes of escapes too.
+            // Nested escapes.
             ("see %2573%25", "%2573%25"),
             ("see &#115;&#10", "&#115;&#10"),
             (r"see \u0073\u006b\u002d\u00e4\/\", r"\u0073\u006b\u002d\u00e4\/\"),

@@ -1,7 +1,5 @@
-//! The encodings of a secret that a search must know by heart. Escapes are not among them:
-//! texts are searched without their escapes as well.
-//!
-//! Never: keeps a secret, or shows it.
+//! Encodings in which a secret is searched for. Escapes are not among them, because texts are
+//! searched in their decoded form as well.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -10,14 +8,14 @@ use serde_json::Value;
 
 use crate::redact::decoded_text::{SECRET_BYTES_MIN, decoded_forms};
 
-/// Minimum length of what is looked for across the ends of lines, as programs wrap base64:
-/// shorter words would look alike.
+/// Minimum length in bytes of a pattern that is searched for across line breaks, as in wrapped
+/// Base64. Shorter patterns would match by chance.
 pub(super) const WRAPPED_BYTES_MIN: usize = 20;
 
-/// Minimum length of a text in a secret that is JSON to be a secret whatever its name is.
+/// Minimum length in bytes of a string in a JSON secret that counts as secret whatever its name is.
 const JSON_TEXT_BYTES_MIN: usize = 20;
 
-/// How the names of secrets end.
+/// Endings of names that denote secrets.
 const SECRET_NAME_SUFFIXES: &[&str] = &[
     "key",
     "secret",
@@ -30,73 +28,76 @@ const SECRET_NAME_SUFFIXES: &[&str] = &[
     "credential",
 ];
 
-/// Whether what has this name is a secret. A name says so by its end: a `token_type` is no token.
+/// Returns whether a name denotes a secret. Only the end of the name matters: a `token_type` is not
+/// a token.
 pub fn is_secret_name(name: &str) -> bool {
-    let letters = name.chars().filter(char::is_ascii_alphabetic);
-    let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    let chars = name.chars().filter(char::is_ascii_alphabetic);
+    let name: String = chars.map(|c| c.to_ascii_lowercase()).collect();
     let singular = name.strip_suffix('s').unwrap_or(&name);
     let mut ends = SECRET_NAME_SUFFIXES.iter();
     ends.any(|end| name.ends_with(end) || singular.ends_with(end))
 }
 
-/// Maximum length of a secret that is looked for in other encodings too, which take more than ten
-/// times its memory.
+/// Maximum length in bytes of a secret that is also searched for in other encodings. The encodings
+/// take more than ten times the memory of the secret.
 const ENCODED_BYTES_MAX: usize = 64 << 10;
 
-/// All that is looked for because of one secret.
+/// Returns all patterns that are searched for in order to find one secret.
 pub(super) fn search_patterns(secret: &str) -> Vec<String> {
     let parts = secret_parts(secret);
     if secret.len() > ENCODED_BYTES_MAX {
         return parts;
     }
-    parts.iter().flat_map(|part| encodings(part)).collect()
+    parts.iter().flat_map(|part| secret_encodings(part)).collect()
 }
 
-/// A secret, and what of it is secret by itself.
-fn secret_parts(value: &str) -> Vec<String> {
+/// Returns a secret and those of its parts that are secrets on their own.
+fn secret_parts(secret: &str) -> Vec<String> {
     let mut texts = Vec::new();
-    match serde_json::from_str(value) {
-        Ok(data @ (Value::Object(_) | Value::Array(_))) => add_json_strings(&mut texts, "", data),
-        Ok(_) | Err(_) => texts.push(value.to_owned()),
+    match serde_json::from_str(secret) {
+        Ok(data @ (Value::Object(_) | Value::Array(_))) => {
+            add_secret_json_strings(&mut texts, "", data)
+        }
+        Ok(_) | Err(_) => texts.push(secret.to_owned()),
     }
     let lines = texts.iter().filter(|text| text.contains('\n'));
     let lines = lines.flat_map(|text| text.lines()).map(str::trim);
-    // Frames, as keys have them, say nothing.
+    // Header and footer lines, as in PEM files, are not secret.
     let is_telling = |line: &&str| line.len() >= WRAPPED_BYTES_MIN && !line.starts_with("-----");
     let mut parts: Vec<String> = lines.filter(is_telling).map(str::to_owned).collect();
     parts.extend(texts);
-    parts.push(value.to_owned());
+    parts.push(secret.to_owned());
     parts
 }
 
-/// Adds the texts in a secret that is JSON, such as the key of an account, that are secrets by
-/// themselves. Texts in a list have the name of the list.
-fn add_json_strings(texts: &mut Vec<String>, name: &str, data: Value) {
+/// Adds those strings of a JSON secret, such as a service account key, that are secrets on their
+/// own. A string in a list has the name of the list.
+fn add_secret_json_strings(texts: &mut Vec<String>, name: &str, data: Value) {
     match data {
         Value::Object(fields) => {
             let fields = fields.into_iter();
-            fields.for_each(|(name, value)| add_json_strings(texts, &name, value));
+            fields.for_each(|(name, value)| add_secret_json_strings(texts, &name, value));
         }
         Value::Array(values) => {
             let values = values.into_iter();
-            values.for_each(|value| add_json_strings(texts, name, value));
+            values.for_each(|value| add_secret_json_strings(texts, name, value));
         }
-        Value::String(text) if is_json_secret(name, text.trim()) => {
+        Value::String(text) if is_secret_json_string(name, text.trim()) => {
             texts.push(text.trim().to_owned());
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Whether the text of this name in a secret is a secret by itself.
-fn is_json_secret(name: &str, text: &str) -> bool {
+/// Returns whether a string with this name in a JSON secret is a secret on its own.
+fn is_secret_json_string(name: &str, text: &str) -> bool {
     match is_secret_name(name) {
         true => text.len() >= SECRET_BYTES_MIN,
         false => text.len() >= JSON_TEXT_BYTES_MIN && !is_public_address(text),
     }
 }
 
-/// Whether a text is the address of a server or of a person, with nothing secret in it.
+/// Returns whether a text is a URL or an email address without anything secret in it.
 fn is_public_address(text: &str) -> bool {
     match text.split_once("://") {
         Some((_, address)) => {
@@ -113,16 +114,15 @@ fn is_mail_address(text: &str) -> bool {
         return false;
     };
     let has_only = |part: &str, others: &str| {
-        let mut letters = part.chars();
-        !part.is_empty()
-            && letters.all(|letter| letter.is_ascii_alphanumeric() || others.contains(letter))
+        let mut chars = part.chars();
+        !part.is_empty() && chars.all(|c| c.is_ascii_alphanumeric() || others.contains(c))
     };
     has_only(person, "._+-") && has_only(domain, ".-") && domain.contains('.')
 }
 
-/// A secret as it is, without its own escapes, as forms write it, as hex digits and as
-/// base64, alone or in the midst of something.
-fn encodings(secret: &str) -> Vec<String> {
+/// Returns the encodings of a secret: unchanged, without its own escapes, form-encoded, hex and
+/// Base64, the latter also as a part of longer encoded data.
+fn secret_encodings(secret: &str) -> Vec<String> {
     let mut all = vec![
         secret.to_owned(),
         STANDARD_NO_PAD.encode(secret),
@@ -130,21 +130,21 @@ fn encodings(secret: &str) -> Vec<String> {
         secret.bytes().map(|byte| format!("{byte:02x}")).collect(),
         secret.bytes().map(|byte| format!("{byte:02X}")).collect(),
     ];
-    // Forms have a plus where addresses have a blank.
+    // Forms encode a space as a plus sign.
     for plain in [secret.to_owned(), secret.replace(' ', "+")] {
         all.extend(decoded_forms(&plain));
         all.push(plain);
     }
     for before in 0..3 {
         let padded = [&[0; 3][..before], secret.as_bytes()].concat();
-        // Only the letters that depend on nothing but the secret.
+        // Only those characters whose encoding depends on nothing but the secret.
         let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
         for text in [STANDARD_NO_PAD.encode(&padded), URL_SAFE_NO_PAD.encode(&padded)] {
             all.extend(text.get(from..to).map(str::to_owned));
         }
     }
     all.retain(|encoded| encoded.len() >= SECRET_BYTES_MIN);
-    // Most secrets are letters and digits, whose encodings are often the same.
+    // Most secrets are alphanumeric, so many of their encodings are identical.
     all.sort_unstable();
     all.dedup();
     all
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn a_secret_has_few_encodings() {
-        for (secret, most) in [("AKIAIOSFODNN7EXAMPLE", 9), ("wJalr/K7MDENG+bP=", 12)] {
-            let count = encodings(secret).len();
-            assert!(count <= most, "{secret}: {count}");
+        for (secret, max) in [("AKIAIOSFODNN7EXAMPLE", 9), ("wJalr/K7MDENG+bP=", 12)] {
+            let count = secret_encodings(secret).len();
+            assert!(count <= max, "{secret}: {count}");
         }
     }
 

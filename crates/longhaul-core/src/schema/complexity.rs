@@ -1,52 +1,53 @@
-//! Size of a JSON Schema once every reference is replaced by its target, computed in
-//! linear time without replacing any.
+//! Size of a JSON Schema with every reference replaced by its target, computed in linear time
+//! without actually replacing references.
 //!
-//! Invariant: every part that a validator can reach is counted. A reference that can't
-//! be followed here is an error.
+//! Invariant: every part that a validator can reach is counted. A reference that can't be resolved
+//! is an error.
 
 use serde_json::Value;
 
 use super::error::{EXPANSION_MAX, SchemaError};
-use super::references::Graph;
-use super::totals::{Count, build_nodes, compute_totals};
+use super::references::SchemaGraph;
+use super::totals::{CountKind, build_nodes, compute_totals};
 
-/// Bounds of the work that checking a value against a schema takes.
+/// Upper bounds of the work for validating a value against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaComplexity {
-    /// Number of subschemas with every reference replaced; one that leads back is counted once.
+    /// Number of subschemas if every reference is replaced by its target. Recursive references
+    /// count once.
     expansion: u64,
-    /// Maximum number of subschemas that one part of an object or list is checked against.
+    /// Maximum number of subschemas that one part of an object or list is validated against.
     fanout: u64,
-    /// Whether a subschema refers to one that contains it.
+    /// Whether any subschema refers to a subschema that contains it.
     is_recursive: bool,
 }
 
 impl SchemaComplexity {
-    /// Measures a schema.
+    /// Measures how much work it is to validate values against a schema.
     ///
     /// # Errors
-    /// Says why no value should be checked against it.
+    /// Returns the reason why no value should be validated against the schema.
     pub fn measure(schema: &Value) -> Result<Self, SchemaError> {
-        let graph = Graph::new(schema);
+        let graph = SchemaGraph::new(schema);
         let nodes = build_nodes(&graph)?;
-        let expanded = compute_totals(&nodes, Count::Parts, 0..1);
+        let expanded = compute_totals(&nodes, CountKind::Parts, 0..1);
         let reached = || (0..nodes.len()).filter(|at| expanded.totals[*at] > 0);
-        // Where parts lead back, the total of the root leaves out what they lead to. What is
-        // checked against one value never leads back, so that these totals are complete.
-        let visited = compute_totals(&nodes, Count::Visits, reached());
+        // In a recursive schema, the root's total omits the targets of references that lead back.
+        // The subschemas for one value are never recursive, so their totals are complete.
+        let visited = compute_totals(&nodes, CountKind::Visits, reached());
         if let Some(at) = visited.cycle {
-            return Err(SchemaError::Cycle(pointer_to(schema, graph.parts[at])));
+            return Err(SchemaError::Cycle(json_pointer_to(schema, graph.parts[at])));
         }
         let expansion = expanded.totals.first().copied().unwrap_or(1);
-        let expansion = expansion.max(visited.max());
+        let expansion = expansion.max(visited.max_total());
         if expansion > EXPANSION_MAX {
             return Err(SchemaError::Expansion);
         }
         if let Some(unknown) = reached().find_map(|at| nodes[at].unknown) {
             return Err(SchemaError::Reference(unknown.to_owned()));
         }
-        let fields = compute_totals(&nodes, Count::Fields, reached()).max();
-        let items = compute_totals(&nodes, Count::Items, reached()).max();
+        let fields = compute_totals(&nodes, CountKind::Fields, reached()).max_total();
+        let items = compute_totals(&nodes, CountKind::Items, reached()).max_total();
         Ok(Self {
             expansion,
             fanout: fields.max(items).max(1),
@@ -54,13 +55,14 @@ impl SchemaComplexity {
         })
     }
 
-    /// Whether a subschema refers to one that contains it.
+    /// Returns whether any subschema refers to a subschema that contains it.
     pub const fn is_recursive(&self) -> bool {
         self.is_recursive
     }
 
-    /// Upper bound of the subschemas that this value is checked against, its parts included.
-    pub fn check_cost(&self, value: &Value) -> u64 {
+    /// Returns an upper bound for the number of subschemas that this value and its parts are
+    /// validated against.
+    pub fn validation_cost(&self, value: &Value) -> u64 {
         let fanout = if self.is_recursive { self.fanout } else { 1 };
         let mut visits = 0_u64;
         let mut values = vec![(value, 1_u64)];
@@ -79,8 +81,8 @@ impl SchemaComplexity {
     }
 }
 
-/// Where a part stands in a schema, for a message.
-fn pointer_to(schema: &Value, part: &Value) -> String {
+/// Returns the JSON pointer to a part of a schema, for error messages.
+fn json_pointer_to(schema: &Value, part: &Value) -> String {
     let mut values = vec![(String::new(), schema)];
     while let Some((at, value)) = values.pop() {
         if std::ptr::eq(value, part) {
@@ -110,13 +112,14 @@ mod tests {
     const META_4: &str = "http://json-schema.org/draft-04/schema#";
     const META_7: &str = "http://json-schema.org/draft-07/schema#";
 
-    /// A chain of definitions, each of which holds `wide` references to the next.
-    fn chain(deep: usize, wide: usize, keyword: &str) -> Value {
+    /// Returns a schema with a chain of the given number of definitions. Each definition has the
+    /// given number of references to the next definition.
+    fn reference_chain(depth: usize, width: usize, keyword: &str) -> Value {
         let link = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
-        let mut defs: serde_json::Map<String, Value> = (0..deep)
-            .map(|n| (format!("d{n}"), json!({ keyword: vec![link(n + 1); wide] })))
+        let mut defs: serde_json::Map<String, Value> = (0..depth)
+            .map(|n| (format!("d{n}"), json!({ keyword: vec![link(n + 1); width] })))
             .collect();
-        defs.insert(format!("d{deep}"), json!({ "type": "object" }));
+        defs.insert(format!("d{depth}"), json!({ "type": "object" }));
         json!({ "type": "object", "allOf": [link(0)], "$defs": defs })
     }
 
@@ -124,7 +127,7 @@ mod tests {
     fn schemas_that_grow_exponentially_are_refused() {
         for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"] {
             assert_eq!(
-                SchemaComplexity::measure(&chain(12, 8, keyword)),
+                SchemaComplexity::measure(&reference_chain(12, 8, keyword)),
                 Err(SchemaError::Expansion),
                 "{keyword}"
             );
@@ -140,9 +143,9 @@ mod tests {
         assert_eq!(SchemaComplexity::measure(&hidden), Err(SchemaError::Expansion));
     }
 
-    /// This schema with definitions that grow exponentially from `#/$defs/d0`.
-    fn with_large_definitions(mut schema: Value) -> Value {
-        let defs = chain(12, 8, "allOf")["$defs"].take();
+    /// Adds definitions to a schema whose expansion, starting at `#/$defs/d0`, grows exponentially.
+    fn add_large_definitions(mut schema: Value) -> Value {
+        let defs = reference_chain(12, 8, "allOf")["$defs"].take();
         for (name, definition) in defs.as_object().unwrap() {
             schema["$defs"][name] = definition.clone();
         }
@@ -154,13 +157,13 @@ mod tests {
         let small = json!({ "d0": { "type": "object" } });
         let here = json!({ "$ref": "#/$defs/d0" });
         for schema in [
-            // Indices and characters that are written in another way.
+            // Indices and characters in unusual spellings.
             json!({ "$ref": "#/$defs/l/anyOf/00", "$defs": { "l": { "anyOf": [here] } } }),
             json!({ "$ref": "#/$defs/l/anyOf/+0", "$defs": { "l": { "anyOf": [here] } } }),
             json!({ "$ref": "#/$defs/%+f", "$defs": { "%+f": here, "\u{f}": {} } }),
             json!({ "$ref": "#/$defs/%7e0%64", "$defs": { "~d": here } }),
             json!({ "$ref": "#/$defs/%zz", "$defs": { "%zz": here } }),
-            // Addresses that are none, or not everywhere.
+            // Ids that some drafts ignore, or that are ambiguous.
             json!({ "$schema": META_7,
                 "allOf": [{ "$id": "http://x/y", "$ref": "#/$defs/d0" }] }),
             json!({ "$schema": META_7,
@@ -175,13 +178,13 @@ mod tests {
                 "not": { "$id": "http://y/", "not": { "$id": "r", "$defs": small } } }),
             json!({ "$id": "http://x/r", "$defs": { "same": { "$id": "http://x/%72",
                 "not": here, "$defs": small } }, "items": { "$ref": "http://x/%72" } }),
-            // Targets that depend on where a check came from.
+            // Targets that depend on the dynamic scope.
             json!({ "$dynamicRef": "#n", "$defs": { "a": { "$dynamicAnchor": "n" },
                 "b": { "$id": "http://x/y", "not": { "$dynamicAnchor": "n", "not":
                     { "$id": "http://x/z", "$ref": "#/$defs/d0" } } } } }),
         ] {
             assert_eq!(
-                SchemaComplexity::measure(&with_large_definitions(schema.clone())),
+                SchemaComplexity::measure(&add_large_definitions(schema.clone())),
                 Err(SchemaError::Expansion),
                 "{schema}"
             );
@@ -190,13 +193,13 @@ mod tests {
 
     #[test]
     fn repeated_checks_are_counted_each_time() {
-        // Each level is checked, and checked again to find out what it evaluates.
+        // Each level is evaluated, and evaluated again to find out which parts it covers.
         let unevaluated =
             |inner: Value| json!({ "anyOf": [inner], "unevaluatedProperties": false });
         let nested = |deep: usize| (0..deep).fold(json!({}), |inner, _| unevaluated(inner));
         assert!(SchemaComplexity::measure(&nested(4)).is_ok());
         assert_eq!(SchemaComplexity::measure(&nested(40)), Err(SchemaError::Expansion));
-        // Each definition is first met inside of the one before, to which it leads back.
+        // Each definition is first reached from the previous one, to which it refers back.
         let definition = |n: usize| {
             let back = json!({ "$ref": format!("#/$defs/c{}", n - 1) });
             let next = json!({ "$ref": format!("#/$defs/c{}", n + 1) });
@@ -212,9 +215,9 @@ mod tests {
 
     #[test]
     fn schemas_that_share_definitions_are_accepted() {
-        assert!(SchemaComplexity::measure(&chain(4, 8, "allOf")).is_ok());
-        assert!(SchemaComplexity::measure(&chain(2_000, 1, "allOf")).is_ok());
-        let unused = chain(12, 8, "allOf")["$defs"].clone();
+        assert!(SchemaComplexity::measure(&reference_chain(4, 8, "allOf")).is_ok());
+        assert!(SchemaComplexity::measure(&reference_chain(2_000, 1, "allOf")).is_ok());
+        let unused = reference_chain(12, 8, "allOf")["$defs"].clone();
         assert!(SchemaComplexity::measure(&json!({ "type": "string", "$defs": unused })).is_ok());
     }
 
@@ -312,16 +315,16 @@ mod tests {
     #[test]
     fn work_grows_with_the_value_and_with_branches_that_recur() {
         let plain = SchemaComplexity::measure(&json!({ "items": { "type": "string" } })).unwrap();
-        assert_eq!(plain.check_cost(&json!(["a", "b"])), 6);
-        assert_eq!(plain.check_cost(&json!("x".repeat(64))), 6);
+        assert_eq!(plain.validation_cost(&json!(["a", "b"])), 6);
+        assert_eq!(plain.validation_cost(&json!("x".repeat(64))), 6);
         let branch = json!({ "properties": { "a": { "$ref": "#" } } });
         let tree = SchemaComplexity::measure(&json!({ "anyOf": vec![branch; 10] })).unwrap();
         let nested = |deep: usize| (0..deep).fold(json!(1), |inner, _| json!({ "a": inner }));
-        assert!(tree.check_cost(&nested(2)) < 10_000);
-        assert_eq!(tree.check_cost(&nested(100)), u64::MAX);
+        assert!(tree.validation_cost(&nested(2)) < 10_000);
+        assert_eq!(tree.validation_cost(&nested(100)), u64::MAX);
         let again = json!({ "$ref": "#" });
         let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });
-        for (schema, ways) in [
+        for (schema, fanout) in [
             (json!({ "patternProperties": patterns }), 4),
             (json!({ "properties": { "a": again }, "patternProperties": patterns }), 5),
             (json!({ "properties": { "a": again }, "unevaluatedProperties": again }), 3),
@@ -337,9 +340,9 @@ mod tests {
             (json!({ "anyOf": [{ "items": again }, { "additionalProperties": again }] }), 1),
         ] {
             let shape = SchemaComplexity::measure(&schema).unwrap();
-            assert_eq!(shape.fanout, ways, "{schema}");
-            let paths = ways.pow(13);
-            assert!(shape.check_cost(&nested(13)) >= paths, "{schema}");
+            assert_eq!(shape.fanout, fanout, "{schema}");
+            let paths = fanout.pow(13);
+            assert!(shape.validation_cost(&nested(13)) >= paths, "{schema}");
         }
     }
 }

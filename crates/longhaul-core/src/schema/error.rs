@@ -1,24 +1,24 @@
 //! Reasons why a JSON Schema is refused before it is compiled.
 
-/// Maximum number of subschemas of a schema whose references are replaced.
+/// Maximum number of subschemas of a schema after its references were replaced by their targets.
 pub const EXPANSION_MAX: u64 = 50_000;
 
-/// Reason why a schema is refused before it is compiled.
+/// Reason why a schema is rejected before it is compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// It refers to itself without going deeper into the value.
+    /// A part of the schema refers to itself for the same value, so validation would never end.
     #[error(
-        "{0} leads back to itself by references alone, so that anything would fit it: say what \
-         the data is there, such as {{\"type\": \"object\"}}"
+        "at {0}, the schema refers to itself by references alone, so that any data would match: \
+         specify what the data is there, such as {{\"type\": \"object\"}}"
     )]
     Cycle(String),
-    /// It is too large.
+    /// The schema has too many subschemas after its references were replaced by their targets.
     #[error(
-        "with its references replaced by what they refer to it has more than {EXPANSION_MAX} \
-         parts, which nobody can check an answer against: refer to each definition from fewer places"
+        "the schema has more than {EXPANSION_MAX} parts if its references are replaced by their \
+         targets, too many to validate an answer: refer to each definition from fewer places"
     )]
     Expansion,
-    /// It refers to another document.
-    #[error("it refers to `{0}`, and nothing outside of a schema is fetched: put it under `$defs`")]
+    /// The schema refers to another document, which is not fetched.
+    #[error("the schema refers to `{0}`, but external references are not fetched: use `$defs`")]
     Reference(String),
 }

@@ -1,8 +1,8 @@
-//! Where the references of a JSON Schema lead.
+//! Targets of the references in a JSON Schema.
 //!
-//! Invariant: every subschema that a validator may take for the target of a reference is
-//! among those that are found. Drafts differ in what gives a subschema its address, so
-//! where that is unclear each candidate is a target.
+//! Invariant: every subschema that a validator may consider the target of a reference is found.
+//! Drafts differ in how a subschema gets its address. Where the address is unclear, every candidate
+//! counts as a target.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", RECURSIVE];
 const RECURSIVE: &str = "$recursiveRef";
 
-/// Keywords that name a subschema.
+/// Keywords that give a subschema a name for references.
 const ANCHORS: [&str; 2] = ["$anchor", "$dynamicAnchor"];
 
-/// Addresses of the schemas of schemas, which every validator knows.
+/// Addresses of the meta-schemas, which every validator knows.
 const META: [&str; 5] = [
     "http://json-schema.org/draft-04/schema",
     "http://json-schema.org/draft-06/schema",
@@ -24,47 +24,49 @@ const META: [&str; 5] = [
     "https://json-schema.org/draft/2020-12/schema",
 ];
 
-/// What a reference leads to.
-pub(super) enum Targets<'a> {
-    /// To each of these, of which the validator takes one.
+/// Possible targets of a reference.
+pub(super) enum ReferenceTargets<'a> {
+    /// Subschemas of the document, of which the validator chooses one.
     Values(Vec<&'a Value>),
-    /// To the schema of schemas.
+    /// The meta-schema, i.e. the schema that describes JSON Schemas.
     Meta,
-    /// To nothing that the document contains.
+    /// No part of the document is a possible target.
     Unknown,
 }
 
-/// The objects of a schema document, by their place in memory.
+/// All objects (parts) of a schema document, with an index by their memory address.
 #[derive(Default)]
-pub(super) struct Graph<'a> {
+pub(super) struct SchemaGraph<'a> {
     pub(super) parts: Vec<&'a Value>,
     index: HashMap<*const Value, usize>,
-    /// The nearest part with an id that contains each part, which may be itself.
+    /// For each part, the index of the nearest enclosing part with an id, which may be the part
+    /// itself.
     bases: Vec<usize>,
-    /// The same of each part's parent.
+    /// For each part, the index of the nearest enclosing part with an id, not counting the part
+    /// itself.
     parent_bases: Vec<usize>,
-    /// Whether `id` gives an address, as it does in draft 4.
+    /// Whether the keyword `id` defines an address, as in draft 4.
     has_plain_id: bool,
     ids: HashSet<&'a str>,
-    /// The parts with an id, by the last segment of its path.
+    /// Parts with an id, by the last path segment of the id.
     resources: HashMap<&'a str, Vec<usize>>,
-    /// The parts with an id whose last segment is unclear.
+    /// Parts with an id whose last path segment is unclear.
     unclear_ids: Vec<usize>,
     anchors: HashMap<&'a str, Vec<usize>>,
-    /// The parts that `$recursiveRef` may lead to from anywhere.
+    /// Parts that `$recursiveRef` may refer to from any other part.
     recursive: Vec<usize>,
-    /// Whether a reference inside of the schema of schemas may lead back to the document.
+    /// Whether a reference within the meta-schema may lead back to this document.
     has_dynamic: bool,
 }
 
-impl<'a> Graph<'a> {
+impl<'a> SchemaGraph<'a> {
     pub(super) fn new(schema: &'a Value) -> Self {
         let mut graph = Self { has_plain_id: declares_draft_4(schema), ..Self::default() };
         let mut values = VecDeque::from([(schema, 0)]);
         while let Some((value, base)) = values.pop_front() {
             match value {
                 Value::Object(fields) => {
-                    let base = graph.add(value, base);
+                    let base = graph.add_part(value, base);
                     values.extend(fields.values().map(|inner| (inner, base)));
                 }
                 Value::Array(list) => values.extend(list.iter().map(|inner| (inner, base))),
@@ -74,120 +76,124 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// Adds an object and returns the base of what it contains.
-    fn add(&mut self, part: &'a Value, outer: usize) -> usize {
-        let at = self.parts.len();
+    /// Adds an object of the document. Returns the index of the nearest part with an id that
+    /// encloses the children of the object.
+    fn add_part(&mut self, part: &'a Value, outer_base: usize) -> usize {
+        let part_index = self.parts.len();
         let text = |name: &str| part.get(name).and_then(Value::as_str);
-        let mut base = outer;
-        for id in self.ids_of(part) {
+        let mut base = outer_base;
+        for id in self.schema_ids(part) {
             if let Some(anchor) = id.strip_prefix('#') {
-                self.anchors.entry(anchor).or_default().push(at);
+                self.anchors.entry(anchor).or_default().push(part_index);
             }
             let id = id.trim_end_matches('#');
             self.ids.insert(id);
-            match last_segment(id) {
-                Some(segment) => self.resources.entry(segment).or_default().push(at),
-                None => self.unclear_ids.push(at),
+            match last_path_segment(id) {
+                Some(segment) => self.resources.entry(segment).or_default().push(part_index),
+                None => self.unclear_ids.push(part_index),
             }
-            base = at;
+            base = part_index;
         }
         for anchor in ANCHORS.iter().filter_map(|name| text(name)) {
-            self.anchors.entry(anchor).or_default().push(at);
+            self.anchors.entry(anchor).or_default().push(part_index);
         }
         if part.get("$recursiveAnchor").is_some() {
-            self.recursive.push(at);
+            self.recursive.push(part_index);
         }
         self.has_dynamic |=
             part.get("$recursiveAnchor").is_some() || part.get("$dynamicAnchor").is_some();
         self.parts.push(part);
         self.bases.push(base);
-        self.parent_bases.push(outer);
-        self.index.insert(std::ptr::from_ref(part), at);
+        self.parent_bases.push(outer_base);
+        self.index.insert(std::ptr::from_ref(part), part_index);
         base
     }
 
-    fn ids_of(&self, part: &'a Value) -> Vec<&'a str> {
+    fn schema_ids(&self, part: &'a Value) -> Vec<&'a str> {
         let plain = self.has_plain_id.then_some("id");
         let names = ["$id"].into_iter().chain(plain);
         names.filter_map(|name| part.get(name)?.as_str()).collect()
     }
 
-    /// What the references of the part `at` lead to, each with its text.
+    /// Returns the references in the part with this index, each with its text and its possible
+    /// targets.
     pub(super) fn resolved_references(
         &self,
-        at: usize,
-    ) -> impl Iterator<Item = (&'a str, Targets<'a>)> + '_ {
-        let part = self.parts[at];
+        part_index: usize,
+    ) -> impl Iterator<Item = (&'a str, ReferenceTargets<'a>)> + '_ {
+        let part = self.parts[part_index];
         REFERENCES.iter().filter_map(move |name| {
-            let to = part.get(name)?.as_str()?;
+            let reference = part.get(name)?.as_str()?;
             if *name != RECURSIVE {
-                return Some((to, self.resolve(at, to)));
+                return Some((reference, self.resolve_reference(part_index, reference)));
             }
-            // Its text is of no account.
-            let mut found = self.enclosing_resources(at);
+            // The text of a `$recursiveRef` is irrelevant.
+            let mut found = self.enclosing_resource_indices(part_index);
             found.extend(&self.recursive);
-            Some((to, Targets::Values(self.values(found, Some))))
+            Some((reference, ReferenceTargets::Values(self.select_values(found, Some))))
         })
     }
 
-    fn resolve(&self, at: usize, to: &str) -> Targets<'a> {
-        let (address, fragment) = match to.strip_prefix('#') {
+    fn resolve_reference(&self, part_index: usize, reference: &str) -> ReferenceTargets<'a> {
+        let (address, fragment) = match reference.strip_prefix('#') {
             Some(fragment) => ("", fragment),
-            None => to.rsplit_once('#').unwrap_or((to, "")),
+            None => reference.rsplit_once('#').unwrap_or((reference, "")),
         };
         let candidates = match address {
-            "" => self.enclosing_resources(at),
-            other => self.resources_like(other),
+            "" => self.enclosing_resource_indices(part_index),
+            other => self.resource_indices_by_address(other),
         };
         if candidates.is_empty() && META.contains(&address) && !self.has_dynamic {
-            return Targets::Meta;
+            return ReferenceTargets::Meta;
         }
         if !address.is_empty() && !self.ids.contains(address) {
-            return Targets::Unknown;
+            return ReferenceTargets::Unknown;
         }
         let values = if fragment.is_empty() {
-            self.values(candidates, Some)
+            self.select_values(candidates, Some)
         } else if fragment.starts_with('/') {
-            let path = percent_decoded(fragment);
-            self.values(candidates, |part| resolve_pointer(part, path.as_deref()?))
+            let path = percent_decode(fragment);
+            self.select_values(candidates, |part| resolve_json_pointer(part, path.as_deref()?))
         } else {
             let named = self.anchors.get(fragment).cloned().unwrap_or_default();
-            self.values(named, Some)
+            self.select_values(named, Some)
         };
         if values.is_empty() {
-            return Targets::Unknown;
+            return ReferenceTargets::Unknown;
         }
-        Targets::Values(values)
+        ReferenceTargets::Values(values)
     }
 
-    fn values(
+    fn select_values(
         &self,
-        mut parts: Vec<usize>,
-        of: impl Fn(&'a Value) -> Option<&'a Value>,
+        mut part_indices: Vec<usize>,
+        select: impl Fn(&'a Value) -> Option<&'a Value>,
     ) -> Vec<&'a Value> {
-        parts.sort_unstable();
-        parts.dedup();
-        let found = parts.into_iter().filter_map(|at| of(self.parts[at]));
+        part_indices.sort_unstable();
+        part_indices.dedup();
+        let found =
+            part_indices.into_iter().filter_map(|part_index| select(self.parts[part_index]));
         found.collect()
     }
 
-    /// Number of parts with an id.
+    /// Returns the number of parts with an id.
     pub(super) fn resource_count(&self) -> usize {
         self.unclear_ids.len() + self.resources.values().map(Vec::len).sum::<usize>()
     }
 
-    /// Parts that a reference without an address may be relative to.
-    fn enclosing_resources(&self, at: usize) -> Vec<usize> {
+    /// Returns the indices of the parts that a reference without an address, found in the part with
+    /// this index, may be relative to.
+    fn enclosing_resource_indices(&self, part_index: usize) -> Vec<usize> {
         let mut found = vec![0];
         found.extend(&self.unclear_ids);
         let mut segments = HashSet::new();
-        let mut base = self.bases[at];
+        let mut base = self.bases[part_index];
         loop {
             found.push(base);
-            for id in self.ids_of(self.parts[base]) {
+            for id in self.schema_ids(self.parts[base]) {
                 let id = id.trim_end_matches('#');
-                if segments.insert(last_segment(id)) {
-                    found.extend(self.resources_like(id));
+                if segments.insert(last_path_segment(id)) {
+                    found.extend(self.resource_indices_by_address(id));
                 }
             }
             if base == 0 || self.parent_bases[base] == base {
@@ -197,10 +203,11 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Parts whose address may be this one, whatever both are relative to.
-    fn resources_like(&self, address: &str) -> Vec<usize> {
+    /// Returns the indices of the parts that may have this address, whatever their addresses are
+    /// relative to.
+    fn resource_indices_by_address(&self, address: &str) -> Vec<usize> {
         let mut found = self.unclear_ids.clone();
-        match last_segment(address) {
+        match last_path_segment(address) {
             Some(segment) => found.extend(self.resources.get(segment).into_iter().flatten()),
             None => {
                 found.extend(self.resources.values().flatten());
@@ -210,14 +217,14 @@ impl<'a> Graph<'a> {
         found
     }
 
-    /// Those of these values that are objects, by their numbers.
-    pub(super) fn indices_of(&self, values: &[&Value]) -> Vec<usize> {
+    /// Returns the indices of those values that are objects of the document.
+    pub(super) fn part_indices(&self, values: &[&Value]) -> Vec<usize> {
         let number = |value: &&Value| self.index.get(&std::ptr::from_ref(*value)).copied();
         values.iter().filter_map(number).collect()
     }
 }
 
-/// Whether a part of a document says that it follows draft 4.
+/// Returns whether any part of the document declares draft 4 as its version of JSON Schema.
 fn declares_draft_4(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
@@ -230,10 +237,10 @@ fn declares_draft_4(schema: &Value) -> bool {
     }
 }
 
-/// The last segment of an address's path, if it stays the same whatever the address is
-/// relative to and however it is normalized.
-fn last_segment(address: &str) -> Option<&str> {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+/// Returns the last path segment of an address. Returns `None` if the segment depends on the base
+/// address or on normalization.
+fn last_path_segment(address: &str) -> Option<&str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let (path, segment) = address.rsplit_once('/').unwrap_or(("", address));
     let is_clear = !path.ends_with('/')
         && !path.contains(['?', '#', '%', '\\'])
@@ -242,9 +249,9 @@ fn last_segment(address: &str) -> Option<&str> {
     is_clear.then_some(segment)
 }
 
-/// The value at a pointer whose characters are decoded. Unlike [`Value::pointer`] it takes
-/// any number for an index, as the validator does.
-fn resolve_pointer<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
+/// Resolves a decoded JSON pointer. Unlike [`Value::pointer`], this function accepts any number as
+/// an index, as the validator does.
+fn resolve_json_pointer<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
     let segments = path.split('/').skip(1);
     segments.into_iter().try_fold(root, |value, segment| match value {
         Value::Array(list) => list.get(segment.parse::<usize>().ok()?),
@@ -253,9 +260,9 @@ fn resolve_pointer<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
     })
 }
 
-/// A pointer as it is meant: in an address a character may be written as `%7E`. What only
-/// looks like it stays as it is.
-fn percent_decoded(fragment: &str) -> Option<String> {
+/// Decodes the percent escapes of a JSON pointer, such as `%7E`. Invalid escapes are left
+/// unchanged.
+fn percent_decode(fragment: &str) -> Option<String> {
     let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
     let mut rest = fragment.as_bytes();
     let mut bytes = Vec::with_capacity(rest.len());

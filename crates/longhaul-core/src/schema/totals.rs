@@ -1,19 +1,19 @@
-//! Counts of the subschemas that a value is checked against, in linear time.
+//! Counts the subschemas that a value is validated against, in linear time.
 //!
-//! Invariant: no count is lower than what a validator visits. One keyword may make it
-//! visit the same subschema several times.
+//! Invariant: no count is lower than the number of subschemas that a validator visits. One keyword
+//! may make a validator visit the same subschema several times.
 
 use serde_json::Value;
 
 use super::error::SchemaError;
-use super::references::{Graph, Targets};
+use super::references::{ReferenceTargets, SchemaGraph};
 
-/// Keywords whose subschemas apply to the same value as the schema that holds them.
+/// Keywords whose subschemas apply to the same value as the schema that contains them.
 const IN_PLACE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 const IN_PLACE_SINGLE: [&str; 4] = ["not", "if", "then", "else"];
 const IN_PLACE_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
 
-/// Keywords whose subschemas apply to a part of the value.
+/// Keywords whose subschemas apply to a part of the value, such as a list item.
 const PART_LISTS: [&str; 2] = ["prefixItems", "items"];
 const PART_SINGLE: [&str; 8] = [
     "items",
@@ -27,95 +27,100 @@ const PART_SINGLE: [&str; 8] = [
 ];
 const PART_MAPS: [&str; 2] = ["properties", "patternProperties"];
 
-/// Keywords whose subschemas a validator checks once more to find out what they evaluate.
+/// Keywords whose subschemas a validator evaluates again to find out which parts of a value they
+/// cover.
 const REPEATED: [&str; 3] = ["contains", "unevaluatedItems", "unevaluatedProperties"];
 const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
-/// Maximum number of targets of all references of a schema, candidates included.
+/// Maximum number of possible targets of all references in a schema.
 const TARGETS_MAX: usize = 1_000_000;
 
-/// Number of subschemas of a schema of schemas, and of those that look into one part.
+/// Number of subschemas of a meta-schema (a schema that describes JSON Schemas).
 const META_PARTS: u64 = 300;
 const META_FANOUT: u64 = 2;
 
-/// A subschema and those that its value and the parts of its value are checked against.
-pub(super) struct Node<'a> {
+/// A subschema, with the subschemas that its value and the parts of its value are validated
+/// against.
+pub(super) struct SchemaNode<'a> {
     in_place: Vec<usize>,
     children: Vec<usize>,
-    /// Those of `inner` that are checked once more for an enclosing `unevaluated...`.
+    /// Those of `children` that are evaluated again if an enclosing schema has an `unevaluated`
+    /// keyword.
     repeated: Vec<usize>,
-    /// Whether it needs to know what the others evaluate.
+    /// Whether the subschema has an `unevaluated` keyword, whose result depends on other
+    /// subschemas.
     is_unevaluated: bool,
-    /// Maximum number of `inner` and of `repeated` that apply to one field.
+    /// Maximum numbers of `children` and of `repeated` that apply to one field of an object.
     fields: (u64, u64),
-    /// The same for an item of a list.
+    /// Maximum numbers of `children` and of `repeated` that apply to one item of a list.
     items: (u64, u64),
-    /// Whether it refers to the schema of schemas.
+    /// Whether the subschema refers to a meta-schema (a schema that describes JSON Schemas).
     pub(super) is_meta: bool,
-    /// A reference that leads to nothing.
+    /// Reference of the subschema whose target was not found, if there is one.
     pub(super) unknown: Option<&'a str>,
 }
 
-/// What is summed up over subschemas.
+/// Kind of a count: which subschemas are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Count {
-    /// All that are contained, however deep in the value.
+pub(super) enum CountKind {
+    /// All contained subschemas, whatever part of the value they apply to.
     Parts,
-    /// Those that apply to the same value.
+    /// Subschemas that apply to the same value as the counting subschema.
     Visits,
-    /// Those that apply to one field of the same object.
+    /// Subschemas that apply to one field of an object.
     Fields,
-    /// Those that apply to one item of the same list.
+    /// Subschemas that apply to one item of a list.
     Items,
 }
 
-impl Node<'_> {
-    /// What it counts itself, and what it counts once more for an enclosing `unevaluated...`.
-    fn own(&self, count: Count) -> (u64, u64) {
-        let (own, repeated) = match count {
-            Count::Parts | Count::Visits => (1, 1),
-            Count::Fields => self.fields,
-            Count::Items => self.items,
+impl SchemaNode<'_> {
+    /// Returns the node's own count, and how much of it is repeated for an enclosing schema with an
+    /// `unevaluated` keyword.
+    fn own_counts(&self, count_kind: CountKind) -> (u64, u64) {
+        let (own, repeated) = match count_kind {
+            CountKind::Parts | CountKind::Visits => (1, 1),
+            CountKind::Fields => self.fields,
+            CountKind::Items => self.items,
         };
-        let meta = match count {
-            Count::Parts | Count::Visits => META_PARTS,
-            Count::Fields | Count::Items => META_FANOUT,
+        let meta = match count_kind {
+            CountKind::Parts | CountKind::Visits => META_PARTS,
+            CountKind::Fields | CountKind::Items => META_FANOUT,
         };
         (own + if self.is_meta { meta } else { 0 }, repeated)
     }
 
-    fn target(&self, at: usize, count: Count) -> Option<usize> {
-        let inner = || self.children.get(at - self.in_place.len());
-        let same = self.in_place.get(at);
-        same.or_else(|| inner().filter(|_| count == Count::Parts)).copied()
+    fn target_index(&self, position: usize, count_kind: CountKind) -> Option<usize> {
+        let inner = || self.children.get(position - self.in_place.len());
+        let same = self.in_place.get(position);
+        same.or_else(|| inner().filter(|_| count_kind == CountKind::Parts)).copied()
     }
 }
 
-pub(super) fn build_nodes<'a>(graph: &Graph<'a>) -> Result<Vec<Node<'a>>, SchemaError> {
+pub(super) fn build_nodes<'a>(graph: &SchemaGraph<'a>) -> Result<Vec<SchemaNode<'a>>, SchemaError> {
     let mut nodes = Vec::with_capacity(graph.parts.len());
     let mut referred = 0;
-    for (at, part) in graph.parts.iter().enumerate() {
-        let mut same = subschemas(part, (&IN_PLACE_LISTS, &IN_PLACE_SINGLE, &IN_PLACE_MAPS));
+    for (node_index, part) in graph.parts.iter().enumerate() {
+        let mut same = find_subschemas(part, (&IN_PLACE_LISTS, &IN_PLACE_SINGLE, &IN_PLACE_MAPS));
         let (mut is_meta, mut unknown) = (false, None);
-        for (to, targets) in graph.resolved_references(at) {
+        for (to, targets) in graph.resolved_references(node_index) {
             referred += graph.resource_count();
             match targets {
-                Targets::Values(values) => {
+                ReferenceTargets::Values(values) => {
                     referred += values.len();
                     same.extend(values);
                 }
-                Targets::Meta => is_meta = true,
-                Targets::Unknown => unknown = Some(to),
+                ReferenceTargets::Meta => is_meta = true,
+                ReferenceTargets::Unknown => unknown = Some(to),
             }
             if referred > TARGETS_MAX {
                 return Err(SchemaError::Expansion);
             }
         }
-        let inner = subschemas(part, (&PART_LISTS, &PART_SINGLE, &PART_MAPS));
-        nodes.push(Node {
-            in_place: graph.indices_of(&same),
-            children: graph.indices_of(&inner),
-            repeated: graph.indices_of(&subschemas(part, (&[], &REPEATED, &[]))),
+        let inner = find_subschemas(part, (&PART_LISTS, &PART_SINGLE, &PART_MAPS));
+        nodes.push(SchemaNode {
+            in_place: graph.part_indices(&same),
+            children: graph.part_indices(&inner),
+            repeated: graph.part_indices(&find_subschemas(part, (&[], &REPEATED, &[]))),
             is_unevaluated: UNEVALUATED.iter().any(|name| part.get(name).is_some()),
             fields: field_fanout(part),
             items: item_fanout(part),
@@ -126,24 +131,26 @@ pub(super) fn build_nodes<'a>(graph: &Graph<'a>) -> Result<Vec<Node<'a>>, Schema
     Ok(nodes)
 }
 
-/// How many subschemas under this keyword can lead deeper into a value.
-fn count_object_subschemas(part: &Value, kinds: (&[&str], &[&str], &[&str])) -> u64 {
-    let found = subschemas(part, kinds);
+/// Counts the subschemas under these keywords that are objects and may thus contain further
+/// subschemas.
+fn count_object_subschemas(part: &Value, keywords: (&[&str], &[&str], &[&str])) -> u64 {
+    let found = find_subschemas(part, keywords);
     found.into_iter().filter(|one| one.is_object()).count() as u64
 }
 
-/// Maximum number of subschemas of a part that apply to one field of an object, and of
-/// those among them that may be repeated.
+/// Returns how many subschemas of a part apply to one field of an object at most, and how many of
+/// them may be evaluated again.
 fn field_fanout(part: &Value) -> (u64, u64) {
     let named = count_object_subschemas(part, (&[], &[], &["properties"])).min(1);
     let patterns = count_object_subschemas(part, (&[], &[], &["patternProperties"]));
-    // It applies to those fields alone that none of the others applies to.
+    // `additionalProperties` only applies to fields that no other keyword applies to.
     let additional = count_object_subschemas(part, (&[], &["additionalProperties"], &[]));
     let unevaluated = count_object_subschemas(part, (&[], &["unevaluatedProperties"], &[]));
     ((named + patterns).max(additional) + unevaluated, unevaluated)
 }
 
-/// The same for one item of a list.
+/// Returns how many subschemas of a part apply to one item of a list at most, and how many of them
+/// may be evaluated again.
 fn item_fanout(part: &Value) -> (u64, u64) {
     let placed = count_object_subschemas(part, (&["prefixItems"], &[], &[])).min(1);
     let listed = count_object_subschemas(part, (&["items"], &[], &[])).min(1);
@@ -153,9 +160,10 @@ fn item_fanout(part: &Value) -> (u64, u64) {
     (placed + listed + every + repeated, repeated)
 }
 
-/// The values of a schema under keywords that hold lists, one schema or maps of schemas.
-fn subschemas<'a>(part: &'a Value, kinds: (&[&str], &[&str], &[&str])) -> Vec<&'a Value> {
-    let (lists, singles, maps) = kinds;
+/// Returns the subschemas of a part under three kinds of keywords, which contain lists of schemas,
+/// single schemas and maps of schemas.
+fn find_subschemas<'a>(part: &'a Value, keywords: (&[&str], &[&str], &[&str])) -> Vec<&'a Value> {
+    let (lists, singles, maps) = keywords;
     let mut found = Vec::new();
     for name in lists {
         found.extend(part.get(name).and_then(Value::as_array).into_iter().flatten());
@@ -168,30 +176,30 @@ fn subschemas<'a>(part: &'a Value, kinds: (&[&str], &[&str], &[&str])) -> Vec<&'
     found
 }
 
-/// Totals over subschemas: of each its own count and the totals of its targets.
-pub(super) struct Totals {
-    /// Zero for those that were not reached.
+/// Totals over subschemas: the count of each subschema plus the totals of those that it leads to.
+pub(super) struct SchemaTotals {
+    /// Total of each subschema, by index. Zero for subschemas that were not reached.
     pub(super) totals: Vec<u64>,
-    /// What finding out the evaluated parts of a value counts once more.
+    /// For each subschema, the count that a validator repeats to find out which parts it covers.
     repeated: Vec<u64>,
-    /// One that is reached from itself.
+    /// Index of a subschema that leads back to itself, if there is one.
     pub(super) cycle: Option<usize>,
 }
 
-impl Totals {
-    pub(super) fn max(&self) -> u64 {
+impl SchemaTotals {
+    pub(super) fn max_total(&self) -> u64 {
         self.totals.iter().copied().max().unwrap_or(0)
     }
 
-    /// Sets the totals of a node whose targets have theirs.
-    fn set(&mut self, at: usize, node: &Node<'_>, count: Count) {
-        let (mut own, mut repeated) = node.own(count);
+    /// Sets the total of a node. The totals of the subschemas that it leads to must be set already.
+    fn set_total(&mut self, node_index: usize, node: &SchemaNode<'_>, count_kind: CountKind) {
+        let (mut own, mut repeated) = node.own_counts(count_kind);
         for to in &node.in_place {
             let (total, again) = (self.totals[*to], self.repeated[*to]);
             own = own.saturating_add(total);
             repeated = repeated.saturating_add(total).saturating_add(again);
         }
-        if count == Count::Parts {
+        if count_kind == CountKind::Parts {
             let add = |sum: u64, to: &usize| sum.saturating_add(self.totals[*to]);
             own = node.children.iter().fold(own, add);
             repeated = node.repeated.iter().fold(repeated, add);
@@ -199,18 +207,18 @@ impl Totals {
         if node.is_unevaluated {
             own = own.saturating_add(repeated);
         }
-        self.totals[at] = own;
-        self.repeated[at] = repeated;
+        self.totals[node_index] = own;
+        self.repeated[node_index] = repeated;
     }
 }
 
 pub(super) fn compute_totals(
-    nodes: &[Node<'_>],
-    count: Count,
+    nodes: &[SchemaNode<'_>],
+    count_kind: CountKind,
     starts: impl Iterator<Item = usize>,
-) -> Totals {
+) -> SchemaTotals {
     let mut sums =
-        Totals { totals: vec![0; nodes.len()], repeated: vec![0; nodes.len()], cycle: None };
+        SchemaTotals { totals: vec![0; nodes.len()], repeated: vec![0; nodes.len()], cycle: None };
     let mut is_open = vec![false; nodes.len()];
     let mut is_done = vec![false; nodes.len()];
     let mut stack = Vec::new();
@@ -219,14 +227,14 @@ pub(super) fn compute_totals(
             stack.push((start, 0));
             is_open[start] = true;
         }
-        while let Some((at, next)) = stack.pop() {
-            let Some(to) = nodes[at].target(next, count) else {
-                sums.set(at, &nodes[at], count);
-                is_open[at] = false;
-                is_done[at] = true;
+        while let Some((node_index, next)) = stack.pop() {
+            let Some(to) = nodes[node_index].target_index(next, count_kind) else {
+                sums.set_total(node_index, &nodes[node_index], count_kind);
+                is_open[node_index] = false;
+                is_done[node_index] = true;
                 continue;
             };
-            stack.push((at, next + 1));
+            stack.push((node_index, next + 1));
             if is_open[to] {
                 sums.cycle.get_or_insert(to);
             } else if !is_done[to] {

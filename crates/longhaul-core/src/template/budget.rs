@@ -1,6 +1,4 @@
-//! Counts what a template builds.
-//!
-//! Never: counts a value that may grow later.
+//! Budget of one template rendering: limits the text and values that the template builds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-/// Maximum depth of lists and maps within each other.
+/// Maximum nesting depth of lists and maps in a template.
 const DEPTH_MAX: usize = 64;
 
-/// What a rendering may still build.
+/// Remaining budget of one template rendering.
 #[derive(Debug, Clone)]
 pub(super) struct RenderBudget(Arc<AtomicU64>);
 
@@ -25,12 +23,13 @@ impl RenderBudget {
         let updated = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
         match updated {
             Ok(_) => Ok(()),
-            Err(_) => Err(over_budget()),
+            Err(_) => Err(over_budget_error()),
         }
     }
 
-    /// Takes the size of a value with all that is in it. An iterator becomes a list.
-    pub(super) fn charge(&self, value: Value) -> Result<Value, Error> {
+    /// Charges the size of a value and everything in it to the budget, and returns the value. An
+    /// iterator is converted to a list.
+    pub(super) fn charge_value(&self, value: Value) -> Result<Value, Error> {
         let value = match value.kind() == ValueKind::Iterable {
             true => self.collect_list(&value)?,
             false => value,
@@ -39,7 +38,9 @@ impl RenderBudget {
         while let Some((value, depth)) = values.pop() {
             self.spend(1)?;
             if depth > DEPTH_MAX {
-                return Err(invalid_operation("lists and maps of the template are too deep"));
+                return Err(invalid_operation_error(
+                    "lists and maps of the template are nested too deeply",
+                ));
             }
             if depth > 0 && is_namespace(&value) {
                 return Err(nested_namespace_error());
@@ -66,7 +67,7 @@ impl RenderBudget {
         let mut items = Vec::new();
         for item in iterator.try_iter()? {
             if items.len() as u64 >= left {
-                return Err(over_budget());
+                return Err(over_budget_error());
             }
             items.push(item);
         }
@@ -79,14 +80,14 @@ pub(super) fn is_namespace(value: &Value) -> bool {
     object.is_some_and(|object| object.type_name().ends_with("::Namespace"))
 }
 
-pub(super) fn invalid_operation(words: &'static str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, words)
+pub(super) fn invalid_operation_error(message: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
 }
 
-fn over_budget() -> Error {
-    invalid_operation("the template builds too much text or too many values")
+fn over_budget_error() -> Error {
+    invalid_operation_error("the template builds too much text or too many values")
 }
 
 pub(super) fn nested_namespace_error() -> Error {
-    invalid_operation("a namespace can't be in a list, a map or another namespace")
+    invalid_operation_error("a namespace can't be in a list, a map or another namespace")
 }

@@ -1,109 +1,113 @@
-//! What an agent's file asks of the runtime beyond model, tools and rules.
+//! Optional settings of an agent file: skills, sandbox, loop guard and perception.
 //!
-//! Never: looks anything up. A wish is data; whoever equips a run finds what it names.
+//! The settings are plain data. The providers and volumes that they name are looked up when a run's
+//! environment is built.
 
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
-/// A skill as its file introduces itself; its body is read when it is needed.
+/// Name and description of a skill. The text of the skill is read from its file when the agent asks
+/// for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skill {
-    /// Its name, which is its folder's.
+    /// Name of the skill, which is also the name of its folder.
     pub name: String,
-    /// What it is good for, and when.
+    /// What the skill is good for and when to use it.
     pub description: String,
 }
 
-/// Where commands run.
+/// Settings of the sandbox in which the agent's commands run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxConfig {
-    /// Who makes it; none: the project's.
+    /// Name of the sandbox provider. `None` means the project's default provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// What it is made of.
+    /// Name of the image from which the sandbox is created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// How far it is walled off.
-    pub isolation: Isolation,
-    /// What it may reach: `none`, `host`, or names of hosts.
+    /// How strictly the agent's commands are isolated from the machine.
+    pub isolation: IsolationLevel,
+    /// Network access of the sandbox: `none`, `host`, or a list of host names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<String>,
-    /// Idle for so long, it is stopped.
+    /// Idle time after which the sandbox is stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_stop: Option<Millis>,
-    /// The provider stops it after so long.
+    /// Maximum lifetime of the sandbox, after which the provider stops it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_stop: Option<Millis>,
-    /// It is deleted so long after its run's end.
+    /// How long the sandbox is kept after the run has ended, before it is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<Millis>,
-    /// A disk that outlives it.
+    /// Persistent disk that is mounted into the sandbox and outlives it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub volume: Option<Volume>,
-    /// Whether its secrets are in a file `.env` as well.
+    pub volume: Option<SandboxVolume>,
+    /// Whether the agent's secrets are also written to a `.env` file in the sandbox.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub env_file: bool,
 }
 
-/// How far commands are walled off.
+/// How strictly the commands of an agent are isolated from the machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Isolation {
-    /// As far as the provider can.
+pub enum IsolationLevel {
+    /// Commands are isolated as much as the sandbox provider supports.
     #[default]
     Sandboxed,
-    /// Not at all: the file says so itself.
+    /// Commands run without a sandbox. The agent file has to request this explicitly.
     None,
 }
 
-/// A disk that outlives its sandbox.
+/// Persistent disk that outlives the sandbox into which it is mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Volume {
-    /// Its name.
+pub struct SandboxVolume {
+    /// Name that identifies the volume to the sandbox provider.
     pub name: String,
-    /// Where it is seen.
+    /// Path inside the sandbox at which the volume is mounted.
     pub path: String,
 }
 
-/// When a run is told, or stopped, because it turns in circles.
+/// Settings of the loop guard, which warns and then ends a run that repeats the same tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuardConfig {
-    /// So many identical calls with identical results in a row end the run, and
-    /// at half of it the model is told; none: never.
+    /// Number of consecutive identical tool calls with identical results that ends the run. At half
+    /// of that number the model is warned. `None` means no limit.
     pub identical_calls: Option<u32>,
 }
 
-/// Who looks at the world.
+/// Context provider of an agent, and how often it is asked for the state of the world.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerceptionConfig {
-    /// Who.
+    /// Kind and address of the context provider.
     #[serde(flatten)]
     pub source: PerceptionSource,
-    /// How often.
+    /// How often the context provider is asked for the state of the world.
     #[serde(default)]
     pub every: PerceptionInterval,
 }
 
-/// Who looks.
+/// Kind and address of a context provider, which tells an agent the state of the world.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PerceptionSource {
-    /// A program: the event on its standard input, JSON on its output.
+    /// Command that reads a request (run, event and input) as JSON on stdin and writes the state of
+    /// the world as JSON to stdout.
     Command(Vec<String>),
-    /// An address: the event is posted, the answer is JSON.
+    /// URL to which a request (run, event and input) is posted as JSON. The response is the state
+    /// of the world as JSON.
     Url(String),
-    /// A provider of the program that Longhaul is part of, by its name.
+    /// Context provider registered under this name by the program that embeds Longhaul.
     Named(String),
 }
 
-/// How often somebody looks.
+/// How often the context provider is asked for the state of the world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PerceptionInterval {
-    /// Once, before the first turn.
+    /// The context provider is asked once, before the first turn.
     #[default]
     Run,
-    /// Before each turn.
+    /// The context provider is asked before every turn.
     Turn,
 }

@@ -1,46 +1,47 @@
-//! What is held back of a reply while it comes: it may be the beginning of a secret
-//! that goes on.
+//! Holds back the end of a streamed reply while it may be the beginning of a secret.
 //!
-//! Never: hands out words that follow a hole.
+//! Invariant: when a part of the reply was skipped, no text after it is published.
 
 use std::borrow::Cow;
 
 use longhaul_core::port::redact::Redact;
 
-/// What is held back of one reply, and how much of it was shown.
+/// Streamed text that is held back, and the number of bytes published so far.
 #[derive(Debug, Default)]
 pub(super) struct HoldbackBuffer {
     text: String,
     released_bytes: usize,
-    /// Not all of it could be kept: what comes now would follow a hole.
+    /// Whether text was skipped because the reply exceeded the size limit. Nothing is published
+    /// after a gap.
     has_gap: bool,
 }
 
 impl HoldbackBuffer {
-    /// Takes words in, and gives those that are known to be no part of a secret.
-    /// Of one reply no more than `most` bytes are shown.
-    pub(super) fn push(&mut self, text: &str, redact: &dyn Redact, most: usize) -> String {
-        self.has_gap |= self.released_bytes + self.text.len() + text.len() > most;
+    /// Adds text and returns, redacted, the part that is certainly not the beginning of a secret.
+    /// Once the reply exceeds the maximum size, nothing more is returned.
+    pub(super) fn push(&mut self, text: &str, redact: &dyn Redact, bytes_max: usize) -> String {
+        self.has_gap |= self.released_bytes + self.text.len() + text.len() > bytes_max;
         if self.has_gap {
             return String::new();
         }
         self.text.push_str(text);
-        let (shown, held) = self.split(redact);
+        let (clean, held) = self.split_at_possible_secret(redact);
         self.text = held;
-        self.released_bytes += shown.len();
-        shown
+        self.released_bytes += clean.len();
+        clean
     }
 
-    /// What can be shown, and what must still be held back.
-    fn split(&self, redact: &dyn Redact) -> (String, String) {
+    /// Splits the buffered text into a part that can be published and a part that must be held
+    /// back.
+    fn split_at_possible_secret(&self, redact: &dyn Redact) -> (String, String) {
         let end = self.text.len().saturating_sub(redact.partial_match_len(&self.text));
-        let (said, rest) = self.text.split_at(self.text.floor_char_boundary(end));
+        let (complete, rest) = self.text.split_at(self.text.floor_char_boundary(end));
         let whole = redact.redact(&self.text);
         if rest.is_empty() {
             return (whole.into_owned(), String::new());
         }
-        let clean = redact.redact(said);
-        // A secret may end where another seems to begin.
+        let clean = redact.redact(complete);
+        // A secret may end where another one seems to begin.
         let is_torn =
             matches!(whole, Cow::Owned(_)) && *whole != format!("{clean}{}", redact.redact(rest));
         match is_torn {
@@ -49,11 +50,11 @@ impl HoldbackBuffer {
         }
     }
 
-    /// Nothing follows: what was held back is all there is of it.
+    /// Returns the text that was still held back, redacted. Called when no more text will follow.
     pub(super) fn drain(&mut self, redact: &dyn Redact) -> String {
         let held = std::mem::take(&mut self.text);
-        let shown = redact.redact(&held).into_owned();
-        self.released_bytes += shown.len();
-        shown
+        let clean = redact.redact(&held).into_owned();
+        self.released_bytes += clean.len();
+        clean
     }
 }

@@ -1,6 +1,6 @@
-//! Waits for work, and hears meanwhile what others say to the run.
+//! Waits for work of a run (such as a model request) while watching for reasons to abort it.
 //!
-//! Never: throws work away by itself. It says why the work should be cut off.
+//! This module never aborts the work itself: it returns the reason, and the caller decides.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -14,76 +14,80 @@ use crate::lease::Lease;
 use crate::run_session::{CommitOutcome, RunSession};
 use crate::shutdown::Shutdown;
 
-/// Why work is cut off.
+/// Reason to abort the current work of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AbortReason {
     /// The run was cancelled.
     Cancelled,
-    /// A person's message cuts in.
+    /// A person sent a message that interrupts the run.
     Interrupted,
-    /// This worker stops, and its patience is over.
+    /// The worker shuts down, and its drain timeout has passed.
     Shutdown,
-    /// Others count this worker as dead.
+    /// The worker has lost its lease or its claim on the run.
     Lost,
 }
 
-/// What came first.
+/// Result of the work or a reason to abort it, whichever came first.
 #[derive(Debug)]
-pub(super) enum Raced<T> {
-    /// The work is done.
+pub(super) enum AbortableOutcome<T> {
+    /// The work is done and has this result.
     Done(T),
-    /// It should be cut off.
+    /// The work should be aborted for this reason.
     Aborted(AbortReason),
 }
 
-/// What can cut work off.
+/// The signals that can abort the current work of a run.
 #[derive(Debug)]
 pub(super) struct AbortSignals<'a> {
     pub(super) session: &'a mut RunSession,
     pub(super) lease: &'a Lease,
     pub(super) shutdown: &'a Shutdown,
-    /// A look changes nothing and is soon over: no message cuts it off.
+    /// Whether a message that interrupts the run aborts the work. `false` for fetching context,
+    /// which is short and has no effects.
     pub(super) interruptible: bool,
-    /// Where calls say how far they are.
+    /// Source of progress reports of running calls, which are appended to the journal while
+    /// waiting.
     pub(super) progress: Option<(&'a ProgressThrottle, &'a dyn Clock)>,
 }
 
-/// The next word of a call, if anybody listens.
-async fn next_progress(gauge: Option<(&ProgressThrottle, &dyn Clock)>) -> ProgressUpdate {
-    match gauge {
-        Some((gauge, clock)) => gauge.next_update(clock).await,
+/// Waits for the next progress update of a running call. If there is no throttle, waits forever.
+async fn next_progress_update(throttle: Option<(&ProgressThrottle, &dyn Clock)>) -> ProgressUpdate {
+    match throttle {
+        Some((throttle, clock)) => throttle.next_update(clock).await,
         None => std::future::pending().await,
     }
 }
 
-/// Writes a word of a call as it deserves.
-async fn commit_progress(
-    ledger: &mut RunSession,
-    word: ProgressUpdate,
+/// Appends a progress update to the journal. Droppable updates may be lost.
+async fn commit_progress_update(
+    session: &mut RunSession,
+    update: ProgressUpdate,
 ) -> Result<CommitOutcome, Error> {
-    match word {
-        ProgressUpdate::Droppable(word) => ledger.try_commit(word).await,
-        ProgressUpdate::Durable(word) => ledger.commit_durable(word).await,
+    match update {
+        ProgressUpdate::Droppable(update) => session.try_commit(update).await,
+        ProgressUpdate::Durable(update) => session.commit_durably(update).await,
     }
 }
 
-/// Sees something through while work goes on; what the work gives is kept.
-async fn drive_alongside<T, U>(
+/// Runs `other` to completion while polling `work`. If `work` ends first, its result is stored in
+/// `done`.
+async fn run_while_polling<T, U>(
     work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
     mut other: Pin<&mut impl Future<Output = U>>,
     done: &mut Option<T>,
 ) -> U {
     tokio::select! {
         biased;
-        seen = other.as_mut() => return seen,
+        output = other.as_mut() => return output,
         given = work => *done = Some(given),
     }
     other.await
 }
 
 impl AbortReason {
-    /// What the run is told where a look was cut off; `None`: nothing is.
-    pub(super) const fn input_after_perception(self) -> Option<Input> {
+    /// Returns the next input for the state machine after work without effects, such as fetching
+    /// context, was aborted. `None` if this driver has lost its claim on the run.
+    pub(super) const fn input_after_abort(self) -> Option<Input> {
         match self {
             Self::Cancelled | Self::Interrupted => Some(Input::Advance),
             Self::Shutdown => Some(Input::Release),
@@ -93,38 +97,39 @@ impl AbortReason {
 }
 
 impl<'a> AbortSignals<'a> {
-    /// Hears of cancels and stops, and of no message.
+    /// Creates signals for cancellation, shutdown and loss of the claim on the run, but not for
+    /// messages that interrupt the run.
     pub(super) const fn new(
-        ledger: &'a mut RunSession,
+        session: &'a mut RunSession,
         lease: &'a Lease,
-        stop: &'a Shutdown,
+        shutdown: &'a Shutdown,
     ) -> Self {
-        Self { session: ledger, lease, shutdown: stop, interruptible: false, progress: None }
+        Self { session, lease, shutdown, interruptible: false, progress: None }
     }
 
-    /// Waits for work or for a reason to cut it off.
-    pub(super) async fn race<T>(
+    /// Waits until the work is done or there is a reason to abort it.
+    pub(super) async fn wait_unless_aborted<T>(
         &mut self,
         mut work: Pin<&mut (impl Future<Output = T> + ?Sized)>,
-    ) -> Result<Raced<T>, Error> {
+    ) -> Result<AbortableOutcome<T>, Error> {
         loop {
-            if let Some(cut) = self.pending_abort() {
-                return Ok(Raced::Aborted(cut));
+            if let Some(reason) = self.journaled_abort_reason() {
+                return Ok(AbortableOutcome::Aborted(reason));
             }
             tokio::select! {
                 biased;
-                done = work.as_mut() => return Ok(Raced::Done(done)),
-                () = self.lease.lost() => return Ok(Raced::Aborted(AbortReason::Lost)),
-                () = self.shutdown.aborting() => return Ok(Raced::Aborted(AbortReason::Shutdown)),
-                () = self.session.notified() => {}
-                word = next_progress(self.progress) => {
+                done = work.as_mut() => return Ok(AbortableOutcome::Done(done)),
+                () = self.lease.wait_until_lost() => return Ok(AbortableOutcome::Aborted(AbortReason::Lost)),
+                () = self.shutdown.wait_for_abort() => return Ok(AbortableOutcome::Aborted(AbortReason::Shutdown)),
+                () = self.session.wait_for_notification() => {}
+                update = next_progress_update(self.progress) => {
                     let mut done = None;
-                    let telling = pin!(commit_progress(self.session, word));
-                    // However long the store takes: the calls go on meanwhile.
-                    let told = drive_alongside(work.as_mut(), telling, &mut done).await?;
-                    match (done, told) {
-                        (Some(done), _) => return Ok(Raced::Done(done)),
-                        (None, CommitOutcome::Lost) => return Ok(Raced::Aborted(AbortReason::Lost)),
+                    let commit = pin!(commit_progress_update(self.session, update));
+                    // The calls keep running, however long the store takes.
+                    let committed = run_while_polling(work.as_mut(), commit, &mut done).await?;
+                    match (done, committed) {
+                        (Some(done), _) => return Ok(AbortableOutcome::Done(done)),
+                        (None, CommitOutcome::Lost) => return Ok(AbortableOutcome::Aborted(AbortReason::Lost)),
                         (None, CommitOutcome::Applied) => continue,
                     }
                 }
@@ -133,16 +138,16 @@ impl<'a> AbortSignals<'a> {
         }
     }
 
-    /// What the journal says of work under way.
-    fn pending_abort(&self) -> Option<AbortReason> {
+    /// Returns the reason to abort the work that is already in the journal, if there is one.
+    fn journaled_abort_reason(&self) -> Option<AbortReason> {
         let run = self.session.run();
         if run.outcome().is_some() {
             return Some(AbortReason::Lost);
         }
-        if run.is_stopping() {
+        if run.is_cancelling() {
             return Some(AbortReason::Cancelled);
         }
-        let cuts_in = self.interruptible && run.is_interrupted();
+        let cuts_in = self.interruptible && run.has_interrupting_steer();
         cuts_in.then_some(AbortReason::Interrupted)
     }
 }

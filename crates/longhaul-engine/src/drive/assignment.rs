@@ -1,6 +1,4 @@
-//! A run in a worker's hands, and how it is left.
-//!
-//! Never: what is done with it.
+//! The assignment of a run to a driver, and the outcome of driving it.
 
 use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claim;
@@ -10,28 +8,29 @@ use crate::drive_permit::DrivePermit;
 use crate::lease::Lease;
 use crate::shutdown::Shutdown;
 
-/// A run in a worker's hands, and what may take it away again.
+/// A claimed run that is assigned to a driver, with the signals and limits that can end the driver.
 #[derive(Debug, Clone)]
-pub struct Assignment {
-    /// Which run, under which epoch.
+pub struct RunAssignment {
+    /// Claim of the worker on the run: run id and epoch.
     pub claim: Claim,
-    /// Who drives it.
+    /// Id of the worker that drives the run.
     pub worker: WorkerId,
-    /// As long as this lives the worker may begin things.
+    /// Lease of the worker. The driver may start new effects only while the lease is fresh.
     pub lease: Lease,
-    /// The order to stop.
+    /// Shutdown signal of the worker.
     pub shutdown: Shutdown,
-    /// Whether the run may be taken up once more.
+    /// Limit on how often the run may crash its worker.
     pub crash_guard: CrashGuard,
-    /// Its place among the runs that are driven at once.
+    /// Permit to drive the run: one of the permits that limit the worker's concurrent runs.
     pub permit: DrivePermit,
 }
 
-/// How a drive was left.
+/// Outcome of driving a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriveOutcome {
-    /// The run rests, was let go of in good order, or has ended.
+    /// The run is parked, paused, released or ended, so there is nothing to drive.
     Idle,
-    /// It is another's, or this worker may not go on; nothing more was written.
+    /// Another driver has claimed the run, or this worker may not continue. Nothing more is written
+    /// to the journal.
     Lost,
 }

@@ -1,6 +1,7 @@
-//! The calls that a driver has begun and not yet told the end of.
+//! The running tool calls of a driver, whose results are not committed yet.
 //!
-//! Never: begins a call whose start is not journaled, or lets a panic out.
+//! Invariants: only calls whose start is journaled are started, and a panic of a tool does not
+//! leave this module.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -19,15 +20,15 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_run::input::ToolCallStatus;
 use serde_json::Value;
 
-use crate::drive::progress::TrackedCall;
+use crate::drive::progress::CallProgressGuard;
 use crate::panics;
 
-/// A call that says nothing of its time may take this long.
+/// Timeout of tool calls whose tool does not set a timeout.
 pub(super) const CALL_TIMEOUT: Millis = Millis::from_secs(10 * 60);
 
-/// A call about to be made.
+/// A tool call that is about to be started.
 #[derive(Debug)]
-pub(super) struct CallRequest {
+pub(super) struct ToolCallRequest {
     pub(super) tool: Arc<dyn Tool>,
     pub(super) input: Value,
     pub(super) ctx: ToolContext,
@@ -36,67 +37,69 @@ pub(super) struct CallRequest {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-/// A call that has ended.
+/// A tool call that has ended, with its result.
 #[derive(Debug, Clone)]
-pub(super) struct FinishedCall {
+pub(super) struct FinishedToolCall {
     pub(super) call: CallId,
     pub(super) status: ToolCallStatus,
     pub(super) output: ToolOutput,
-    /// What it put up to be seen.
+    /// Images that the tool attached to its output.
     pub(super) images: Vec<Blob>,
 }
 
-/// How a call may be let go of.
+/// Whether and how a running tool call may be cancelled.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CancelPolicy {
-    /// It may simply be begun again.
+pub(super) struct ToolCallCancelPolicy {
+    /// Whether the call may be repeated without harm.
     pub(super) may_repeat: bool,
-    /// It ends for good when it is let go of.
+    /// Whether the call has no further effects once its future is dropped.
     pub(super) is_cancel_safe: bool,
 }
 
-/// A call that was let go of.
+/// A tool call that was cancelled while it ran.
 #[derive(Debug)]
-pub(super) struct CancelledCall {
+pub(super) struct CancelledToolCall {
     pub(super) call: CallId,
     pub(super) is_cancel_safe: bool,
     partial_output: Option<String>,
 }
 
-impl CancelledCall {
-    /// Its end, with what it had to say until then.
-    pub(super) fn into_interrupted(self, words: &str) -> FinishedCall {
-        FinishedCall {
+impl CancelledToolCall {
+    /// Returns the result of the cancelled call: the message, followed by the call's partial
+    /// output.
+    pub(super) fn into_finished_tool_call(self, message: &str) -> FinishedToolCall {
+        FinishedToolCall {
             call: self.call,
             status: ToolCallStatus::Interrupted,
-            output: with_partial_output(words, self.partial_output),
+            output: join_partial_output(message, self.partial_output),
             images: Vec::new(),
         }
     }
 }
 
-fn with_partial_output(words: &str, said: Option<String>) -> ToolOutput {
-    let said = said.filter(|said| !said.is_empty());
-    let said = said.map_or(String::new(), |said| format!("\nWhat it had said until then:\n{said}"));
-    ToolOutput::text(format!("{words}{said}"))
+fn join_partial_output(message: &str, partial: Option<String>) -> ToolOutput {
+    let partial = partial.filter(|partial| !partial.is_empty());
+    let partial =
+        partial.map_or(String::new(), |partial| format!("\nOutput until then:\n{partial}"));
+    ToolOutput::text(format!("{message}{partial}"))
 }
 
-/// Calls under way.
+/// The running tool calls of one run.
 #[derive(Debug, Default)]
-pub(super) struct RunningCalls {
-    running: Vec<RunningCall>,
+pub(super) struct ActiveToolCalls {
+    running: Vec<ActiveToolCall>,
 }
 
-/// A call under way. To drop it is to let go of it: it never comes back.
-struct RunningCall {
+/// A running tool call. Dropping this value cancels the call.
+struct ActiveToolCall {
     call: CallId,
-    policy: CancelPolicy,
+    policy: ToolCallCancelPolicy,
     partial_output: PartialOutput,
-    work: BoxFuture<'static, FinishedCall>,
-    _progress: Option<TrackedCall>,
+    work: BoxFuture<'static, FinishedToolCall>,
+    _progress: Option<CallProgressGuard>,
 }
 
-impl fmt::Debug for RunningCall {
+impl fmt::Debug for ActiveToolCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunningCall")
             .field("call", &self.call)
@@ -105,53 +108,53 @@ impl fmt::Debug for RunningCall {
     }
 }
 
-impl RunningCalls {
-    /// Whether this call is under way.
+impl ActiveToolCalls {
+    /// Whether the call with this id is running.
     pub(super) fn contains(&self, call: CallId) -> bool {
         self.running.iter().any(|running| running.call == call)
     }
 
-    /// Whether none is under way.
+    /// Whether no tool call is running.
     pub(super) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Begins a call. What it says of itself is heard as long as it goes on.
-    pub(super) fn start(&mut self, begun: CallRequest, heard: TrackedCall) {
-        self.running.push(RunningCall {
-            call: begun.ctx.call,
-            policy: CancelPolicy {
-                may_repeat: begun.class.may_repeat(),
-                is_cancel_safe: begun.tool.is_cancel_safe(),
+    /// Starts a tool call. `tracked` is the guard that keeps the call's progress reports enabled
+    /// while the call runs.
+    pub(super) fn start(&mut self, request: ToolCallRequest, tracked: CallProgressGuard) {
+        self.running.push(ActiveToolCall {
+            call: request.ctx.call,
+            policy: ToolCallCancelPolicy {
+                may_repeat: request.class.may_repeat(),
+                is_cancel_safe: request.tool.is_cancel_safe(),
             },
-            partial_output: begun.ctx.partial_output.clone(),
-            work: run_call(begun).boxed(),
-            _progress: Some(heard),
+            partial_output: request.ctx.partial_output.clone(),
+            work: run_tool_call(request).boxed(),
+            _progress: Some(tracked),
         });
     }
 
-    /// A call that ended before it began.
-    pub(super) fn push_finished(&mut self, ended: FinishedCall) {
-        self.running.push(RunningCall {
-            call: ended.call,
-            policy: CancelPolicy { may_repeat: true, is_cancel_safe: true },
+    /// Adds the result of a tool call that could not be started, such as a call of an unknown tool.
+    pub(super) fn push_finished(&mut self, finished: FinishedToolCall) {
+        self.running.push(ActiveToolCall {
+            call: finished.call,
+            policy: ToolCallCancelPolicy { may_repeat: true, is_cancel_safe: true },
             partial_output: PartialOutput::default(),
-            work: async move { ended }.boxed(),
+            work: async move { finished }.boxed(),
             _progress: None,
         });
     }
 
-    /// The next call that ends; none when none is under way. To stop waiting
-    /// for it loses nothing.
-    pub(super) async fn next(&mut self) -> Option<FinishedCall> {
-        poll_fn(|context| self.poll_next(context)).await
+    /// Waits until the next running tool call ends. `None` if no call is running. Cancel safe.
+    pub(super) async fn next_finished(&mut self) -> Option<FinishedToolCall> {
+        poll_fn(|context| self.poll_next_finished(context)).await
     }
 
-    /// A reply has few calls at once, so each of them is simply asked.
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedCall>> {
-        for place in 0..self.running.len() {
-            if let Poll::Ready(ended) = self.running[place].work.poll_unpin(context) {
-                self.running.remove(place);
+    /// Polls the running calls one after the other, because a reply has only a few calls.
+    fn poll_next_finished(&mut self, context: &mut Context<'_>) -> Poll<Option<FinishedToolCall>> {
+        for index in 0..self.running.len() {
+            if let Poll::Ready(ended) = self.running[index].work.poll_unpin(context) {
+                self.running.remove(index);
                 return Poll::Ready(Some(ended));
             }
         }
@@ -161,67 +164,71 @@ impl RunningCalls {
         Poll::Pending
     }
 
-    /// Lets go of the calls that `wanted` picks.
-    pub(super) fn cancel(&mut self, wanted: impl Fn(CancelPolicy) -> bool) -> Vec<CancelledCall> {
-        let picked = self.running.extract_if(.., |running| wanted(running.policy));
-        let gone = picked.map(|running| {
-            // Only when it has ended it has left what it had to say.
+    /// Cancels the running calls whose cancel policy satisfies the predicate.
+    pub(super) fn cancel(
+        &mut self,
+        predicate: impl Fn(ToolCallCancelPolicy) -> bool,
+    ) -> Vec<CancelledToolCall> {
+        let picked = self.running.extract_if(.., |running| predicate(running.policy));
+        let cancelled = picked.map(|running| {
+            // The partial output is complete only when the future is dropped.
             drop(running.work);
-            CancelledCall {
+            CancelledToolCall {
                 call: running.call,
                 is_cancel_safe: running.policy.is_cancel_safe,
-                partial_output: running.partial_output.take(),
+                partial_output: running.partial_output.take_text(),
             }
         });
-        gone.collect()
+        cancelled.collect()
     }
 }
 
-/// Makes a call: what it says, how it fails, that it panicked or took too long.
-async fn run_call(begun: CallRequest) -> FinishedCall {
-    let call = begun.ctx.call;
-    let tool = Arc::clone(&begun.tool);
-    let work = async { tool.call(begun.input, &begun.ctx).await };
+/// Runs a tool call until it returns, fails, panics or times out.
+async fn run_tool_call(request: ToolCallRequest) -> FinishedToolCall {
+    let call = request.ctx.call;
+    let tool = Arc::clone(&request.tool);
+    let work = async { tool.call(request.input, &request.ctx).await };
     let (end, output) = tokio::select! {
         biased;
         done = AssertUnwindSafe(work).catch_unwind() => match done {
             Ok(Ok(output)) => (ToolCallStatus::Completed, output),
             Ok(Err(failure)) => {
                 let end = match failure.is_outcome_unknown() {
-                    true => end_of_unknown(begun.class),
+                    true => status_of_unknown_result(request.class),
                     false => ToolCallStatus::Failed,
                 };
                 (end, ToolOutput::text(failure.message()))
             }
             Err(panic) => {
-                let words = format!("the tool panicked: {}", panics::panic_message(&*panic));
-                (ToolCallStatus::Failed, ToolOutput::text(words))
+                let message = format!("the tool panicked: {}", panics::panic_message(&*panic));
+                (ToolCallStatus::Failed, ToolOutput::text(message))
             }
         },
-        () = begun.clock.sleep(begun.timeout) => {
-            let words = format!("it took longer than {} and was stopped", format_duration(begun.timeout));
-            let end = match begun.tool.is_cancel_safe() {
+        () = request.clock.sleep(request.timeout) => {
+            let message = format!("the call timed out after {}", format_duration(request.timeout));
+            let end = match request.tool.is_cancel_safe() {
                 true => ToolCallStatus::Interrupted,
-                false => end_of_unknown(begun.class),
+                false => status_of_unknown_result(request.class),
             };
-            (end, with_partial_output(&words, begun.ctx.partial_output.take()))
+            (end, join_partial_output(&message, request.ctx.partial_output.take_text()))
         }
     };
-    FinishedCall { call, status: end, output, images: begun.ctx.images.drain() }
+    FinishedToolCall { call, status: end, output, images: request.ctx.images.drain() }
 }
 
-/// How a call ends that nobody heard the end of.
-const fn end_of_unknown(class: EffectClass) -> ToolCallStatus {
+/// Returns the status of a tool call whose result is unknown: failed if the call may be repeated,
+/// otherwise unknown.
+const fn status_of_unknown_result(class: EffectClass) -> ToolCallStatus {
     match class {
         EffectClass::Pure | EffectClass::Keyed => ToolCallStatus::Failed,
-        // It may have happened; only a look or a person can tell.
+        // It may have happened; only a verification or a person can tell.
         EffectClass::Once | EffectClass::Session => ToolCallStatus::Unknown,
     }
 }
 
-/// A span as people say it.
-fn format_duration(span: Millis) -> String {
-    match span.0 {
+/// Formats a duration in seconds or milliseconds.
+fn format_duration(duration: Millis) -> String {
+    match duration.0 {
         millis if millis % 1_000 == 0 => format!("{} s", millis / 1_000),
         millis => format!("{millis} ms"),
     }
@@ -239,7 +246,7 @@ mod tests {
     use super::*;
     use crate::drive::progress::ProgressThrottle;
 
-    /// A clock that stands.
+    /// Test clock on which no wait ever ends.
     #[derive(Debug)]
     struct FixedClock;
 
@@ -254,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Waits once, then does something that can be counted.
+    /// Test tool that waits once and then increments a counter.
     #[derive(Debug)]
     struct CountingTool {
         spec: ToolSpec,
@@ -280,8 +287,12 @@ mod tests {
         }
     }
 
-    fn call_request(index: u16, class: EffectClass, done: &Arc<AtomicUsize>) -> CallRequest {
-        let card = ToolSpec {
+    fn counting_call_request(
+        index: u16,
+        class: EffectClass,
+        done_count: &Arc<AtomicUsize>,
+    ) -> ToolCallRequest {
+        let spec = ToolSpec {
             name: ToolName::new("count").unwrap(),
             description: String::new(),
             schema: Value::Bool(true),
@@ -290,8 +301,8 @@ mod tests {
             timeout: None,
         };
         let call = CallId { turn: 1, index };
-        CallRequest {
-            tool: Arc::new(CountingTool { spec: card, done: done.clone() }),
+        ToolCallRequest {
+            tool: Arc::new(CountingTool { spec, done: done_count.clone() }),
             input: Value::Null,
             ctx: ToolContext::new(RunId::from_bits(7), call, Epoch(1)),
             class,
@@ -303,23 +314,23 @@ mod tests {
     #[test]
     fn a_cancelled_call_never_returns_a_result() {
         let done = Arc::default();
-        let mut hands = RunningCalls::default();
-        let gauge = ProgressThrottle::default();
-        let heard = |index| gauge.track(CallId { turn: 1, index });
-        hands.start(call_request(1, EffectClass::Pure, &done), heard(1));
-        assert!(hands.next().now_or_never().is_none(), "it is under way");
-        let gone = hands.cancel(|way| way.may_repeat);
-        let gone: Vec<CallId> = gone.iter().map(|gone| gone.call).collect();
-        assert_eq!(gone, [CallId { turn: 1, index: 1 }]);
-        hands.start(call_request(2, EffectClass::Once, &done), heard(2));
-        assert!(hands.next().now_or_never().is_none(), "so is the second");
-        let ended = hands.next().now_or_never().flatten().expect("it ends");
+        let mut calls = ActiveToolCalls::default();
+        let throttle = ProgressThrottle::default();
+        let track = |index| throttle.track_call(CallId { turn: 1, index });
+        calls.start(counting_call_request(1, EffectClass::Pure, &done), track(1));
+        assert!(calls.next_finished().now_or_never().is_none(), "the first call is running");
+        let cancelled = calls.cancel(|call| call.may_repeat);
+        let cancelled: Vec<CallId> = cancelled.iter().map(|cancelled| cancelled.call).collect();
+        assert_eq!(cancelled, [CallId { turn: 1, index: 1 }]);
+        calls.start(counting_call_request(2, EffectClass::Once, &done), track(2));
+        assert!(calls.next_finished().now_or_never().is_none(), "the second call is running");
+        let ended = calls.next_finished().now_or_never().flatten().expect("the call ends");
         assert_eq!(ended.call, CallId { turn: 1, index: 2 });
         assert_eq!(done.load(Ordering::Relaxed), 1);
-        assert!(hands.is_empty());
+        assert!(calls.is_empty());
     }
 
-    /// Can't say what came of it.
+    /// Test tool that reports that it does not know whether its call had an effect.
     #[derive(Debug)]
     struct UnknownOutcomeTool(ToolSpec);
 
@@ -342,12 +353,12 @@ mod tests {
             (EffectClass::Once, ToolCallStatus::Unknown),
             (EffectClass::Session, ToolCallStatus::Unknown),
         ] {
-            let mut begun = call_request(1, class, &Arc::default());
-            begun.tool = Arc::new(UnknownOutcomeTool(begun.tool.spec().clone()));
-            let mut hands = RunningCalls::default();
-            let heard = ProgressThrottle::default().track(begun.ctx.call);
-            hands.start(begun, heard);
-            let ended = hands.next().now_or_never().flatten().expect("it ends");
+            let mut request = counting_call_request(1, class, &Arc::default());
+            request.tool = Arc::new(UnknownOutcomeTool(request.tool.spec().clone()));
+            let mut calls = ActiveToolCalls::default();
+            let tracked = ProgressThrottle::default().track_call(request.ctx.call);
+            calls.start(request, tracked);
+            let ended = calls.next_finished().now_or_never().flatten().expect("the call ends");
             assert_eq!(ended.status, end, "{class:?}");
             assert_eq!(ended.output, ToolOutput::text("its server is gone"));
         }

@@ -1,7 +1,7 @@
-//! Asks for a summary of a conversation that fills the window.
+//! Requests a summary of a conversation that fills the model's context window.
 //!
-//! Never: decides what a summary is, or takes one that is no gain: then the
-//! conversation stays as it is, and the journal says why.
+//! A summary that is refused, truncated or too long is not used: the conversation stays unchanged,
+//! and the failure is journaled.
 
 use std::sync::Arc;
 
@@ -16,53 +16,54 @@ use longhaul_run::Input;
 use crate::drive::context::DriveContext;
 use crate::drive::model_call::call_model_timed;
 use crate::error::Error;
-use crate::summary::{SummarySplit, build_summary, summarized_count, summary_request};
+use crate::summary::{ConversationSplit, build_summary, summarized_count, summary_request};
 
-/// Asks for a summary. None: the run is not ours any more.
-pub(super) async fn compact(
-    desk: &mut DriveContext,
-    ask: ModelRequest,
+/// Requests a summary of the run's conversation. `None` means that this driver has lost its claim
+/// on the run.
+pub(super) async fn compact_conversation(
+    ctx: &mut DriveContext,
+    request: ModelRequest,
 ) -> Result<Option<Input>, Error> {
-    let messages = Arc::clone(&ask.messages);
-    let asked = desk.session.run().transcript().task_message().cloned();
-    let (heard, active) =
-        call_model_timed(desk, summary_request(ask), ModelCallPurpose::Compact).await?;
-    Ok(heard.into_input(active, |answered, _| {
-        Some(compaction_input(&messages, asked.as_ref(), (answered, active)))
+    let messages = Arc::clone(&request.messages);
+    let task = ctx.session.run().transcript().task_message().cloned();
+    let (outcome, active) =
+        call_model_timed(ctx, summary_request(request), ModelCallPurpose::Compact).await?;
+    Ok(outcome.into_input(active, |response, _| {
+        Some(compaction_input(&messages, task.as_ref(), (response, active)))
     }))
 }
 
-/// What a summary makes of the conversation.
+/// Builds the state machine's input from the model's reply with the summary.
 fn compaction_input(
     messages: &[Arc<Message>],
-    asked: Option<&Message>,
-    (answered, active): (ModelResponse, Millis),
+    task: Option<&Message>,
+    (response, active): (ModelResponse, Millis),
 ) -> Input {
     let replaced = summarized_count(messages);
     let (dropped, kept) = messages.split_at(replaced);
-    let cut = SummarySplit { task: asked, summarized: dropped, kept_messages: kept };
-    let made = match answered.stop {
-        StopReason::Refusal => Err("the model declined to sum it up"),
-        // What is missing from it would be gone for the model.
-        StopReason::MaxTokens => Err("the summary was cut off at its longest"),
+    let split = ConversationSplit { task, summarized: dropped, kept_messages: kept };
+    let made = match response.stop {
+        StopReason::Refusal => Err("the model refused to summarize the conversation"),
+        // The model would lose whatever a truncated summary does not contain.
+        StopReason::MaxTokens => Err("the summary was truncated at the maximum output length"),
         StopReason::EndTurn
         | StopReason::ToolUse
         | StopReason::PauseTurn
-        | StopReason::Other(_) => build_summary(cut, &answered.reply.text()),
+        | StopReason::Other(_) => build_summary(split, &response.reply.text()),
     };
     match made {
         Ok(summary) => Input::Compacted(Box::new(MemoryCompacted {
             replaced,
             summary: vec![summary],
-            usage: answered.usage,
-            cost: answered.cost,
-            model: answered.model,
+            usage: response.usage,
+            cost: response.cost,
+            model: response.model,
             active,
         })),
         Err(why) => {
             let mut failure = Failure::new(FailureClass::Refused, why);
-            failure.usage = Some(answered.usage);
-            Input::ModelFailed { failure, cost: answered.cost, active }
+            failure.usage = Some(response.usage);
+            Input::ModelFailed { failure, cost: response.cost, active }
         }
     }
 }

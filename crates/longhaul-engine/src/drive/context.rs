@@ -1,6 +1,6 @@
-//! What a driver has before it: the journal, the capsule, the calls under way.
+//! The state of a driver: session, run environment and running calls.
 //!
-//! Never: keeps anything that a crash could miss.
+//! Invariant: the state contains nothing that must survive a crash.
 
 use std::pin::pin;
 
@@ -13,202 +13,226 @@ use longhaul_run::Input;
 use crate::agent::Agent;
 use crate::blob_texts::BlobTextCache;
 use crate::blocker::Blocker;
-use crate::crash_guard::{Admission, Trial};
-use crate::drive::abort::{AbortReason, AbortSignals, Raced};
-use crate::drive::assignment::{Assignment, DriveOutcome};
-use crate::drive::calls::RunningCalls;
+use crate::crash_guard::{RunAdmission, TrialPermits};
+use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
+use crate::drive::assignment::{DriveOutcome, RunAssignment};
+use crate::drive::calls::ActiveToolCalls;
 use crate::drive::progress::ProgressThrottle;
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::run_env::{ExternalTools, RunEnv, load_external_tools, missing_tools, pinned_agent};
+use crate::run_env::{
+    ExternalTools, RunEnv, load_external_tools, load_pinned_agent, missing_tool_names,
+};
 use crate::run_session::{CommitOutcome, RunSession};
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
 
-/// So long is waited for all that others bring.
+/// Maximum time to wait until external tools (such as those of MCP servers) are loaded.
 const EXTERNAL_TOOLS_TIMEOUT: Millis = Millis::from_secs(90);
 
-/// What a driver has before it.
+/// The state of a driver while it drives one run.
 #[derive(Debug)]
 pub(super) struct DriveContext {
     pub(super) services: EngineServices,
     pub(super) session: RunSession,
     pub(super) lease: Lease,
     pub(super) shutdown: Shutdown,
-    /// Held after a crash, until the run has made progress.
-    trial: Option<Trial>,
-    /// None: a part is missing, and the run waits for it.
+    /// Permits of the crash guard, held after a crash until the run has made progress.
+    trial: Option<TrialPermits>,
+    /// Environment of the run. `None` if a dependency is missing and the run is blocked.
     pub(super) env: Option<RunEnv>,
-    pub(super) calls: RunningCalls,
-    /// How far the calls are.
+    pub(super) calls: ActiveToolCalls,
+    /// Progress reports of the running tool calls, which are passed on at a limited rate.
     pub(super) progress: ProgressThrottle,
-    /// Prompt and table, read once.
+    /// Cache of the system prompt and the tool table, if they are stored as blobs.
     blob_texts: BlobTextCache,
 }
 
-/// How a driver finds the run.
-pub(super) enum Setup {
-    /// Everything that it needs is here.
+/// Outcome of preparing a driver for its run.
+pub(super) enum DriverSetupOutcome {
+    /// Everything that the run needs is available.
     Ready,
-    /// This is not.
+    /// The run needs something that is missing, such as a model or a tool.
     Blocked(Blocker),
-    /// Its drivers died at the same place too often.
+    /// The run has crashed its workers too often at the same point.
     CrashLoop,
-    /// The run is not ours any more, or is to be let go of.
+    /// This driver has lost its claim on the run, or has to release the run.
     Lost,
 }
 
 impl DriveContext {
-    /// Folds the journal and looks up what the run needs.
-    pub(super) async fn open(
-        ports: &EngineServices,
-        charge: Assignment,
-    ) -> Result<(Self, Setup), Error> {
-        let mut desk = Self {
-            services: ports.clone(),
-            session: RunSession::open(ports, charge.worker, charge.claim.clone()).await?,
-            lease: charge.lease.clone(),
-            shutdown: charge.shutdown.clone(),
+    /// Replays the journal of the claimed run and loads what the run needs.
+    pub(super) async fn open_claimed_run(
+        services: &EngineServices,
+        assignment: RunAssignment,
+    ) -> Result<(Self, DriverSetupOutcome), Error> {
+        let mut ctx = Self {
+            services: services.clone(),
+            session: RunSession::open_session(
+                services,
+                assignment.worker,
+                assignment.claim.clone(),
+            )
+            .await?,
+            lease: assignment.lease.clone(),
+            shutdown: assignment.shutdown.clone(),
             trial: None,
             env: None,
-            calls: RunningCalls::default(),
+            calls: ActiveToolCalls::default(),
             progress: ProgressThrottle::default(),
             blob_texts: BlobTextCache::default(),
         };
-        let crashes = desk.session.run().control().crashes;
-        let may_begin = match charge.crash_guard.admission(crashes) {
-            Admission::Free => true,
-            Admission::Trial { permits } => desk.begin_trial(&charge, permits).await?,
-            Admission::Blocked => return Ok((desk, Setup::CrashLoop)),
+        let crashes = ctx.session.run().control().crashes;
+        let may_begin = match assignment.crash_guard.decide_admission(crashes) {
+            RunAdmission::Free => true,
+            RunAdmission::Trial { permits } => ctx.begin_crash_trial(&assignment, permits).await?,
+            RunAdmission::Blocked => return Ok((ctx, DriverSetupOutcome::CrashLoop)),
         };
-        // From here on a death of this process counts; one that only waited does not.
+        // From here on a crash of this process counts for the run. A crash while it only waited
+        // does not.
         let arrived = match may_begin
-            && desk.session.commit_durable(Input::Recover).await? == CommitOutcome::Applied
+            && ctx.session.commit_durably(Input::Recover).await? == CommitOutcome::Applied
         {
-            true => desk.load_env().await?,
-            false => Setup::Lost,
+            true => ctx.load_run_env().await?,
+            false => DriverSetupOutcome::Lost,
         };
-        Ok((desk, arrived))
+        Ok((ctx, arrived))
     }
 
-    /// Takes as many permits of the crash guard as the run needs; false: let go. While it
-    /// waits another run may have its slot. A run that was cancelled needs neither to come
-    /// to its end.
-    async fn begin_trial(&mut self, charge: &Assignment, permits: u32) -> Result<bool, Error> {
-        self.trial = charge.crash_guard.try_trial(permits);
+    /// Acquires the crash guard permits that a run needs after a crash. Returns `false` if the run
+    /// has to be released. While waiting, the drive permit is released to another run. A cancelled
+    /// run needs no permits, because it only ends.
+    async fn begin_crash_trial(
+        &mut self,
+        assignment: &RunAssignment,
+        permit_count: u32,
+    ) -> Result<bool, Error> {
+        self.trial = assignment.crash_guard.try_acquire_permits(permit_count);
         if self.trial.is_some() {
             return Ok(true);
         }
-        charge.permit.release();
-        self.services.notifier.work_available();
+        assignment.permit.release();
+        self.services.notifier.notify_work_available();
         let waiting = pin!(async {
             let admitted = async {
-                let trial = charge.crash_guard.trial(permits).await;
-                charge.permit.acquire().await;
+                let trial = assignment.crash_guard.acquire_permits(permit_count).await;
+                assignment.permit.acquire().await;
                 trial
             };
             tokio::select! {
                 biased;
-                trial = admitted => Raced::Done(trial),
-                () = charge.shutdown.draining() => Raced::Aborted(AbortReason::Shutdown),
+                trial = admitted => AbortableOutcome::Done(trial),
+                () = assignment.shutdown.wait_for_drain() => AbortableOutcome::Aborted(AbortReason::Shutdown),
             }
         });
-        let mut ears = AbortSignals::new(&mut self.session, &self.lease, &self.shutdown);
-        match ears.race(waiting).await? {
-            Raced::Done(Raced::Done(trial)) => self.trial = trial,
-            Raced::Aborted(AbortReason::Cancelled | AbortReason::Interrupted) => {}
-            Raced::Done(Raced::Aborted(_))
-            | Raced::Aborted(AbortReason::Shutdown | AbortReason::Lost) => return Ok(false),
+        let mut signals = AbortSignals::new(&mut self.session, &self.lease, &self.shutdown);
+        match signals.wait_unless_aborted(waiting).await? {
+            AbortableOutcome::Done(AbortableOutcome::Done(trial)) => self.trial = trial,
+            AbortableOutcome::Aborted(AbortReason::Cancelled | AbortReason::Interrupted) => {}
+            AbortableOutcome::Done(AbortableOutcome::Aborted(_))
+            | AbortableOutcome::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
 
-    /// Lets the next run be on trial once this one has made progress.
-    pub(super) fn end_trial(&mut self) {
+    /// Releases the crash guard permits once the run has made progress.
+    pub(super) fn end_crash_trial(&mut self) {
         if self.session.run().control().crashes == 0 {
             self.trial = None;
         }
     }
 
-    /// Lets go of a run that this worker does not go on with. One that is still ours when
-    /// the worker stops is released where it can be, so that this does not count as a crash.
-    pub(super) async fn release(&mut self) -> DriveOutcome {
+    /// Gives up the run. If the claim is still valid and the worker shuts down, a release event is
+    /// appended where possible, so that the shutdown does not count as a crash.
+    pub(super) async fn give_up_run(&mut self) -> DriveOutcome {
         if self.shutdown.is_draining() && !self.lease.is_lost() {
-            match self.session.commit_durable(Input::Release).await {
+            match self.session.commit_durably(Input::Release).await {
                 Ok(_) if self.session.run().control().idle.is_some() => return DriveOutcome::Idle,
                 Ok(_) => {}
                 Err(error) => {
                     let run = self.session.run().id();
-                    tracing::warn!(%run, %error, "its release could not be recorded");
+                    tracing::warn!(%run, %error, "could not record the release of the run");
                 }
             }
         }
         DriveOutcome::Lost
     }
 
-    async fn load_env(&mut self) -> Result<Setup, Error> {
-        let agent = match pinned_agent(&self.services, self.session.run()).await? {
+    async fn load_run_env(&mut self) -> Result<DriverSetupOutcome, Error> {
+        let agent = match load_pinned_agent(&self.services, self.session.run()).await? {
             Ok(agent) => agent,
-            Err(sentence) => return Ok(Setup::Blocked(sentence.into())),
+            Err(message) => return Ok(DriverSetupOutcome::Blocked(message.into())),
         };
-        let names = missing_tools(&self.services, &agent);
-        let brought = match self.load_external_tools(&agent, &names).await? {
-            Raced::Done(Ok(brought)) => brought,
-            Raced::Done(Err(sentence)) => return Ok(Setup::Blocked(sentence.into())),
-            // To come to its end it needs nothing of others.
-            Raced::Aborted(AbortReason::Cancelled | AbortReason::Interrupted) => {
+        let names = missing_tool_names(&self.services, &agent);
+        let external_tools = match self.load_external_tools(&agent, &names).await? {
+            AbortableOutcome::Done(Ok(external_tools)) => external_tools,
+            AbortableOutcome::Done(Err(message)) => {
+                return Ok(DriverSetupOutcome::Blocked(message.into()));
+            }
+            // A cancelled run ends without external tools.
+            AbortableOutcome::Aborted(AbortReason::Cancelled | AbortReason::Interrupted) => {
                 ExternalTools::new()
             }
-            Raced::Aborted(AbortReason::Shutdown | AbortReason::Lost) => return Ok(Setup::Lost),
-        };
-        let opened = RunEnv::build(&self.services, self.session.run(), agent, brought);
-        Ok(match opened {
-            Ok(capsule) => {
-                self.env = Some(capsule);
-                Setup::Ready
+            AbortableOutcome::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
+                return Ok(DriverSetupOutcome::Lost);
             }
-            Err(lack) => Setup::Blocked(lack),
+        };
+        let result =
+            RunEnv::build_for_run(&self.services, self.session.run(), agent, external_tools);
+        Ok(match result {
+            Ok(env) => {
+                self.env = Some(env);
+                DriverSetupOutcome::Ready
+            }
+            Err(blocker) => DriverSetupOutcome::Blocked(blocker),
         })
     }
 
-    /// Waits for what others bring, and hears meanwhile what is said to the run.
+    /// Loads external tools, but stops waiting for them if the run is cancelled or this driver has
+    /// lost its claim on the run.
     async fn load_external_tools(
         &mut self,
         agent: &Agent,
         names: &[String],
-    ) -> Result<Raced<Result<ExternalTools, String>>, Error> {
+    ) -> Result<AbortableOutcome<Result<ExternalTools, String>>, Error> {
         if names.is_empty() {
-            return Ok(Raced::Done(Ok(ExternalTools::new())));
+            return Ok(AbortableOutcome::Done(Ok(ExternalTools::new())));
         }
         let Claim { run, epoch, .. } = *self.session.claim();
-        let (ports, stop) = (&self.services, &self.shutdown);
+        let (services, stop) = (&self.services, &self.shutdown);
         let bringing = pin!(async {
             tokio::select! {
                 biased;
-                brought = load_external_tools(ports, agent, names, ClaimId { run, epoch }) => Raced::Done(brought),
-                // Nothing was begun that would be waited for.
-                () = stop.draining() => Raced::Aborted(AbortReason::Shutdown),
-                () = ports.clock.sleep(EXTERNAL_TOOLS_TIMEOUT) => Raced::Done(Err(external_tools_timeout_message(agent, names))),
+                external_tools = load_external_tools(services, agent, names, ClaimId { run, epoch }) => AbortableOutcome::Done(external_tools),
+                // Nothing was started that would have to be waited for.
+                () = stop.wait_for_drain() => AbortableOutcome::Aborted(AbortReason::Shutdown),
+                () = services.clock.sleep(EXTERNAL_TOOLS_TIMEOUT) => AbortableOutcome::Done(Err(external_tools_timeout_message(agent, names))),
             }
         });
-        let mut ears = AbortSignals::new(&mut self.session, &self.lease, stop);
-        Ok(match ears.race(bringing).await? {
-            Raced::Done(brought) => brought,
-            Raced::Aborted(cut) => Raced::Aborted(cut),
+        let mut signals = AbortSignals::new(&mut self.session, &self.lease, stop);
+        Ok(match signals.wait_unless_aborted(bringing).await? {
+            AbortableOutcome::Done(external_tools) => external_tools,
+            AbortableOutcome::Aborted(reason) => AbortableOutcome::Aborted(reason),
         })
     }
 
-    /// The question with prompt and table as texts: a model knows no blobs.
-    pub(super) async fn inline_blobs(&mut self, ask: ModelRequest) -> Result<ModelRequest, Error> {
-        self.blob_texts.inline_blobs(&*self.services.records, ask).await
+    /// Replaces blob references in the request with their texts, because model adapters can't read
+    /// blobs.
+    pub(super) async fn inline_blobs(
+        &mut self,
+        request: ModelRequest,
+    ) -> Result<ModelRequest, Error> {
+        self.blob_texts.inline_blobs(&*self.services.records, request).await
     }
 }
 
-/// What is said of tools that nobody brought in time.
+/// Returns the message for a run whose external tools were not available in time.
 fn external_tools_timeout_message(agent: &Agent, names: &[String]) -> String {
     format!(
-        "Agent `{}` uses what others bring, and after {} s not all of it was there: `{}`. See \
-         whether it can be started, then answer here: it is asked for again.",
+        "External tools of agent `{}` were not available after {} s: `{}`. Check that they can \
+         be started, then answer here to retry.",
         agent.name,
         EXTERNAL_TOOLS_TIMEOUT.0 / 1_000,
         names.join("`, `")

@@ -1,12 +1,10 @@
-//! Asks the model once and hears it out.
-//!
-//! Never: asks again. What the heart wants tried again comes as a new step.
+//! Sends one request to the model and waits for the reply. The state machine decides about retries.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
 use futures_util::FutureExt as _;
-use longhaul_core::event::turn::{CallClassification, ModelCallPurpose, OutputCheck};
+use longhaul_core::event::turn::{ModelCallPurpose, OutputCheck, ToolCallClassification};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::model::{Model, ModelRequest, ModelResponse};
 use longhaul_core::time::Millis;
@@ -15,171 +13,177 @@ use longhaul_run::input::{InterruptedReply, ModelReply};
 use longhaul_run::{Input, Run};
 use std::sync::Arc;
 
-use crate::classify::classify_call;
-use crate::drive::abort::{AbortReason, AbortSignals, Raced};
+use crate::classify::classify_tool_call;
+use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
 use crate::drive::context::DriveContext;
 use crate::error::Error;
 use crate::redaction::Redaction;
 use crate::run_env::RunEnv;
 use crate::services::{ModelError, ModelResolver, ResolvedModel};
 
-/// What came of a question.
-pub(super) enum ModelOutcome {
-    /// A reply, and the secret that each of its calls held.
+/// Outcome of one model request.
+pub(super) enum ModelRequestOutcome {
+    /// The model replied. The list has one entry per tool call of the reply: the name of a secret
+    /// in the input of the call, if there is one.
     Reply(ModelResponse, Vec<Option<String>>),
-    /// None, why, and what it cost all the same.
+    /// The request failed. The second value is the cost of the request, if it is known.
     Failed(Failure, Option<MicroUsd>),
-    /// A message cut in after these words.
+    /// A person's message interrupted the model after it had generated this text.
     Interrupted(InterruptedReply),
-    /// The run is not ours any more.
+    /// This driver has lost its claim on the run.
     Lost,
 }
 
-impl ModelOutcome {
-    /// The same without secrets: what a provider says is a stranger's word.
-    fn redact(self, cleaner: Redaction<'_>) -> Self {
+impl ModelRequestOutcome {
+    /// Redacts secrets in the outcome, because what a provider returns is untrusted.
+    fn redact(self, redaction: Redaction<'_>) -> Self {
         match self {
-            Self::Reply(answered, _) => {
-                let held = cleaner.secrets_in_calls(&answered.reply);
-                Self::Reply(cleaner.response(answered), held)
+            Self::Reply(response, _) => {
+                let held = redaction.secret_names_in_calls(&response.reply);
+                Self::Reply(redaction.redact_response(response), held)
             }
-            Self::Failed(failure, cost) => Self::Failed(cleaner.failure(failure), cost),
-            Self::Interrupted(cut) => {
-                Self::Interrupted(InterruptedReply { text: cleaner.shared_text(&cut.text), ..cut })
-            }
+            Self::Failed(failure, cost) => Self::Failed(redaction.redact_failure(failure), cost),
+            Self::Interrupted(interrupted) => Self::Interrupted(InterruptedReply {
+                text: redaction.redact_shared_text(&interrupted.text),
+                ..interrupted
+            }),
             Self::Lost => Self::Lost,
         }
     }
 
-    /// What is told: of a reply what `made` makes of it; none: nothing is.
+    /// Converts the outcome into the next input of the state machine; the closure converts a reply.
+    /// `None` means that this driver has lost its claim on the run.
     pub(super) fn into_input(
         self,
         active: Millis,
         made: impl FnOnce(ModelResponse, Vec<Option<String>>) -> Option<Input>,
     ) -> Option<Input> {
         match self {
-            Self::Reply(answered, held) => made(answered, held),
+            Self::Reply(response, held) => made(response, held),
             Self::Lost => None,
             Self::Failed(failure, cost) => Some(Input::ModelFailed { failure, cost, active }),
-            Self::Interrupted(cut) => {
-                Some(Input::ModelInterrupted(InterruptedReply { active, ..cut }))
+            Self::Interrupted(interrupted) => {
+                Some(Input::ModelInterrupted(InterruptedReply { active, ..interrupted }))
             }
         }
     }
 }
 
-/// Asks for the next turn. None: the run is not ours any more.
-pub(super) async fn run_turn(
-    desk: &mut DriveContext,
-    ask: ModelRequest,
+/// Requests the model's reply for the next turn. `None` means that this driver has lost its claim
+/// on the run.
+pub(super) async fn run_model_turn(
+    ctx: &mut DriveContext,
+    request: ModelRequest,
 ) -> Result<Option<Input>, Error> {
-    let (heard, active) = call_model_timed(desk, ask, ModelCallPurpose::Turn).await?;
-    let (calls, fit) = match (&heard, &desk.env) {
-        (ModelOutcome::Reply(answered, held), Some(capsule)) => {
-            classify_reply(capsule, desk.session.run(), (answered, held)).await
+    let (outcome, active) = call_model_timed(ctx, request, ModelCallPurpose::Turn).await?;
+    let (calls, output_check) = match (&outcome, &ctx.env) {
+        (ModelRequestOutcome::Reply(response, held), Some(env)) => {
+            classify_reply(env, ctx.session.run(), (response, held)).await
         }
-        (ModelOutcome::Reply(..), None) => return Ok(None),
-        (ModelOutcome::Failed(..) | ModelOutcome::Interrupted(_) | ModelOutcome::Lost, _) => {
-            (Vec::new(), None)
-        }
+        (ModelRequestOutcome::Reply(..), None) => return Ok(None),
+        (
+            ModelRequestOutcome::Failed(..)
+            | ModelRequestOutcome::Interrupted(_)
+            | ModelRequestOutcome::Lost,
+            _,
+        ) => (Vec::new(), None),
     };
-    Ok(heard.into_input(active, |answered, _| {
-        Some(Input::ModelReplied(Box::new(ModelReply {
-            response: answered,
-            calls,
-            output_check: fit,
-            active,
-        })))
+    Ok(outcome.into_input(active, |response, _| {
+        Some(Input::ModelReplied(Box::new(ModelReply { response, calls, output_check, active })))
     }))
 }
 
-/// What the calls of a reply are, and whether it fits what the result must be.
+/// Classifies the tool calls of a reply and checks a final answer against the output schema.
 async fn classify_reply(
-    capsule: &RunEnv,
+    env: &RunEnv,
     run: &Run,
-    (answered, held): (&ModelResponse, &[Option<String>]),
-) -> (Vec<CallClassification>, Option<OutputCheck>) {
+    (response, held): (&ModelResponse, &[Option<String>]),
+) -> (Vec<ToolCallClassification>, Option<OutputCheck>) {
     let mut calls = Vec::with_capacity(held.len());
-    for (call, held) in answered.reply.calls().zip(held) {
-        calls.push(classify_call(capsule, run, (call, held.as_deref())).await);
+    for (call, held) in response.reply.tool_calls().zip(held) {
+        calls.push(classify_tool_call(env, run, (call, held.as_deref())).await);
     }
-    let fit = match capsule.output_schema() {
-        Some(contract) => contract.check(answered, &calls, &*capsule.clock).await,
+    let output_check = match env.output_schema() {
+        Some(schema) => schema.check_reply(response, &calls, &*env.clock).await,
         None => None,
     };
-    (calls, fit)
+    (calls, output_check)
 }
 
-/// Puts a question to the run's model, and says how long it took.
+/// Sends a request to the run's model. Returns the outcome and how long the request took.
 pub(super) async fn call_model_timed(
-    desk: &mut DriveContext,
-    ask: ModelRequest,
+    ctx: &mut DriveContext,
+    request: ModelRequest,
     purpose: ModelCallPurpose,
-) -> Result<(ModelOutcome, Millis), Error> {
-    let begun = desk.services.clock.monotonic_nanos();
-    let heard = call_model(desk, ask, purpose).await?;
-    let heard = heard.redact(Redaction(&*desk.services.redact));
-    let took = desk.services.clock.monotonic_nanos().saturating_sub(begun) / 1_000_000;
-    Ok((heard, Millis(took)))
+) -> Result<(ModelRequestOutcome, Millis), Error> {
+    let started = ctx.services.clock.monotonic_nanos();
+    let outcome = call_model(ctx, request, purpose).await?;
+    let outcome = outcome.redact(Redaction(&*ctx.services.redact));
+    let took = ctx.services.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
+    Ok((outcome, Millis(took)))
 }
 
 async fn call_model(
-    desk: &mut DriveContext,
-    ask: ModelRequest,
+    ctx: &mut DriveContext,
+    request: ModelRequest,
     purpose: ModelCallPurpose,
-) -> Result<ModelOutcome, Error> {
-    let Some(capsule) = desk.env.clone() else {
-        return Ok(ModelOutcome::Lost);
+) -> Result<ModelRequestOutcome, Error> {
+    let Some(env) = ctx.env.clone() else {
+        return Ok(ModelRequestOutcome::Lost);
     };
-    // Its start is journaled; a worker that stops lets go of it unasked.
-    if desk.shutdown.is_draining() {
-        return Ok(ModelOutcome::Failed(stopped_failure(), None));
+    // The start of the turn is journaled, but a worker that shuts down cancels it without sending
+    // the request.
+    if ctx.shutdown.is_draining() {
+        return Ok(ModelRequestOutcome::Failed(cancelled_request_failure(), None));
     }
-    let ask = desk.inline_blobs(ask).await?;
-    // The last wait before the question: what is read after this may take so
-    // long that the run is another's by then.
-    if !desk.lease.may_begin().await {
-        return Ok(ModelOutcome::Lost);
+    let request = ctx.inline_blobs(request).await?;
+    // Checked after all other waits: loading the texts may take so long that the claim is lost
+    // meanwhile.
+    if !ctx.lease.wait_until_fresh().await {
+        return Ok(ModelRequestOutcome::Lost);
     }
-    let ear = desk.services.deltas.sink(&ask, Arc::clone(&desk.services.redact));
-    let found = match resolve_model(&capsule, &*desk.services.models, (&ask.model, purpose)) {
+    let sink = ctx.services.deltas.create_sink(&request, Arc::clone(&ctx.services.redact));
+    let found = match resolve_model(&env, &*ctx.services.models, (&request.model, purpose)) {
         Ok(found) => found,
-        Err(failure) => return Ok(ModelOutcome::Failed(failure, None)),
+        Err(failure) => return Ok(ModelRequestOutcome::Failed(failure, None)),
     };
-    let question = AssertUnwindSafe(found.model.generate(&ask, &ear)).catch_unwind();
+    let question = AssertUnwindSafe(found.model.generate(&request, &sink)).catch_unwind();
     let question = pin!(question);
-    let mut ears = AbortSignals {
+    let mut signals = AbortSignals {
         interruptible: true,
-        ..AbortSignals::new(&mut desk.session, &desk.lease, &desk.shutdown)
+        ..AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown)
     };
-    Ok(match ears.race(question).await? {
-        Raced::Done(Ok(Ok(answered))) => ModelOutcome::Reply(answered, Vec::new()),
-        Raced::Done(Ok(Err(failure))) => {
-            let cost = failure_cost(&*found.model, &ask, &failure);
-            ModelOutcome::Failed(failure, cost)
+    Ok(match signals.wait_unless_aborted(question).await? {
+        AbortableOutcome::Done(Ok(Ok(response))) => {
+            ModelRequestOutcome::Reply(response, Vec::new())
         }
-        Raced::Done(Err(_)) => {
-            let words = format!("the adapter of {} panicked", found.name);
-            ModelOutcome::Failed(Failure::new(FailureClass::Server, words), None)
+        AbortableOutcome::Done(Ok(Err(failure))) => {
+            let cost = failure_cost(&*found.model, &request, &failure);
+            ModelRequestOutcome::Failed(failure, cost)
         }
-        Raced::Aborted(AbortReason::Cancelled | AbortReason::Shutdown) => {
-            ModelOutcome::Failed(stopped_failure(), None)
+        AbortableOutcome::Done(Err(_)) => {
+            let message = format!("the model adapter of {} panicked", found.name);
+            ModelRequestOutcome::Failed(Failure::new(FailureClass::Server, message), None)
         }
-        Raced::Aborted(AbortReason::Interrupted) => {
-            interrupted_outcome(&*found.model, &ask, ear.text())
+        AbortableOutcome::Aborted(AbortReason::Cancelled | AbortReason::Shutdown) => {
+            ModelRequestOutcome::Failed(cancelled_request_failure(), None)
         }
-        Raced::Aborted(AbortReason::Lost) => ModelOutcome::Lost,
+        AbortableOutcome::Aborted(AbortReason::Interrupted) => {
+            interrupted_outcome(&*found.model, &request, sink.complete_text())
+        }
+        AbortableOutcome::Aborted(AbortReason::Lost) => ModelRequestOutcome::Lost,
     })
 }
 
-/// The model that is asked: one of the run's own, or who sums up for it. Nobody
-/// else is asked in the place of that one: what is held was reckoned for it.
+/// Returns the model for a request: one of the run's models, or the model configured for summaries.
+/// If the model for summaries is missing, no other model replaces it, because the budget was
+/// reserved at the price of that model.
 fn resolve_model(
-    capsule: &RunEnv,
+    env: &RunEnv,
     models: &dyn ModelResolver,
     (name, purpose): (&str, ModelCallPurpose),
 ) -> Result<ResolvedModel, Failure> {
-    let own = capsule.models().iter().find(|found| found.name == name);
+    let own = env.models().iter().find(|found| found.name == name);
     if let Some(own) = own {
         return Ok(own.clone());
     }
@@ -188,32 +192,36 @@ fn resolve_model(
         (Ok(found), _) => Ok(found),
         (Err(why), ModelCallPurpose::Compact) => Err(missing(why)),
         (Err(why), ModelCallPurpose::Turn) => {
-            let stands_in = capsule.model(name).cloned();
-            stands_in.ok_or_else(|| missing(why))
+            let fallback = env.model(name).cloned();
+            fallback.ok_or_else(|| missing(why))
         }
     }
 }
 
-fn stopped_failure() -> Failure {
-    Failure::new(FailureClass::Stopped, "the question was taken back")
+fn cancelled_request_failure() -> Failure {
+    Failure::new(FailureClass::Stopped, "the request was cancelled")
 }
 
-/// What a failed call cost at the price of the model that was asked: where a run has
-/// several, the heart knows only that of the dearest.
-fn failure_cost(model: &dyn Model, ask: &ModelRequest, failure: &Failure) -> Option<MicroUsd> {
-    let usage = failure.usage.filter(|usage| usage.tokens() > 0)?;
-    let price = model.estimate(ask).pricing.price?;
+/// Returns the cost of a failed request at the price of the requested model. The state machine
+/// can't compute the cost, because it knows only the price of the run's most expensive model.
+fn failure_cost(model: &dyn Model, request: &ModelRequest, failure: &Failure) -> Option<MicroUsd> {
+    let usage = failure.usage.filter(|usage| usage.total_tokens() > 0)?;
+    let price = model.estimate(request).pricing.price?;
     Some(price.cost(usage))
 }
 
-/// What was said and used until a message cut in, as far as one can guess.
-fn interrupted_outcome(model: &dyn Model, ask: &ModelRequest, text: Arc<str>) -> ModelOutcome {
-    let tariff = model.estimate(ask).pricing;
-    let usage = tariff.estimate(ask.bytes(), text.len() as u64);
-    ModelOutcome::Interrupted(InterruptedReply {
+/// Returns the outcome of a request that a message interrupted, with estimated usage and cost.
+fn interrupted_outcome(
+    model: &dyn Model,
+    request: &ModelRequest,
+    text: Arc<str>,
+) -> ModelRequestOutcome {
+    let pricing = model.estimate(request).pricing;
+    let usage = pricing.estimate_usage(request.conversation_bytes(), text.len() as u64);
+    ModelRequestOutcome::Interrupted(InterruptedReply {
         text,
         usage,
-        cost: tariff.price.map(|price| price.cost(usage)),
+        cost: pricing.price.map(|price| price.cost(usage)),
         active: Millis::ZERO,
     })
 }

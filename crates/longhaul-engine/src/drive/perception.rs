@@ -1,6 +1,8 @@
-//! Lets somebody look at the world for a run, before it thinks or before a turn.
+//! Asks an agent's context provider for the state of the world (the perception), before the first
+//! turn or before every turn.
 //!
-//! Never: goes on blind. Where nobody could look, the run waits and says why.
+//! If the provider fails, the run is blocked with the reason; it does not continue without
+//! perception.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -14,90 +16,96 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
 use longhaul_run::input::PerceptionRefresh;
 
-use crate::drive::abort::{AbortSignals, Raced};
+use crate::drive::abort::{AbortSignals, AbortableOutcome};
 use crate::drive::context::DriveContext;
 use crate::error::Error;
 use crate::event_text;
 use crate::panics;
-use crate::prompt::{WORLD_UPDATE_HEADING, world_text};
+use crate::prompt::{WORLD_UPDATE_HEADING, format_world_state};
 use crate::prompt_setup::prepare_prompt;
 use crate::redaction::Redaction;
 
-/// Before each look so much time passes: one that fails is tried again, twice.
+/// Delay before each attempt to fetch the perception. The first attempt has no delay.
 const RETRY_DELAYS: [Millis; 3] = [Millis::ZERO, Millis::from_secs(1), Millis::from_secs(4)];
 
-/// When so much time is gone, no look is begun any more.
+/// Total time after which fetching the perception is not attempted again.
 const RETRY_DEADLINE: Millis = Millis::from_secs(30);
 
-/// A look may take this long: who has a bound of its own, of 30 s, has a moment more
-/// to say how it ended.
+/// Timeout of one attempt to fetch the perception. It is slightly longer than the providers' own
+/// timeout of 30 s, so that the providers can report the timeout themselves.
 const FETCH_TIMEOUT: Millis = Millis::from_secs(32);
 
-/// The longest world that is taken in, and what comes with it for tools.
+/// Maximum size in bytes of the state of the world that a context provider returns, and of the
+/// context values that it returns for tools.
 const WORLD_BYTES_MAX: usize = 1024 * 1024;
 const CONTEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// What came of a look.
-enum FetchOutcome {
-    /// Nobody looks for this agent.
+/// Outcome of fetching the perception from the context provider.
+enum PerceptionFetchOutcome {
+    /// The agent has no context provider.
     NoProvider,
-    /// This was seen.
+    /// The context provider returned this perception.
     Fetched(Perception),
-    /// There is something else to do; none: the run is not ours any more.
+    /// Fetching was aborted, and the state machine gets this input. `None` means that this driver
+    /// has lost its claim on the run.
     Aborted(Option<Input>),
 }
 
-/// Looks, and makes the prompt. None: the run is not ours any more.
-pub(super) async fn prepare_run(desk: &mut DriveContext) -> Result<Option<Input>, Error> {
-    let seen = match fetch_perception(desk).await? {
-        FetchOutcome::NoProvider => None,
-        FetchOutcome::Fetched(seen) => Some(seen),
-        FetchOutcome::Aborted(input) => return Ok(input),
+/// Fetches the perception and renders the prompt. `None` means that this driver has lost its claim
+/// on the run.
+pub(super) async fn prepare_run(ctx: &mut DriveContext) -> Result<Option<Input>, Error> {
+    let perception = match fetch_perception(ctx).await? {
+        PerceptionFetchOutcome::NoProvider => None,
+        PerceptionFetchOutcome::Fetched(perception) => Some(perception),
+        PerceptionFetchOutcome::Aborted(input) => return Ok(input),
     };
-    let Some(capsule) = &desk.env else {
+    let Some(env) = &ctx.env else {
         return Ok(Some(Input::Advance));
     };
-    let made = prepare_prompt(&desk.services, capsule, desk.session.run(), seen).await?;
+    let made = prepare_prompt(&ctx.services, env, ctx.session.run(), perception).await?;
     Ok(Some(match made {
-        Ok((seen, blobs)) => Input::Prepared(Box::new(seen), blobs),
-        Err(lack) => lack.into_input(),
+        Ok((perception, blobs)) => Input::Prepared(Box::new(perception), blobs),
+        Err(blocker) => blocker.into_input(),
     }))
 }
 
-/// Looks again before a turn. None: the run is not ours any more.
-pub(super) async fn refresh_perception(desk: &mut DriveContext) -> Result<Option<Input>, Error> {
-    let seen = match fetch_perception(desk).await? {
-        FetchOutcome::NoProvider => return Ok(Some(Input::PerceptionRefreshed(Box::default()))),
-        FetchOutcome::Fetched(seen) => seen,
-        FetchOutcome::Aborted(input) => return Ok(input),
+/// Fetches the perception again before a turn. `None` means that this driver has lost its claim on
+/// the run.
+pub(super) async fn refresh_perception(ctx: &mut DriveContext) -> Result<Option<Input>, Error> {
+    let perception = match fetch_perception(ctx).await? {
+        PerceptionFetchOutcome::NoProvider => {
+            return Ok(Some(Input::PerceptionRefreshed(Box::default())));
+        }
+        PerceptionFetchOutcome::Fetched(perception) => perception,
+        PerceptionFetchOutcome::Aborted(input) => return Ok(input),
     };
-    let before = desk.session.run().perception();
-    let world = Hash::digest(seen.world.as_str().as_bytes());
-    // What is as it was is not told again: the model has it.
-    let is_new = before.world() != Some(world);
-    let words = is_new.then(|| {
-        let words = world_text(&seen.world);
-        format!("{WORLD_UPDATE_HEADING}{words}").into()
+    let before = ctx.session.run().perception();
+    let world_hash = Hash::digest(perception.world.as_str().as_bytes());
+    // An unchanged world is not repeated: the model has seen it.
+    let is_new = before.world_hash() != Some(world_hash);
+    let update = is_new.then(|| {
+        let update = format_world_state(&perception.world);
+        format!("{WORLD_UPDATE_HEADING}{update}").into()
     });
-    let changed = is_new || *before.context() != seen.context;
-    let context = seen.context;
-    let seen = changed.then_some(PerceptionUpdate { world_hash: world, context });
+    let changed = is_new || *before.context() != perception.context;
+    let context = perception.context;
+    let perception = changed.then_some(PerceptionUpdate { world_hash, context });
     Ok(Some(Input::PerceptionRefreshed(Box::new(PerceptionRefresh {
-        message: words,
-        update: seen,
+        message: update,
+        update: perception,
     }))))
 }
 
-async fn fetch_perception(desk: &mut DriveContext) -> Result<FetchOutcome, Error> {
-    let Some(capsule) = &desk.env else {
-        return Ok(FetchOutcome::Aborted(Some(Input::Advance)));
+async fn fetch_perception(ctx: &mut DriveContext) -> Result<PerceptionFetchOutcome, Error> {
+    let Some(env) = &ctx.env else {
+        return Ok(PerceptionFetchOutcome::Aborted(Some(Input::Advance)));
     };
-    let Some(eye) = capsule.context_provider().cloned() else {
-        return Ok(FetchOutcome::NoProvider);
+    let Some(provider) = env.context_provider().cloned() else {
+        return Ok(PerceptionFetchOutcome::NoProvider);
     };
-    let run = desk.session.run();
-    let (agent, task) = (Arc::clone(&capsule.agent), run.task());
-    let glance = ContextRequest {
+    let run = ctx.session.run();
+    let (agent, task) = (Arc::clone(&env.agent), run.task());
+    let request = ContextRequest {
         run: run.id(),
         agent: task.agent.clone(),
         event: event_text::event_kind(&agent, task).map(str::to_owned),
@@ -107,41 +115,45 @@ async fn fetch_perception(desk: &mut DriveContext) -> Result<FetchOutcome, Error
         thread: task.thread.clone(),
         turn: run.control().turn(),
     };
-    if !desk.lease.may_begin().await {
-        return Ok(FetchOutcome::Aborted(None));
+    if !ctx.lease.wait_until_fresh().await {
+        return Ok(PerceptionFetchOutcome::Aborted(None));
     }
-    let looking = pin!(fetch_with_retries(&*eye, &glance, &*desk.services.clock));
-    let mut ears = AbortSignals::new(&mut desk.session, &desk.lease, &desk.shutdown);
-    Ok(match ears.race(looking).await? {
-        Raced::Done(Ok(seen)) => {
-            FetchOutcome::Fetched(Redaction(&*desk.services.redact).perception(seen))
+    let fetch = pin!(fetch_perception_with_retries(&*provider, &request, &*ctx.services.clock));
+    let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
+    Ok(match signals.wait_unless_aborted(fetch).await? {
+        AbortableOutcome::Done(Ok(perception)) => PerceptionFetchOutcome::Fetched(
+            Redaction(&*ctx.services.redact).redact_perception(perception),
+        ),
+        AbortableOutcome::Done(Err(why)) => {
+            PerceptionFetchOutcome::Aborted(Some(Input::MissingDependency(format!(
+                "Context for agent `{}` could not be fetched: {why}. Fix the context provider, then \
+             answer here to retry.",
+                agent.name
+            ))))
         }
-        Raced::Done(Err(why)) => FetchOutcome::Aborted(Some(Input::MissingDependency(format!(
-            "Nobody could look at the world for agent `{}`: {why}. Mend what looks for it, then \
-             answer here: it is asked again.",
-            agent.name
-        )))),
-        Raced::Aborted(cut) => FetchOutcome::Aborted(cut.input_after_perception()),
+        AbortableOutcome::Aborted(reason) => {
+            PerceptionFetchOutcome::Aborted(reason.input_after_abort())
+        }
     })
 }
 
-/// Looks, a few times at most; the error says why the last look failed.
-async fn fetch_with_retries(
-    eye: &dyn ContextProvider,
-    glance: &ContextRequest,
+/// Fetches the perception with a few retries. The error says why the last attempt failed.
+async fn fetch_perception_with_retries(
+    provider: &dyn ContextProvider,
+    request: &ContextRequest,
     clock: &dyn Clock,
 ) -> Result<Perception, String> {
-    let enough = clock.monotonic().plus(RETRY_DEADLINE);
+    let enough = clock.monotonic_time().plus(RETRY_DEADLINE);
     let mut last = String::new();
     for pause in RETRY_DELAYS {
         if pause > Millis::ZERO {
             clock.sleep(pause).await;
         }
-        match fetch_once(eye, glance, clock).await {
-            Ok(seen) => return Ok(seen),
+        match fetch_perception_once(provider, request, clock).await {
+            Ok(perception) => return Ok(perception),
             Err(failed) => {
                 last = failed.to_string();
-                if failed.is_permanent || clock.monotonic() >= enough {
+                if failed.is_permanent || clock.monotonic_time() >= enough {
                     break;
                 }
             }
@@ -150,34 +162,34 @@ async fn fetch_with_retries(
     Err(last)
 }
 
-async fn fetch_once(
-    eye: &dyn ContextProvider,
-    glance: &ContextRequest,
+async fn fetch_perception_once(
+    provider: &dyn ContextProvider,
+    request: &ContextRequest,
     clock: &dyn Clock,
 ) -> Result<Perception, ContextError> {
-    let looking = AssertUnwindSafe(async { eye.fetch(glance).await }).catch_unwind();
-    let seen = tokio::select! {
+    let fetch = AssertUnwindSafe(async { provider.fetch(request).await }).catch_unwind();
+    let result = tokio::select! {
         biased;
-        seen = looking => seen,
+        result = fetch => result,
         () = clock.sleep(FETCH_TIMEOUT) => {
-            let why = format!("it took longer than {} s", FETCH_TIMEOUT.0 / 1_000);
+            let why = format!("the provider took longer than {} s", FETCH_TIMEOUT.0 / 1_000);
             return Err(ContextError::transient(why));
         }
     };
-    let seen = seen.map_err(|panic| {
-        let why = format!("it panicked: {}", panics::panic_message(&*panic));
+    let result = result.map_err(|panic| {
+        let why = format!("the provider panicked: {}", panics::panic_message(&*panic));
         ContextError::transient(why)
     })??;
-    let context = seen.context.iter();
+    let context = result.context.iter();
     let context: usize = context.map(|(name, value)| name.len() + value.as_str().len()).sum();
     for (what, bytes, max) in [
-        ("world", seen.world.as_str().len(), WORLD_BYTES_MAX),
+        ("world", result.world.as_str().len(), WORLD_BYTES_MAX),
         ("context", context, CONTEXT_BYTES_MAX),
     ] {
         if bytes > max {
-            let why = format!("the {what} that it saw is longer than {max} bytes");
+            let why = format!("the {what} that the provider returned is longer than {max} bytes");
             return Err(ContextError::permanent(why));
         }
     }
-    Ok(seen)
+    Ok(result)
 }

@@ -1,8 +1,8 @@
-//! How far the calls of a run are: the newest word of each, told now and then, and
-//! what must be read about afterwards, told as it is.
+//! Limits the rate at which progress reports of running calls are journaled.
 //!
-//! Never: keeps what nobody will hear. A call that has ended says nothing more, and
-//! a tool that talks all the time is heard once a second.
+//! Ordinary progress may be dropped: only the newest report of each call is kept, and it is passed
+//! on at a limited rate. Durable reports are all passed on, up to a maximum number. An ended call
+//! reports nothing more.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,124 +15,129 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
 use tokio::sync::Notify;
 
-/// So much time passes between two words of a run's calls.
+/// Minimum interval between two ordinary progress updates of a run.
 const MIN_INTERVAL: Millis = Millis::from_secs(1);
 
-/// So many words of one call are passed on at that pace, and those after them at
-/// another: a journal is read as a whole.
+/// Number of progress updates per call that are journaled at the normal rate. Later updates are
+/// journaled at a slower rate, because a journal is always read as a whole.
 const FAST_UPDATES_MAX: u32 = 200;
 const SLOW_INTERVAL: Millis = Millis::from_secs(60);
 
-/// The longest word.
+/// Maximum length of a progress message in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_000;
 
-/// So many lasting words of one call are passed on, each so long.
-const DURABLE_MAX: u32 = 16;
+/// Maximum number of durable progress reports per call, and maximum number of characters of each.
+const DURABLE_REPORTS_MAX: u32 = 16;
 const DURABLE_CHARS_MAX: usize = 500;
 
-/// What is said in the place of those after them.
-const TRUNCATED_NOTICE: &str = "there is more of this kind, which is not written down";
+/// Message that is recorded once, in place of durable reports above the maximum number.
+const TRUNCATED_NOTICE: &str = "further messages of this kind were not recorded";
 
-/// How far the calls of a run are. Clones are the same.
+/// Collects the progress reports of running calls and limits their rate. Cheap to clone; clones
+/// share state.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ProgressThrottle(Arc<Inner>);
+pub(super) struct ProgressThrottle(Arc<ThrottleInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    state: Mutex<State>,
+struct ThrottleInner {
+    state: Mutex<ThrottleState>,
     changed: Notify,
-    /// Rung for lasting words, which wait for no pace.
+    /// Signal that a durable report has arrived, which is journaled at once.
     urgent: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// The calls under way.
+struct ThrottleState {
+    /// Progress of each running call.
     calls: Vec<CallProgress>,
-    /// When somebody was told, by the clock that never goes back.
+    /// Time at which the last update of any call was taken to be journaled, in nanoseconds of the
+    /// monotonic clock.
     last_sent: Option<u64>,
-    /// Lasting words that nobody heard. They stay when their call ends.
+    /// Durable reports that are not journaled yet. They are kept when their call ends.
     durable: VecDeque<Input>,
 }
 
-/// A word of a call.
+/// A progress update of a running call, as an input for the state machine.
 #[derive(Debug)]
 pub(super) enum ProgressUpdate {
-    /// It may as well be lost.
+    /// Ordinary progress, which may be lost if the store is busy.
     Droppable(Input),
-    /// It must be read about afterwards.
+    /// Durable progress, which must be written to the journal.
     Durable(Input),
 }
 
-/// What is heard of a call.
+/// Progress of one running call.
 #[derive(Debug)]
 struct CallProgress {
     call: CallId,
-    /// What it said last and nobody heard.
-    latest: Option<Report>,
-    /// How many of its words were passed on, and when the last of them was.
+    /// Newest progress report of the call that is not journaled yet.
+    latest: Option<ProgressReport>,
+    /// Number of updates of this call that were journaled; `last_sent` is the time of the last one.
     sent_count: u32,
     last_sent: Option<u64>,
-    /// How many lasting words it has said.
+    /// Number of durable reports of this call so far.
     durable_count: u32,
 }
 
 impl CallProgress {
-    /// How long its next word waits for its own sake.
-    fn delay(&self, nanos: u64) -> Millis {
+    /// Returns how long the next update of this call has to wait, due to the rate limit per call.
+    fn update_delay(&self, now_nanos: u64) -> Millis {
         match self.sent_count < FAST_UPDATES_MAX {
             true => Millis::ZERO,
-            false => remaining_delay(SLOW_INTERVAL, self.last_sent, nanos),
+            false => remaining_delay(SLOW_INTERVAL, self.last_sent, now_nanos),
         }
     }
 }
 
-/// What is left of a pause that began then.
-fn remaining_delay(pause: Millis, since: Option<u64>, nanos: u64) -> Millis {
-    let passed = since.map(|since| nanos.saturating_sub(since) / 1_000_000);
+/// Returns how much is left of a pause. Times are in nanoseconds of the monotonic clock.
+fn remaining_delay(pause: Millis, since_nanos: Option<u64>, now_nanos: u64) -> Millis {
+    let passed = since_nanos.map(|since_nanos| now_nanos.saturating_sub(since_nanos) / 1_000_000);
     Millis(passed.map_or(0, |passed| pause.0.saturating_sub(passed)))
 }
 
 #[derive(Debug)]
-struct Report {
+struct ProgressReport {
     percent: Option<u8>,
     message: String,
 }
 
 impl ProgressThrottle {
-    fn with_state<T>(&self, use_it: impl FnOnce(&mut State) -> T) -> T {
-        use_it(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_state<T>(&self, f: impl FnOnce(&mut ThrottleState) -> T) -> T {
+        f(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A call begins: what is given back is to be kept as long as it goes on.
-    pub(super) fn track(&self, call: CallId) -> TrackedCall {
-        let heard =
+    /// Starts to collect progress reports of a call, until the returned guard is dropped.
+    pub(super) fn track_call(&self, call: CallId) -> CallProgressGuard {
+        let entry =
             CallProgress { call, latest: None, sent_count: 0, last_sent: None, durable_count: 0 };
-        self.with_state(|state| state.calls.push(heard));
-        TrackedCall { throttle: self.clone(), call }
+        self.with_state(|state| state.calls.push(entry));
+        CallProgressGuard { throttle: self.clone(), call }
     }
 
-    /// Whoever reports for a call.
-    pub(super) fn reporter(&self, call: CallId, redact: &Arc<dyn Redact>) -> Arc<dyn Progress> {
-        Arc::new(Reporter { throttle: self.clone(), redact: Arc::clone(redact), call })
+    /// Returns the object through which a tool reports the progress of its call.
+    pub(super) fn create_reporter(
+        &self,
+        call: CallId,
+        redact: &Arc<dyn Redact>,
+    ) -> Arc<dyn Progress> {
+        Arc::new(CallProgressReporter { throttle: self.clone(), redact: Arc::clone(redact), call })
     }
 
-    /// The next word, when there is one and it is time to pass it on. To stop
-    /// waiting for it loses nothing.
+    /// Waits until a progress update is due and returns it. Cancel safe.
     pub(super) async fn next_update(&self, clock: &dyn Clock) -> ProgressUpdate {
         loop {
             let (rung, urgent) = (self.0.changed.notified(), self.0.urgent.notified());
             let nanos = clock.monotonic_nanos();
-            if let Some(word) = self.with_state(|state| state.durable.pop_front()) {
-                return ProgressUpdate::Durable(word);
+            if let Some(update) = self.with_state(|state| state.durable.pop_front()) {
+                return ProgressUpdate::Durable(update);
             }
-            match self.with_state(|state| state.take_due(nanos)) {
-                Due::Now(input) => return ProgressUpdate::Droppable(input),
-                Due::In(span) => tokio::select! {
-                    () = clock.sleep(span) => {}
+            match self.with_state(|state| state.take_due_update(nanos)) {
+                DueUpdate::Now(input) => return ProgressUpdate::Droppable(input),
+                DueUpdate::In(delay) => tokio::select! {
+                    () = clock.sleep(delay) => {}
                     () = urgent => {}
                 },
-                Due::Never => tokio::select! {
+                DueUpdate::Never => tokio::select! {
                     () = rung => {}
                     () = urgent => {}
                 },
@@ -140,75 +145,79 @@ impl ProgressThrottle {
         }
     }
 
-    /// The lasting words that nobody has heard yet, of calls that have ended too.
-    pub(super) fn take_durable(&self) -> VecDeque<Input> {
+    /// Takes all durable reports that are not journaled yet, including those of ended calls.
+    pub(super) fn take_durable_reports(&self) -> VecDeque<Input> {
         self.with_state(|state| std::mem::take(&mut state.durable))
     }
 }
 
-enum Due {
+enum DueUpdate {
     Now(Input),
     In(Millis),
     Never,
 }
 
-impl State {
-    fn take_due(&mut self, nanos: u64) -> Due {
-        let talking = self.calls.iter_mut().filter(|heard| heard.latest.is_some());
-        let Some(heard) = talking.min_by_key(|heard| heard.delay(nanos)) else {
-            return Due::Never;
+impl ThrottleState {
+    fn take_due_update(&mut self, now_nanos: u64) -> DueUpdate {
+        let reporting = self.calls.iter_mut().filter(|entry| entry.latest.is_some());
+        let Some(entry) = reporting.min_by_key(|entry| entry.update_delay(now_nanos)) else {
+            return DueUpdate::Never;
         };
-        let waits = heard.delay(nanos).max(remaining_delay(MIN_INTERVAL, self.last_sent, nanos));
+        let waits = entry.update_delay(now_nanos).max(remaining_delay(
+            MIN_INTERVAL,
+            self.last_sent,
+            now_nanos,
+        ));
         if waits > Millis::ZERO {
-            // Another call may have a word meanwhile that need not wait so long.
-            return Due::In(waits.min(MIN_INTERVAL));
+            // Another call may report meanwhile without having to wait so long.
+            return DueUpdate::In(waits.min(MIN_INTERVAL));
         }
-        let Some(word) = heard.latest.take() else {
-            return Due::Never;
+        let Some(report) = entry.latest.take() else {
+            return DueUpdate::Never;
         };
-        heard.sent_count = heard.sent_count.saturating_add(1);
-        heard.last_sent = Some(nanos);
-        self.last_sent = Some(nanos);
-        Due::Now(Input::Progress(ToolProgress {
-            call: heard.call,
-            percent: word.percent,
-            message: word.message,
+        entry.sent_count = entry.sent_count.saturating_add(1);
+        entry.last_sent = Some(now_nanos);
+        self.last_sent = Some(now_nanos);
+        DueUpdate::Now(Input::Progress(ToolProgress {
+            call: entry.call,
+            percent: report.percent,
+            message: report.message,
         }))
     }
 }
 
-/// A call under way. When it is dropped nobody hears of the call any more.
+/// Guard of a running call whose progress is collected. Dropping the guard ends the collection.
 #[derive(Debug)]
-pub(super) struct TrackedCall {
+pub(super) struct CallProgressGuard {
     throttle: ProgressThrottle,
     call: CallId,
 }
 
-impl Drop for TrackedCall {
+impl Drop for CallProgressGuard {
     fn drop(&mut self) {
-        self.throttle.with_state(|state| state.calls.retain(|heard| heard.call != self.call));
+        self.throttle.with_state(|state| state.calls.retain(|entry| entry.call != self.call));
     }
 }
 
 #[derive(Debug)]
-struct Reporter {
+struct CallProgressReporter {
     throttle: ProgressThrottle,
     redact: Arc<dyn Redact>,
     call: CallId,
 }
 
-impl Progress for Reporter {
+impl Progress for CallProgressReporter {
     fn report(&self, percent: Option<u8>, message: &str) {
         let message = self.redact.redact(message);
         let until = message.floor_char_boundary(MESSAGE_BYTES_MAX);
-        let word = Report {
+        let report = ProgressReport {
             percent: percent.map(|percent| percent.min(100)),
             message: message[..until].to_owned(),
         };
         self.throttle.with_state(|state| {
             let mut calls = state.calls.iter_mut();
-            if let Some(heard) = calls.find(|heard| heard.call == self.call) {
-                heard.latest = Some(word);
+            if let Some(entry) = calls.find(|entry| entry.call == self.call) {
+                entry.latest = Some(report);
             }
         });
         self.throttle.0.changed.notify_one();
@@ -219,15 +228,15 @@ impl Progress for Reporter {
         let message: String = message.chars().take(DURABLE_CHARS_MAX).collect();
         self.throttle.with_state(|state| {
             let mut calls = state.calls.iter_mut();
-            let Some(heard) = calls.find(|heard| heard.call == self.call) else {
+            let Some(entry) = calls.find(|entry| entry.call == self.call) else {
                 return;
             };
-            let message = match heard.durable_count {
-                before if before < DURABLE_MAX => message,
-                DURABLE_MAX => TRUNCATED_NOTICE.to_owned(),
+            let message = match entry.durable_count {
+                before if before < DURABLE_REPORTS_MAX => message,
+                DURABLE_REPORTS_MAX => TRUNCATED_NOTICE.to_owned(),
                 _ => return,
             };
-            heard.durable_count += 1;
+            entry.durable_count += 1;
             state.durable.push_back(Input::Progress(ToolProgress {
                 call: self.call,
                 percent: None,
@@ -246,46 +255,48 @@ mod tests {
 
     #[test]
     fn progress_of_a_long_call_is_throttled_to_once_a_minute() {
-        let gauge = ProgressThrottle::default();
+        let throttle = ProgressThrottle::default();
         let calls = [1, 2].map(|index| CallId { turn: 1, index });
-        let _open = calls.map(|call| gauge.track(call));
+        let _open = calls.map(|call| throttle.track_call(call));
         let redact: Arc<dyn Redact> = Arc::new(longhaul_core::port::redact::NoRedaction);
-        let mut told = 0;
+        let mut updates = 0;
         for second in 0..3_600 {
-            gauge.reporter(calls[0], &redact).report(None, "still there");
-            let due = gauge.with_state(|state| state.take_due(second * SECOND));
-            told += u32::from(matches!(due, Due::Now(_)));
+            throttle.create_reporter(calls[0], &redact).report(None, "still there");
+            let due = throttle.with_state(|state| state.take_due_update(second * SECOND));
+            updates += u32::from(matches!(due, DueUpdate::Now(_)));
         }
-        assert!((250..=260).contains(&told), "{told}");
-        // Its neighbour is heard at once.
-        gauge.reporter(calls[1], &redact).report(None, "begun");
-        let due = gauge.with_state(|state| state.take_due(3_600 * SECOND));
-        assert!(matches!(due, Due::Now(Input::Progress(ref word)) if word.call == calls[1]));
+        assert!((250..=260).contains(&updates), "{updates}");
+        // The other call is reported at once.
+        throttle.create_reporter(calls[1], &redact).report(None, "begun");
+        let due = throttle.with_state(|state| state.take_due_update(3_600 * SECOND));
+        assert!(
+            matches!(due, DueUpdate::Now(Input::Progress(progress)) if progress.call == calls[1])
+        );
     }
 
     #[test]
     fn durable_progress_is_limited_and_outlives_its_call() {
-        let gauge = ProgressThrottle::default();
+        let throttle = ProgressThrottle::default();
         let call = CallId { turn: 1, index: 1 };
-        let open = gauge.track(call);
+        let open = throttle.track_call(call);
         let redact: Arc<dyn Redact> = Arc::new(longhaul_core::port::redact::NoRedaction);
-        let reporter = gauge.reporter(call, &redact);
+        let reporter = throttle.create_reporter(call, &redact);
         for _ in 0..100 {
             reporter.report(None, "still there");
             reporter.report_durable(&"é".repeat(600));
         }
         drop(open);
         reporter.report_durable("too late");
-        let words = gauge.take_durable().into_iter().filter_map(|word| {
-            let Input::Progress(ToolProgress { message, .. }) = word else {
+        let messages = throttle.take_durable_reports().into_iter().filter_map(|item| {
+            let Input::Progress(ToolProgress { message, .. }) = item else {
                 return None;
             };
             Some(message)
         });
-        let words: Vec<String> = words.collect();
-        assert_eq!(words.len(), 17);
-        assert!(words[..16].iter().all(|word| *word == "é".repeat(500)));
-        assert_eq!(words[16], TRUNCATED_NOTICE);
-        assert!(gauge.take_durable().is_empty());
+        let messages: Vec<String> = messages.collect();
+        assert_eq!(messages.len(), 17);
+        assert!(messages[..16].iter().all(|item| *item == "é".repeat(500)));
+        assert_eq!(messages[16], TRUNCATED_NOTICE);
+        assert!(throttle.take_durable_reports().is_empty());
     }
 }

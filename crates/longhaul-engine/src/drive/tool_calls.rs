@@ -1,8 +1,8 @@
-//! Makes the calls of a reply: side by side where the class allows, told in
-//! the order that they ended, read by the model in its own.
+//! Executes the tool calls of a reply, concurrently where their effect classes allow it.
 //!
-//! Never: begins what is not journaled, and never makes a call twice that must
-//! not be.
+//! Results are committed in the order in which the calls end, but the model reads them in the order
+//! of its calls. Invariants: no call starts before its start is journaled, and a call that must not
+//! be repeated runs at most once.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -15,207 +15,229 @@ use longhaul_core::port::redact::Redact;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::Input;
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
-use longhaul_run::next::{CallAction, CallTask};
+use longhaul_run::next::{ToolCallAction, ToolCallTask};
 
-use crate::drive::abort::{AbortReason, AbortSignals, Raced};
-use crate::drive::calls::{CALL_TIMEOUT, CallRequest, FinishedCall, RunningCalls};
+use crate::drive::abort::{AbortReason, AbortSignals, AbortableOutcome};
+use crate::drive::calls::{ActiveToolCalls, CALL_TIMEOUT, FinishedToolCall, ToolCallRequest};
 use crate::drive::context::DriveContext;
 use crate::drive::truncate::truncate_output;
 use crate::error::Error;
 use crate::redaction::Redaction;
 use crate::run_session::CommitOutcome;
 
-/// After the first of several calls has ended, the others have so long to be
-/// told with it; slower ones are told later.
+/// Time to wait for further tool calls after a call has ended, so that their results are committed
+/// together.
 const BATCH_WINDOW: Millis = Millis(25);
 
-/// So long may a call that must not be repeated go on after it should stop.
+/// Time that a non-repeatable tool call has to finish after its driver was asked to stop.
 const CANCEL_GRACE: Millis = Millis::from_secs(10);
 
-/// A look whether a call has happened may take this long.
+/// Timeout for verifying whether a call in doubt (started, outcome unknown after a crash) happened.
 const VERIFY_TIMEOUT: Millis = Millis::from_secs(30);
 
-/// Makes calls or looks after one. None: the run is not ours any more, or what
-/// was begun may simply be begun again by the next driver.
+/// Runs tool calls, or verifies a call in doubt (started, outcome unknown after a crash). `None`
+/// means that this driver has lost its claim on the run, or that the next driver may start the
+/// calls again.
 pub(super) async fn run_tool_calls(
-    desk: &mut DriveContext,
-    todos: Vec<CallTask>,
+    ctx: &mut DriveContext,
+    tasks: Vec<ToolCallTask>,
 ) -> Result<Option<Input>, Error> {
-    if let Some(todo) = todos.iter().find(|todo| todo.action == CallAction::Verify) {
-        return verify(desk, todo).await;
+    if let Some(task) = tasks.iter().find(|task| task.action == ToolCallAction::Verify) {
+        return verify_tool_call(ctx, task).await;
     }
-    let since = desk.services.clock.monotonic_nanos();
-    if !start_calls(desk, todos).await {
+    let since = ctx.services.clock.monotonic_nanos();
+    if !start_tool_calls(ctx, tasks).await {
         return Ok(None);
     }
-    let gathered = collect_finished(desk).await?;
-    // Before the ends: of a call that has ended nothing is taken any more.
-    for word in desk.progress.take_durable() {
-        let Ok(CommitOutcome::Applied) = desk.session.commit_durable(word).await else {
+    let gathered = collect_finished_tool_calls(ctx).await?;
+    // Appended before the results: progress of a call is rejected once the call has ended.
+    for report in ctx.progress.take_durable_reports() {
+        let Ok(CommitOutcome::Applied) = ctx.session.commit_durably(report).await else {
             break;
         };
     }
     let Some(ended) = gathered.filter(|ended| !ended.is_empty()) else {
         return Ok(None);
     };
-    let took = desk.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
-    let told = to_tools_done(ended, Millis(took), &*desk.services.redact);
-    Ok(Some(Input::ToolsDone(told)))
+    let took = ctx.services.clock.monotonic_nanos().saturating_sub(since) / 1_000_000;
+    let done = to_tool_call_results(ended, Millis(took), &*ctx.services.redact);
+    Ok(Some(Input::ToolsDone(done)))
 }
 
-/// Begins every call that is not under way; whether anything may be begun.
-async fn start_calls(desk: &mut DriveContext, todos: Vec<CallTask>) -> bool {
-    let Some(capsule) = desk.env.clone() else {
+/// Starts every tool call that is not running yet. Returns `false` if there is no call to wait for.
+async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> bool {
+    let Some(env) = ctx.env.clone() else {
         return false;
     };
-    let fresh: Vec<CallTask> =
-        todos.into_iter().filter(|todo| !desk.calls.contains(todo.call)).collect();
-    if !fresh.is_empty() && !desk.lease.may_begin().await {
-        return !desk.calls.is_empty();
+    let fresh: Vec<ToolCallTask> =
+        tasks.into_iter().filter(|task| !ctx.calls.contains(task.call)).collect();
+    if !fresh.is_empty() && !ctx.lease.wait_until_fresh().await {
+        return !ctx.calls.is_empty();
     }
-    let epoch = desk.session.claim().epoch;
-    for todo in fresh {
-        let mut around = capsule.tool_context(desk.session.run(), todo.call, epoch);
-        around.attempt = todo.attempt;
-        around.progress = desk.progress.reporter(todo.call, &desk.services.redact);
-        let equipped = capsule.tool(todo.tool.as_str());
-        let tool = equipped.and_then(|equipped| equipped.tool.clone());
-        let (Some(equipped), Some(tool)) = (equipped, tool) else {
-            // It was there when the call was appraised; another build has less.
-            desk.calls.push_failed(todo.call, &format!("this worker has no tool `{}`", todo.tool));
+    let epoch = ctx.session.claim().epoch;
+    for task in fresh {
+        let mut tool_ctx = env.tool_context(ctx.session.run(), task.call, epoch);
+        tool_ctx.attempt = task.attempt;
+        tool_ctx.progress = ctx.progress.create_reporter(task.call, &ctx.services.redact);
+        let registered = env.tool(task.tool.as_str());
+        let tool = registered.and_then(|registered| registered.tool.clone());
+        let (Some(registered), Some(tool)) = (registered, tool) else {
+            // The tool existed when the call was classified, but this build does not have it.
+            ctx.calls
+                .push_failed_call(task.call, &format!("this worker has no tool `{}`", task.tool));
             continue;
         };
-        let input = capsule.without_injected(equipped, todo.input.to_value());
-        let begun = CallRequest {
+        let input = env.remove_injected_parameters(registered, task.input.to_value());
+        let request = ToolCallRequest {
             timeout: tool.timeout(&input).unwrap_or(CALL_TIMEOUT),
             tool,
             input,
-            ctx: around,
-            class: todo.class,
-            clock: desk.services.clock.clone(),
+            ctx: tool_ctx,
+            class: task.class,
+            clock: ctx.services.clock.clone(),
         };
-        desk.calls.start(begun, desk.progress.track(todo.call));
+        ctx.calls.start(request, ctx.progress.track_call(task.call));
     }
     true
 }
 
-/// Waits until calls have ended, or should be cut off. None: let go.
-async fn collect_finished(desk: &mut DriveContext) -> Result<Option<Vec<FinishedCall>>, Error> {
-    let mut ears = AbortSignals {
+/// Waits until tool calls have ended or should be aborted. `None` means that there are no results
+/// to report.
+async fn collect_finished_tool_calls(
+    ctx: &mut DriveContext,
+) -> Result<Option<Vec<FinishedToolCall>>, Error> {
+    let mut signals = AbortSignals {
         interruptible: true,
-        progress: Some((&desk.progress, &*desk.services.clock)),
-        ..AbortSignals::new(&mut desk.session, &desk.lease, &desk.shutdown)
+        progress: Some((&ctx.progress, &*ctx.services.clock)),
+        ..AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown)
     };
-    let hands = &mut desk.calls;
-    let first = ears.race(pin!(hands.next())).await?;
-    let cut = match first {
-        Raced::Aborted(cut) => cut,
-        Raced::Done(None) => return Ok(None),
-        Raced::Done(Some(first)) => {
+    let calls = &mut ctx.calls;
+    let first = signals.wait_unless_aborted(pin!(calls.next_finished())).await?;
+    let reason = match first {
+        AbortableOutcome::Aborted(reason) => reason,
+        AbortableOutcome::Done(None) => return Ok(None),
+        AbortableOutcome::Done(Some(first)) => {
             let mut ended = vec![first];
-            ended.extend(collect_within(hands, &*desk.services.clock, BATCH_WINDOW).await);
+            ended
+                .extend(collect_tool_calls_within(calls, &*ctx.services.clock, BATCH_WINDOW).await);
             return Ok(Some(ended));
         }
     };
-    Ok(abort_calls(desk, cut).await)
+    Ok(abort_tool_calls(ctx, reason).await)
 }
 
-/// The calls that end within a while, until none is left.
-async fn collect_within(
-    hands: &mut RunningCalls,
+/// Returns the running tool calls that end within the given time.
+async fn collect_tool_calls_within(
+    calls: &mut ActiveToolCalls,
     clock: &dyn Clock,
-    span: Millis,
-) -> Vec<FinishedCall> {
+    window: Millis,
+) -> Vec<FinishedToolCall> {
     let mut ended = Vec::new();
-    if hands.is_empty() {
+    if calls.is_empty() {
         return ended;
     }
-    let mut over = clock.sleep(span);
-    while !hands.is_empty() {
+    let mut over = clock.sleep(window);
+    while !calls.is_empty() {
         tokio::select! {
             biased;
-            next = hands.next() => ended.extend(next),
+            next = calls.next_finished() => ended.extend(next),
             () = over.as_mut() => break,
         }
     }
     ended
 }
 
-/// Stops the calls under way. What may be repeated is dropped, and so is what
-/// ends for good when it is; the others have a while to end by themselves, and
-/// are in doubt if they do not.
-async fn abort_calls(desk: &mut DriveContext, cut: AbortReason) -> Option<Vec<FinishedCall>> {
-    let hands = &mut desk.calls;
-    let words = match cut {
-        AbortReason::Cancelled => "stopped: the run was cancelled",
-        AbortReason::Interrupted => "stopped: a person wrote",
-        AbortReason::Shutdown | AbortReason::Lost => "stopped: the worker had to go",
+/// Stops the running tool calls. Repeatable and cancel-safe calls are dropped. The other calls get
+/// a grace period; those that do not end within it are in doubt (their outcome is unknown).
+async fn abort_tool_calls(
+    ctx: &mut DriveContext,
+    reason: AbortReason,
+) -> Option<Vec<FinishedToolCall>> {
+    let calls = &mut ctx.calls;
+    let message = match reason {
+        AbortReason::Cancelled => "the call was stopped: the run was cancelled",
+        AbortReason::Interrupted => "the call was stopped: a message interrupted it",
+        AbortReason::Shutdown | AbortReason::Lost => "the call was stopped: the worker shut down",
     };
-    let mut ended: Vec<FinishedCall> = match cut {
+    let mut ended: Vec<FinishedToolCall> = match reason {
         AbortReason::Cancelled | AbortReason::Interrupted => {
-            let stopped = hands.cancel(|way| way.may_repeat || way.is_cancel_safe);
-            stopped.into_iter().map(|gone| gone.into_interrupted(words)).collect()
+            let stopped = calls.cancel(|call| call.may_repeat || call.is_cancel_safe);
+            stopped
+                .into_iter()
+                .map(|cancelled| cancelled.into_finished_tool_call(message))
+                .collect()
         }
-        // The next driver begins them again.
+        // The next driver starts the repeatable calls again.
         AbortReason::Shutdown | AbortReason::Lost => {
-            hands.cancel(|way| way.may_repeat);
+            calls.cancel(|call| call.may_repeat);
             Vec::new()
         }
     };
-    ended.extend(collect_within(hands, &*desk.services.clock, CANCEL_GRACE).await);
-    ended.extend(hands.cancel(|_| true).into_iter().map(|gone| {
-        if gone.is_cancel_safe {
-            gone.into_interrupted(words)
+    ended.extend(collect_tool_calls_within(calls, &*ctx.services.clock, CANCEL_GRACE).await);
+    ended.extend(calls.cancel(|_| true).into_iter().map(|cancelled| {
+        if cancelled.is_cancel_safe {
+            cancelled.into_finished_tool_call(message)
         } else {
-            finished_with_text(gone.call, ToolCallStatus::Unknown, &format!("it was {words}"))
+            finished_call_with_text(
+                cancelled.call,
+                ToolCallStatus::Unknown,
+                &format!("{message}; its outcome is unknown"),
+            )
         }
     }));
     (!ended.is_empty()).then_some(ended)
 }
 
-fn finished_with_text(call: CallId, end: ToolCallStatus, words: &str) -> FinishedCall {
-    let output = ToolOutput::text(words);
-    FinishedCall { call, status: end, output, images: Vec::new() }
+fn finished_call_with_text(call: CallId, status: ToolCallStatus, text: &str) -> FinishedToolCall {
+    let output = ToolOutput::text(text);
+    FinishedToolCall { call, status, output, images: Vec::new() }
 }
 
-/// The ends as the heart is told of them. Calls side by side share their time,
-/// which the first of them bears.
-fn to_tools_done(
-    ended: Vec<FinishedCall>,
+/// Converts ended calls into results for the state machine. Concurrent calls share their active
+/// time, which is counted only for the first of them.
+fn to_tool_call_results(
+    ended: Vec<FinishedToolCall>,
     took: Millis,
     redact: &dyn Redact,
 ) -> Vec<ToolCallResult> {
     let times = std::iter::once(took).chain(std::iter::repeat(Millis::ZERO));
     let done = ended.into_iter().zip(times).map(|(ended, active)| {
-        let output = Redaction(redact).output(ended.output);
+        let output = Redaction(redact).redact_output(ended.output);
         let (output, blobs) = truncate_output(ended.call, output, ended.images);
         ToolCallResult { call: ended.call, status: ended.status, output, active, blobs }
     });
     done.collect()
 }
 
-/// Lets a tool look whether a call in doubt has happened. A look that is cut
-/// off has changed nothing: whoever drives next looks again.
-async fn verify(desk: &mut DriveContext, todo: &CallTask) -> Result<Option<Input>, Error> {
-    if !desk.lease.may_begin().await {
+/// Asks a tool to verify whether a call in doubt (started, outcome unknown after a crash) happened.
+/// Verifying has no effects, so the next driver simply repeats an aborted verification.
+async fn verify_tool_call(
+    ctx: &mut DriveContext,
+    task: &ToolCallTask,
+) -> Result<Option<Input>, Error> {
+    if !ctx.lease.wait_until_fresh().await {
         return Ok(None);
     }
-    let looking = pin!(run_verify(desk, todo));
-    let mut ears = AbortSignals::new(&mut desk.session, &desk.lease, &desk.shutdown);
-    Ok(match ears.race(looking).await? {
-        Raced::Done(seen) => Some(verified_input(todo.call, seen, &*desk.services.redact)),
-        Raced::Aborted(cut) => cut.input_after_perception(),
+    let verification = pin!(run_verification(ctx, task));
+    let mut signals = AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown);
+    Ok(match signals.wait_unless_aborted(verification).await? {
+        AbortableOutcome::Done(result) => {
+            Some(verification_input(task.call, result, &*ctx.services.redact))
+        }
+        AbortableOutcome::Aborted(reason) => reason.input_after_abort(),
     })
 }
 
-/// What a look found, and the pictures that belong to it.
+/// Outcome of verifying a call in doubt, and the images that the tool returned with the outcome.
 type VerifyResult = (VerifyOutcome, Vec<Blob>);
 
-/// What a look gave, shown in part where it is long.
-fn verified_input(call: CallId, (finding, pictures): VerifyResult, redact: &dyn Redact) -> Input {
+/// Converts the outcome of verifying a call into an input for the state machine. A long output of
+/// the call is truncated.
+fn verification_input(call: CallId, (finding, images): VerifyResult, redact: &dyn Redact) -> Input {
     let (finding, blobs) = match finding {
         VerifyOutcome::Happened(output) => {
-            let (output, blobs) = truncate_output(call, Redaction(redact).output(output), pictures);
+            let (output, blobs) =
+                truncate_output(call, Redaction(redact).redact_output(output), images);
             (VerifyOutcome::Happened(output), blobs)
         }
         VerifyOutcome::NotHappened | VerifyOutcome::Unknown => (finding, Vec::new()),
@@ -223,33 +245,36 @@ fn verified_input(call: CallId, (finding, pictures): VerifyResult, redact: &dyn 
     Input::Verified(ToolVerified { call, outcome: finding }, blobs)
 }
 
-/// The look itself; it borrows nothing of the desk.
-fn run_verify(desk: &DriveContext, todo: &CallTask) -> impl Future<Output = VerifyResult> + use<> {
-    let clock = desk.services.clock.clone();
-    let equipped = desk.env.as_ref().and_then(|capsule| {
-        let equipped = capsule.tool(todo.tool.as_str())?;
-        let around =
-            capsule.tool_context(desk.session.run(), todo.call, desk.session.claim().epoch);
-        let input = capsule.without_injected(equipped, todo.input.to_value());
-        Some((equipped.tool.clone()?, input, around))
+/// Returns a future that verifies whether a call happened. The future borrows nothing of the
+/// driver's state.
+fn run_verification(
+    ctx: &DriveContext,
+    task: &ToolCallTask,
+) -> impl Future<Output = VerifyResult> + use<> {
+    let clock = ctx.services.clock.clone();
+    let registered = ctx.env.as_ref().and_then(|env| {
+        let registered = env.tool(task.tool.as_str())?;
+        let tool_ctx = env.tool_context(ctx.session.run(), task.call, ctx.session.claim().epoch);
+        let input = env.remove_injected_parameters(registered, task.input.to_value());
+        Some((registered.tool.clone()?, input, tool_ctx))
     });
     async move {
-        let Some((tool, input, around)) = equipped else {
+        let Some((tool, input, tool_ctx)) = registered else {
             return (VerifyOutcome::Unknown, Vec::new());
         };
-        let looking = AssertUnwindSafe(tool.verify(input, &around)).catch_unwind();
+        let verification = AssertUnwindSafe(tool.verify(input, &tool_ctx)).catch_unwind();
         let finding = tokio::select! {
             biased;
-            found = looking => found.unwrap_or(VerifyOutcome::Unknown),
+            found = verification => found.unwrap_or(VerifyOutcome::Unknown),
             () = clock.sleep(VERIFY_TIMEOUT) => VerifyOutcome::Unknown,
         };
-        (finding, around.images.drain())
+        (finding, tool_ctx.images.drain())
     }
 }
 
-impl RunningCalls {
-    /// Ends a call that can't even be begun.
-    fn push_failed(&mut self, call: CallId, why: &str) {
-        self.push_finished(finished_with_text(call, ToolCallStatus::Failed, why));
+impl ActiveToolCalls {
+    /// Adds a failed result for a call that can't be started.
+    fn push_failed_call(&mut self, call: CallId, reason: &str) {
+        self.push_finished(finished_call_with_text(call, ToolCallStatus::Failed, reason));
     }
 }

@@ -1,7 +1,7 @@
-//! Shows a long output in part and keeps the whole of it, with its pictures.
+//! Truncates long tool outputs for the model and stores the full output and its images as blobs.
 //!
-//! Never: loses a byte of what it keeps, cuts a letter in two, names a picture that
-//! is not kept in the same commit, or is silent about what is lost.
+//! Invariants: text is cut at character boundaries, every referenced image is stored in the same
+//! commit, and the model is told what was left out.
 
 use std::borrow::Cow;
 
@@ -10,36 +10,38 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
 
-/// An output up to here is shown whole.
+/// Maximum size in bytes of a tool output that the model sees in full.
 const SHOWN_BYTES_MAX: usize = 16 * 1024;
 
-/// Of a longer one so much of its beginning and end is shown.
+/// Sizes in bytes of the beginning (head) and the end (tail) that the model sees of a longer
+/// output.
 const HEAD_BYTES: usize = 12 * 1024;
 const TAIL_BYTES: usize = 3 * 1024;
 
-/// More than this is not kept: of a longer one the beginning and the end are.
+/// Maximum size in bytes of a stored tool output. Of a longer output only the beginning and the end
+/// are stored.
 const STORED_BYTES_MAX: usize = 10 * 1024 * 1024;
 
-/// The output as the model sees it, and what it names: the whole of it where that
-/// is more, and those of these pictures that it shows.
+/// Returns the output as the model sees it, and the blobs to store: the full text if it was
+/// truncated, and the images that the output refers to.
 pub(super) fn truncate_output(
     call: CallId,
     mut output: ToolOutput,
-    pictures: Vec<Blob>,
+    images: Vec<Blob>,
 ) -> (ToolOutput, Vec<Blob>) {
-    let mut kept = Vec::new();
+    let mut stored = Vec::new();
     for part in &mut output.content {
         if let Part::Image(image) = part {
-            match pictures.iter().find(|blob| blob.blob_ref == image.blob) {
-                Some(blob) if kept.contains(blob) => {}
-                Some(blob) => kept.push(blob.clone()),
-                None => *part = Part::Text("(a picture that was not handed over)".into()),
+            match images.iter().find(|blob| blob.blob_ref == image.blob) {
+                Some(blob) if stored.contains(blob) => {}
+                Some(blob) => stored.push(blob.clone()),
+                None => *part = Part::Text("(an image that was not attached)".into()),
             }
         }
     }
     let (output, whole) = truncate_text(call, output);
-    kept.extend(whole);
-    (output, kept)
+    stored.extend(whole);
+    (output, stored)
 }
 
 fn truncate_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
@@ -50,42 +52,43 @@ fn truncate_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>)
         return (output, None);
     }
     let whole = texts.join("\n");
-    let (kept, lost) = truncate_stored(&whole);
-    let blob = Blob::new(kept.as_bytes());
+    let (stored, lost) = truncate_for_storage(&whole);
+    let blob = Blob::new(stored.as_bytes());
     let head = &whole[..whole.floor_char_boundary(HEAD_BYTES)];
     let tail = &whole[whole.floor_char_boundary(whole.len() - TAIL_BYTES)..];
-    let left_out = kept.len() - head.len() - tail.len();
-    let shown = format!(
-        "{head}\n\n[longhaul] {left_out} of {} bytes that are kept are left out here.{lost} To \
-         read on: read_output {{\"call\": \"{call}\", \"offset\": {}}}.\n\n{tail}",
-        kept.len(),
+    let left_out = stored.len() - head.len() - tail.len();
+    let excerpt = format!(
+        "{head}\n\n[longhaul] {left_out} of {} stored bytes are left out here.{lost} To \
+         read more: read_output {{\"call\": \"{call}\", \"offset\": {}}}.\n\n{tail}",
+        stored.len(),
         head.len(),
     );
-    let pictures = output.content.iter().filter(|part| matches!(part, Part::Image(_)));
-    let mut content = vec![Part::Text(shown.into())];
-    content.extend(pictures.cloned());
+    let images = output.content.iter().filter(|part| matches!(part, Part::Image(_)));
+    let mut content = vec![Part::Text(excerpt.into())];
+    content.extend(images.cloned());
     let full = Some(blob.blob_ref);
     (ToolOutput { content, full }, Some(blob))
 }
 
-/// What is kept of a text, and what is to be said of the rest.
-fn truncate_stored(whole: &str) -> (Cow<'_, str>, String) {
-    if whole.len() <= STORED_BYTES_MAX {
-        return (Cow::Borrowed(whole), String::new());
+/// Returns the part of the text that is stored, and a sentence that tells the model what was
+/// discarded.
+fn truncate_for_storage(full_text: &str) -> (Cow<'_, str>, String) {
+    if full_text.len() <= STORED_BYTES_MAX {
+        return (Cow::Borrowed(full_text), String::new());
     }
     let half = STORED_BYTES_MAX / 2;
-    let first = &whole[..whole.floor_char_boundary(half)];
-    let last = &whole[whole.floor_char_boundary(whole.len() - half)..];
-    let lost = whole.len() - first.len() - last.len();
-    let kept = format!("{first}\n\n[longhaul] {lost} bytes are lost here.\n\n{last}");
-    let words = format!(
-        " There were {} in all: the first {} and the last {} are kept, the {lost} between them \
-         are lost.",
-        whole.len(),
+    let first = &full_text[..full_text.floor_char_boundary(half)];
+    let last = &full_text[full_text.floor_char_boundary(full_text.len() - half)..];
+    let lost = full_text.len() - first.len() - last.len();
+    let stored = format!("{first}\n\n[longhaul] {lost} bytes were discarded here.\n\n{last}");
+    let note = format!(
+        " The output had {} bytes: the first {} and the last {} are stored, the {lost} between them \
+         were discarded.",
+        full_text.len(),
         first.len(),
         last.len()
     );
-    (Cow::Owned(kept), words)
+    (Cow::Owned(stored), note)
 }
 
 #[cfg(test)]
@@ -96,10 +99,10 @@ mod tests {
 
     const CALL: CallId = CallId { turn: 2, index: 1 };
 
-    fn text_of(output: &ToolOutput) -> &str {
+    fn output_text(output: &ToolOutput) -> &str {
         match &output.content[0] {
             Part::Text(text) => text,
-            Part::Image(_) => panic!("a text"),
+            Part::Image(_) => panic!("expected a text"),
         }
     }
 
@@ -114,12 +117,14 @@ mod tests {
         let whole = "ü".repeat(20_000);
         let (output, blobs) = truncate_output(CALL, ToolOutput::text(whole.as_str()), Vec::new());
         let [blob] = &blobs[..] else {
-            panic!("it is kept");
+            panic!("one blob is stored");
         };
         assert_eq!(&*blob.content, whole.as_bytes());
         assert_eq!(output.full, Some(blob.blob_ref));
-        assert!(text_of(&output).len() < SHOWN_BYTES_MAX);
-        assert!(text_of(&output).contains("read_output {\"call\": \"t2.1\", \"offset\": 12288}"));
+        assert!(output_text(&output).len() < SHOWN_BYTES_MAX);
+        assert!(
+            output_text(&output).contains("read_output {\"call\": \"t2.1\", \"offset\": 12288}")
+        );
     }
 
     #[test]
@@ -127,32 +132,33 @@ mod tests {
         let image = |blob: &Blob| {
             Part::Image(ImageRef { media_type: "image/png".into(), blob: blob.blob_ref })
         };
-        let (shown, unsaid) = (Blob::new(*b"shown"), Blob::new(*b"unsaid"));
+        let (attached, unsaid) = (Blob::new(*b"shown"), Blob::new(*b"unsaid"));
         let missing = Blob::new(*b"missing");
         let whole = "x".repeat(SHOWN_BYTES_MAX + 1);
-        let content = vec![Part::Text(whole.into()), image(&shown), image(&missing), image(&shown)];
+        let content =
+            vec![Part::Text(whole.into()), image(&attached), image(&missing), image(&attached)];
         let output = ToolOutput { content, full: None };
-        let (output, blobs) = truncate_output(CALL, output, vec![unsaid, shown.clone()]);
-        let full = output.full.expect("it is long");
-        let kept: Vec<_> = blobs.iter().map(|blob| blob.blob_ref).collect();
-        assert_eq!(kept, [shown.blob_ref, full]);
-        assert_eq!(output.content[1..], [image(&shown), image(&shown)]);
-        assert!(text_of(&output).ends_with("not handed over)"));
+        let (output, blobs) = truncate_output(CALL, output, vec![unsaid, attached.clone()]);
+        let full = output.full.expect("the full output is stored");
+        let stored: Vec<_> = blobs.iter().map(|blob| blob.blob_ref).collect();
+        assert_eq!(stored, [attached.blob_ref, full]);
+        assert_eq!(output.content[1..], [image(&attached), image(&attached)]);
+        assert!(output_text(&output).ends_with("not attached)"));
     }
 
     #[test]
     fn an_output_above_the_storage_limit_keeps_head_and_tail_and_says_so() {
         let whole = format!("first {} last", "ü".repeat(6 * 1024 * 1024));
         let (output, blobs) = truncate_output(CALL, ToolOutput::text(whole.as_str()), Vec::new());
-        let kept =
-            String::from_utf8(blobs.first().expect("it is kept").content.to_vec()).expect("a text");
-        assert!(kept.starts_with("first ") && kept.ends_with(" last"));
-        assert!(kept.contains("\n\n[longhaul] 2097162 bytes are lost here.\n\n"));
-        let shown = text_of(&output);
-        assert!(shown.starts_with("first ") && shown.ends_with(" last"));
-        let all = format!("There were {} in all: the first ", whole.len());
-        assert!(shown.contains(&all), "{}", &shown[12_000..13_000]);
-        let of = format!(" of {} bytes that are kept are left out here.", kept.len());
-        assert!(shown.contains(&of));
+        let stored = String::from_utf8(blobs.first().expect("a stored blob").content.to_vec())
+            .expect("UTF-8");
+        assert!(stored.starts_with("first ") && stored.ends_with(" last"));
+        assert!(stored.contains("\n\n[longhaul] 2097162 bytes were discarded here.\n\n"));
+        let text = output_text(&output);
+        assert!(text.starts_with("first ") && text.ends_with(" last"));
+        let all = format!("The output had {} bytes: the first ", whole.len());
+        assert!(text.contains(&all), "{}", &text[12_000..13_000]);
+        let marker = format!(" of {} stored bytes are left out here.", stored.len());
+        assert!(text.contains(&marker));
     }
 }

@@ -1,6 +1,6 @@
-//! Answers at gates.
+//! Lists and answers gates: questions and approvals that wait for a person.
 //!
-//! Never: lets an edit pass that the model itself could not have called.
+//! Invariant: an input that a person edited passes the same checks as a call made by the model.
 
 use longhaul_core::id::{Epoch, GateId, RunId, Seq};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus};
@@ -12,71 +12,74 @@ use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::{DecideContext, Rejection, denial_reason};
 
 use crate::blocker::Blocker;
-use crate::classify::{classify_input, secret_problem};
+use crate::classify::{classify_tool_input, secret_error_message};
 use crate::error::Error;
-use crate::handle::{Longhaul, check_len};
+use crate::handle::{Longhaul, check_text_len};
 use crate::run_env::RunEnv;
-use crate::run_session::fold;
+use crate::run_session::fold_run;
 use crate::services::release_external_tools;
 
-/// So long may a note be, and the data that come with an answer.
+/// Maximum length in bytes of the note in an answer to a gate.
 const NOTE_BYTES_MAX: usize = 64 * 1024;
+/// Maximum length in bytes of the payload in an answer to a gate.
 const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 
-/// So long is waited for the tools of a run whose edit is checked.
+/// Maximum time to wait for the tools of a run, in order to check an edited input.
 const CHECK_TIMEOUT: Millis = Millis::from_secs(20);
 
-/// What became of an answer.
+/// Whether an answer closed its gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateAnswerOutcome {
-    /// The gate is closed by it, at this place of the journal.
+    /// The answer closed the gate. The value is the sequence number of the answer's event in the
+    /// journal.
     Closed(Seq),
-    /// It counts, and others must agree.
+    /// The vote was recorded, but more approvers must agree. The value is the sequence number of
+    /// the vote's event in the journal.
     Voted(Seq),
 }
 
 impl Longhaul {
-    /// Gates, newest first.
-    pub async fn gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, Error> {
-        Ok(self.services.store.list_gates(ask).await?)
+    /// Lists the gates that match the filter, newest first.
+    pub async fn gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, Error> {
+        Ok(self.services.store.list_gates(filter).await?)
     }
 
-    /// One gate.
+    /// Returns the gate with this id.
     pub async fn gate(&self, gate: GateId) -> Result<GateRow, Error> {
-        let ask = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
-        let found = self.services.store.list_gates(ask).await?;
+        let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
+        let found = self.services.store.list_gates(filter).await?;
         found.into_iter().next().ok_or(Error::GateNotFound(gate))
     }
 
-    /// Answers a gate. The first valid answer wins.
+    /// Answers a gate. If several people answer, the first valid answer wins.
     pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<GateAnswerOutcome, Error> {
         let note = answer.note.as_deref().map_or(0, str::len);
         let payload = answer.payload.as_ref().map_or(0, |json| json.as_str().len());
-        check_len("the note", note, NOTE_BYTES_MAX)?;
-        check_len("the payload", payload, PAYLOAD_BYTES_MAX)?;
+        check_text_len("the note", note, NOTE_BYTES_MAX)?;
+        check_text_len("the payload", payload, PAYLOAD_BYTES_MAX)?;
         let held = match &answer.decision {
-            Decision::Edit(edited) => self.redaction().secret_in_json(edited),
+            Decision::Edit(edited) => self.redaction().secret_name_in_json(edited),
             Decision::Approve | Decision::Reject | Decision::Complete | Decision::Answer(_) => None,
         };
         let answer = self.redact_answer(answer);
         let row = self.gate(gate).await?;
         let run = row.run;
-        // Whoever comes late hears that, and not what else is wrong.
+        // A late answer is rejected as late, whatever else is wrong with it.
         if let (GateStatus::Open, GateKind::Approval, Decision::Edit(edited)) =
             (row.status, &row.spec.kind, &answer.decision)
         {
             if let Some(secret) = held {
-                return Err(Rejection::InvalidTask(secret_problem(&secret)).into());
+                return Err(Rejection::InvalidTask(secret_error_message(&secret)).into());
             }
-            self.check_edit(&row, edited).await?;
+            self.check_edited_input(&row, edited).await?;
         }
         let now = self.services.records.now().await?;
-        let stands = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
-        let view = RunSnapshot { run, status: stands.status };
-        let word = RunCommand::Answer { gate: Box::new(row), answer };
-        let batch = decide_command(&view, word, DecideContext::new(now))?;
+        let run_row = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
+        let view = RunSnapshot { run, status: run_row.status };
+        let command = RunCommand::Answer { gate: Box::new(row), answer };
+        let batch = decide_command(&view, command, DecideContext::new(now))?;
         let counts = batch.events.iter().any(|event| event.kind() == "gate.voted");
-        match self.append(run, batch).await? {
+        match self.append_as_outsider(run, batch).await? {
             Ok(seq) if counts => Ok(GateAnswerOutcome::Voted(seq)),
             Ok(seq) => Ok(GateAnswerOutcome::Closed(seq)),
             Err(Refused::GateClosed(status, by)) => Err(match status {
@@ -92,8 +95,8 @@ impl Longhaul {
         }
     }
 
-    /// What became of an answer that stands at this place of the journal.
-    pub async fn answer_outcome_at(
+    /// Returns the outcome of the answer that the run's journal contains at this sequence number.
+    pub async fn find_recorded_answer_outcome(
         &self,
         run: RunId,
         seq: Seq,
@@ -106,33 +109,36 @@ impl Longhaul {
         })
     }
 
-    /// Holds an edit to the tool's schema and to the rules that deny.
-    async fn check_edit(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
-        let (run, _) = fold(&self.services, gate.run).await?;
+    /// Checks an input that a person edited against the tool's schema and the rules that deny
+    /// calls.
+    async fn check_edited_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
+        let (run, _) = fold_run(&self.services, gate.run).await?;
         let bad = |why: String| Error::from(Rejection::InvalidTask(why));
         let looks = Epoch::default();
         let clock = &self.services.clock;
-        let opened = tokio::select! {
+        let loaded = tokio::select! {
             biased;
-            opened = RunEnv::load(&self.services, &run, looks) => opened,
+            loaded = RunEnv::load_for_run(&self.services, &run, looks) => loaded,
             () = clock.sleep(CHECK_TIMEOUT) => Ok(Err(Blocker::from(format!(
-                "an edit can't be checked now: the tools of the run were not there after {} s",
+                "an edit can't be checked now: the tools of the run were not available after {} s",
                 CHECK_TIMEOUT.0 / 1_000
             )))),
         };
-        // Whoever drives it has servers of its own.
-        let stay = ClaimId { run: run.id(), epoch: looks };
-        release_external_tools(&self.services, stay).await;
-        let capsule = opened?.map_err(|lack| bad(lack.message))?;
+        // The driver of the run has external tools of its own, so these can be released.
+        let claim = ClaimId { run: run.id(), epoch: looks };
+        release_external_tools(&self.services, claim).await;
+        let env = loaded?.map_err(|blocker| bad(blocker.message))?;
         let name = gate.spec.tool.clone().unwrap_or_default();
-        let Some(equipped) = capsule.tool(&name) else {
-            return Err(bad(format!("an edit of `{name}` can't be checked here")));
+        let Some(tool) = env.tool(&name) else {
+            return Err(bad(format!(
+                "an edit of `{name}` can't be checked: this process does not have the tool"
+            )));
         };
-        let appraisal = classify_input(&capsule, &run, equipped, edited).await;
-        if let Some(problem) = &appraisal.problem {
+        let classification = classify_tool_input(&env, &run, tool, edited).await;
+        if let Some(problem) = &classification.problem {
             return Err(bad(problem.clone()));
         }
-        match denial_reason(&run.task().policy, &appraisal) {
+        match denial_reason(&run.task().policy, &classification) {
             None => Ok(()),
             Some(why) => Err(bad(format!("a rule forbids this call: {why}"))),
         }

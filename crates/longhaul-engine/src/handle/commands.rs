@@ -1,9 +1,9 @@
-//! Says one word to a run, as an outsider.
+//! Sends commands to runs as an outsider, i.e. without claiming the run.
 //!
-//! Never: names a place in the journal, or folds one.
+//! An outsider appends to the journal unconditionally, without reading the journal first.
 
 use longhaul_core::change::Batch;
-use longhaul_core::event::steer::{Delivery, SteerMessage};
+use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::port::store::{AppendRequest, Appended, Author, Refused};
@@ -15,56 +15,57 @@ use crate::error::Error;
 use crate::handle::Longhaul;
 
 impl Longhaul {
-    /// Writes a message to a run; its id is the receipt.
+    /// Sends a person's message to a run. Returns the id of the message.
     pub async fn steer(
         &self,
         run: RunId,
         text: impl Into<String>,
-        delivery: Delivery,
+        delivery: SteerDelivery,
         by: &str,
     ) -> Result<SteerId, Error> {
-        let steer = SteerId::from_bits(self.services.ids.next_bits());
+        let steer = SteerId::from_bits(self.services.ids.next_id_bits());
         let message = SteerMessage { steer, text: text.into(), delivery, by: by.to_owned() };
         self.send_command(run, RunCommand::Steer(message)).await?;
         Ok(steer)
     }
 
-    /// Writes a message under an id that the caller has made up, once however
-    /// often it is sent.
+    /// Sends a person's message with an id that the caller chose. Does nothing if a message with
+    /// this id was sent before.
     pub async fn steer_once(&self, run: RunId, message: SteerMessage) -> Result<SteerId, Error> {
         let steer = message.steer;
-        let sent = self.services.records.steers(run).await?;
+        let sent = self.services.records.queued_steers(run).await?;
         if sent.iter().all(|row| row.steer != steer) {
             self.send_command(run, RunCommand::Steer(message)).await?;
         }
         Ok(steer)
     }
 
-    /// Puts other words in the place of a message that was not read yet.
+    /// Replaces the text of a message that the run has not read yet.
     pub async fn update_steer(&self, run: RunId, message: SteerMessage) -> Result<(), Error> {
         let steer = message.steer;
-        let said = self.send_command(run, RunCommand::ChangeSteer(message)).await;
-        self.map_missing_steer(run, steer, said).await
+        let result = self.send_command(run, RunCommand::ChangeSteer(message)).await;
+        self.map_missing_steer(run, steer, result).await
     }
 
-    /// Takes a message back that was not read yet.
+    /// Withdraws a message that the run has not read yet.
     pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
         let by = by.to_owned();
-        let said = self.send_command(run, RunCommand::WithdrawSteer { steer, by }).await;
-        self.map_missing_steer(run, steer, said).await
+        let result = self.send_command(run, RunCommand::WithdrawSteer { steer, by }).await;
+        self.map_missing_steer(run, steer, result).await
     }
 
-    /// A row can't tell a message that is settled from one that never was.
+    /// Turns the error "already settled" into "not found" if the run has no message with this id:
+    /// the store does not distinguish the two.
     async fn map_missing_steer(
         &self,
         run: RunId,
         steer: SteerId,
-        said: Result<Seq, Error>,
+        result: Result<Seq, Error>,
     ) -> Result<(), Error> {
-        match said {
+        match result {
             Ok(_) => Ok(()),
             Err(Error::Rejected(Rejection::SteerSettled(_))) => {
-                let sent = self.services.records.steers(run).await?;
+                let sent = self.services.records.queued_steers(run).await?;
                 match sent.iter().any(|row| row.steer == steer) {
                     true => Err(Rejection::SteerSettled(steer).into()),
                     false => Err(Error::SteerNotFound(steer)),
@@ -74,7 +75,7 @@ impl Longhaul {
         }
     }
 
-    /// Lets a run go on, maybe with more to spend.
+    /// Resumes a paused or blocked run, optionally with a raised budget.
     pub async fn resume(
         &self,
         run: RunId,
@@ -86,49 +87,50 @@ impl Longhaul {
         Ok(())
     }
 
-    /// Says a word to a run; where it stands in the journal.
-    pub(crate) async fn send_command(&self, run: RunId, word: RunCommand) -> Result<Seq, Error> {
-        let word = self.redact_command(word);
+    /// Sends a command to a run. Returns the sequence number of the last appended event.
+    pub(crate) async fn send_command(&self, run: RunId, command: RunCommand) -> Result<Seq, Error> {
+        let command = self.redact_command(command);
         let row = self.run_row(run).await?;
         let now = self.services.records.now().await?;
         let view = RunSnapshot { run, status: row.status };
         let steer = if let RunCommand::ChangeSteer(SteerMessage { steer, .. })
-        | RunCommand::WithdrawSteer { steer, .. } = &word
+        | RunCommand::WithdrawSteer { steer, .. } = &command
         {
             Some(*steer)
         } else {
             None
         };
-        let batch = decide_command(&view, word, DecideContext::new(now))?;
-        let told = self.append(run, batch).await?;
-        told.map_err(|refused| map_rejection(run, steer, refused))
+        let batch = decide_command(&view, command, DecideContext::new(now))?;
+        let outcome = self.append_as_outsider(run, batch).await?;
+        outcome.map_err(|refused| refusal_error(run, steer, refused))
     }
 
-    /// Appends as an outsider and wakes whoever it concerns; the inner error is
-    /// a row's no.
-    pub(super) async fn append(
+    /// Appends to a run's journal as an outsider and notifies the driver of the run. The inner
+    /// error is the reason why the store refused the append.
+    pub(super) async fn append_as_outsider(
         &self,
         run: RunId,
         batch: Batch,
     ) -> Result<Result<Seq, Refused>, Error> {
         let author = Author::Outsider;
-        let batch = self.with_request_mark(batch);
+        let batch = self.mark_request_applied(batch);
         let append = AppendRequest { run, author, batch };
         match self.services.store.append(append).await? {
-            Appended::At { seq, .. } => {
-                self.services.notifier.run_changed(run);
+            Appended::Committed { seq, .. } => {
+                self.services.notifier.notify_run_changed(run);
                 Ok(Ok(seq))
             }
             Appended::Refused(refused) => Ok(Err(refused)),
             Appended::RunNotFound => Err(Error::RunNotFound(run)),
-            Appended::RunEnded => Err(self.ended_error(run).await),
-            // An outsider names neither place nor epoch; these are for drivers.
+            Appended::RunEnded => Err(self.run_ended_error(run).await),
+            // An outsider names neither sequence number nor epoch; only drivers can get these
+            // results.
             Appended::Conflict | Appended::Fenced => Err(Error::Contention(run)),
         }
     }
 
-    /// How a run has ended, as a refusal.
-    pub(crate) async fn ended_error(&self, run: RunId) -> Error {
+    /// Returns the error for a command to a run that has ended.
+    pub(crate) async fn run_ended_error(&self, run: RunId) -> Error {
         match self.services.store.get_run(run).await {
             Ok(Some(row)) => Rejection::Ended(row.status).into(),
             Ok(None) => Error::RunNotFound(run),
@@ -137,15 +139,16 @@ impl Longhaul {
     }
 }
 
-/// What a row's no means to whoever asked.
-fn map_rejection(run: RunId, steer: Option<SteerId>, refused: Refused) -> Error {
+/// Converts the reason why the store refused an append into an error for the caller.
+fn refusal_error(run: RunId, steer: Option<SteerId>, refused: Refused) -> Error {
     match refused {
         Refused::SteersFull => Rejection::SteersFull(longhaul_core::change::STEERS_MAX).into(),
         Refused::SteerSettled => match steer {
             Some(steer) => Rejection::SteerSettled(steer).into(),
             None => Error::Contention(run),
         },
-        // Sent again, it hears what the other attempt has changed.
+        // Another attempt of the same request was applied. When the request is sent again it finds
+        // that effect.
         Refused::RequestAlreadyApplied => Error::Contention(run),
         other @ (Refused::OverBudget(_)
         | Refused::NoSlot
@@ -154,7 +157,7 @@ fn map_rejection(run: RunId, steer: Option<SteerId>, refused: Refused) -> Error 
         | Refused::GateNotFound
         | Refused::TimerConsumed
         | Refused::NotAllowedForOutsider(_)) => {
-            Error::Internal { run, reason: format!("the store said {other:?}") }
+            Error::Internal { run, reason: format!("the store refused the append: {other:?}") }
         }
     }
 }

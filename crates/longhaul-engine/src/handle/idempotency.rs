@@ -1,6 +1,7 @@
-//! Answers that are kept, so that a request which is sent twice counts once.
+//! Stored HTTP responses, so that a request that is sent twice with one idempotency key is applied
+//! once.
 //!
-//! Never: one caller's answer to another. A key belongs to whoever sent it.
+//! Invariant: a response is only returned to the caller who sent the request.
 
 use std::borrow::Cow;
 
@@ -14,15 +15,15 @@ use longhaul_core::time::Millis;
 use crate::error::Error;
 use crate::handle::Longhaul;
 
-/// How long an answer is kept.
+/// How long stored HTTP responses are kept.
 const RETENTION: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// A request that is not answered after this span has lost its server.
+/// Time after which a request without a response counts as abandoned by the server that handled it.
 const LEASE: Millis = Millis::from_secs(60);
 
-/// A body without secrets, which is JSON afterwards if it was before; none: it has
-/// none.
-fn redact_body(redact: &dyn Redact, body: &str) -> Option<String> {
+/// Returns the response body with secrets redacted; JSON stays valid JSON. `None` if the body
+/// contains no secrets.
+fn redact_response_body(redact: &dyn Redact, body: &str) -> Option<String> {
     if let Ok(json) = RawJson::parse(body) {
         let clean = redact.redact_json(&json);
         return (clean != json).then(|| clean.as_str().to_owned());
@@ -34,35 +35,37 @@ fn redact_body(redact: &dyn Redact, body: &str) -> Option<String> {
 }
 
 impl Longhaul {
-    /// Begins a request that must count once.
-    pub async fn begin_request(
+    /// Starts a request under an idempotency key, or returns the stored response of an earlier
+    /// request with the same key.
+    pub async fn begin_idempotent_request(
         &self,
-        of: IdempotencyKey,
+        key: IdempotencyKey,
         body: Hash,
     ) -> Result<IdempotencyState, Error> {
-        self.check_no_secret("the idempotency key", &of.key)?;
-        let ask = IdempotencyRequest { key: of, body_hash: body, ttl: RETENTION, lease: LEASE };
-        Ok(self.services.auth.begin_request(ask).await?)
+        self.check_no_secret("the idempotency key", &key.key)?;
+        let request = IdempotencyRequest { key, body_hash: body, ttl: RETENTION, lease: LEASE };
+        Ok(self.services.auth.begin_request(request).await?)
     }
 
-    /// Keeps the answer of a request that was begun.
-    pub async fn complete_request(
+    /// Stores the response to a request that was started under an idempotency key.
+    pub async fn complete_idempotent_request(
         &self,
-        of: IdempotencyKey,
+        key: IdempotencyKey,
         mut reply: StoredResponse,
     ) -> Result<(), Error> {
-        // An answer may repeat what was asked.
+        // A response may repeat parts of the request.
         if let Ok(body) = std::str::from_utf8(&reply.body)
-            && let Some(clean) = redact_body(&*self.services.redact, body)
+            && let Some(clean) = redact_response_body(&*self.services.redact, body)
         {
             reply.body = clean.into_bytes();
         }
-        Ok(self.services.auth.complete_request(of, reply).await?)
+        Ok(self.services.auth.complete_request(key, reply).await?)
     }
 
-    /// Forgets a request that came to nothing.
-    pub async fn abort_request(&self, of: IdempotencyKey) -> Result<(), Error> {
-        Ok(self.services.auth.abort_request(of).await?)
+    /// Discards a request that was started under an idempotency key and had no effect, so that the
+    /// caller can send the request again.
+    pub async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<(), Error> {
+        Ok(self.services.auth.abort_request(key).await?)
     }
 }
 
@@ -70,7 +73,7 @@ impl Longhaul {
 mod tests {
     use super::*;
 
-    /// Knows a number.
+    /// Test redactor that redacts one number.
     #[derive(Debug)]
     struct PinRedactor;
 
@@ -91,7 +94,7 @@ mod tests {
             (r#"{"pin":1}"#, None),
             ("none", None),
         ] {
-            assert_eq!(redact_body(&PinRedactor, body).as_deref(), clean, "{body}");
+            assert_eq!(redact_response_body(&PinRedactor, body).as_deref(), clean, "{body}");
         }
     }
 }

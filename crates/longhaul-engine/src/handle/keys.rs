@@ -1,6 +1,6 @@
-//! Keys: who may come in, and as whom.
+//! API keys: creating, listing, revoking and authenticating.
 //!
-//! Never: shows a secret twice. It leaves this room once, when it is made.
+//! Invariant: the secret of a key is returned once, when the key is created, and never stored.
 
 use longhaul_core::access::{Principal, Role};
 use longhaul_core::id::KeyName;
@@ -13,39 +13,39 @@ use crate::handle::Longhaul;
 use crate::secret::{KEY_PREFIX, Secret};
 use longhaul_api::key::KeyView;
 
-/// A key to be made.
+/// Request to create an API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CreateKey {
-    /// What it is called.
+pub struct CreateKeyRequest {
+    /// Name of the key to create.
     pub name: KeyName,
-    /// What it opens.
+    /// Role of the callers who use the key.
     pub role: Role,
-    /// It ends by itself after this span; none: never.
+    /// Lifetime of the key. `None` means that the key does not expire.
     pub ttl: Option<Millis>,
-    /// Who makes it.
+    /// Name of the person or program that creates the key.
     pub by: String,
 }
 
-/// A key that was made just now.
+/// A newly created API key with its secret.
 #[derive(Debug, Clone)]
 pub struct IssuedKey {
-    /// What opens the door. It is stored nowhere.
+    /// Secret that callers send to authenticate. It is not stored.
     pub secret: Secret,
-    /// What is stored.
+    /// The key without its secret, as it is stored.
     pub key: KeyView,
 }
 
-/// Somebody whose key or pass counts.
+/// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Who.
+pub struct CallerIdentity {
+    /// Name and role of the caller.
     pub principal: Principal,
-    /// Whose key it was in the end.
+    /// Key with which the caller authenticated, directly or through a token issued for that key.
     pub key: KeyRef,
 }
 
-impl Identity {
-    /// Whoever holds a key of the store.
+impl CallerIdentity {
+    /// Returns the identity of the holder of a stored key.
     pub(super) fn from_key(row: &KeyRow) -> Self {
         Self {
             principal: Principal { name: format!("key:{}", row.name), role: row.role },
@@ -53,8 +53,8 @@ impl Identity {
         }
     }
 
-    /// Whoever may read the machine's own key.
-    pub fn local() -> Self {
+    /// Returns the identity of a caller who can read the machine's own key file.
+    pub fn local_key_holder() -> Self {
         Self {
             principal: Principal { name: "local".to_owned(), role: Role::Admin },
             key: KeyRef::Local,
@@ -63,61 +63,62 @@ impl Identity {
 }
 
 impl Longhaul {
-    /// A secret that nobody can guess.
+    /// Generates a random secret that starts with `prefix`.
     pub fn generate_secret(&self, prefix: &str) -> Result<Secret, Error> {
         let bits = self.services.ids.random_bytes().ok_or(Error::EntropyUnavailable)?;
         Ok(Secret::new(prefix, bits))
     }
 
-    /// Makes a key.
-    pub async fn create_key(&self, ask: CreateKey) -> Result<IssuedKey, Error> {
-        let name = ask.name.to_string();
-        // In a path these two lead elsewhere, and the key could not be revoked.
+    /// Creates an API key and returns it with its secret.
+    pub async fn create_key(&self, request: CreateKeyRequest) -> Result<IssuedKey, Error> {
+        let name = request.name.to_string();
+        // In a URL path these two names mean other directories, so the key could not be revoked.
         if [".", ".."].contains(&name.as_str()) {
-            return Err(Rejection::InvalidTask(format!("`{name}` is no name of a key")).into());
+            return Err(Rejection::InvalidTask(format!("`{name}` is not a valid key name")).into());
         }
         self.check_no_secret("the key's name", &name)?;
         let secret = self.generate_secret(KEY_PREFIX)?;
         let key = NewKey {
-            name: ask.name,
-            role: ask.role,
+            name: request.name,
+            role: request.role,
             hash: secret.hash(),
-            ttl: ask.ttl,
-            by: self.redact(ask.by),
+            ttl: request.ttl,
+            by: self.redact(request.by),
             request: self.request.clone(),
         };
         if !self.services.auth.add_key(key).await? {
             return Err(Error::KeyNameTaken(name));
         }
-        let row = self.services.auth.key(secret.hash()).await?;
+        let row = self.services.auth.find_key(secret.hash()).await?;
         let row = row.ok_or(Error::KeyNotFound(name))?;
         let key = KeyView::new(&row, self.store_time().await?);
         Ok(IssuedKey { secret, key })
     }
 
-    /// All keys, the oldest first.
+    /// Lists all API keys, oldest first.
     pub async fn keys(&self) -> Result<Vec<KeyView>, Error> {
         let now = self.store_time().await?;
-        let rows = self.services.auth.keys().await?;
+        let rows = self.services.auth.list_keys().await?;
         Ok(rows.iter().map(|row| KeyView::new(row, now)).collect())
     }
 
-    /// Ends a key and everything that it gave out.
+    /// Revokes an API key and all tokens issued for it.
     pub async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, Error> {
         let row = self.services.auth.revoke_key(name).await?;
         let row = row.ok_or_else(|| Error::KeyNotFound(name.to_string()))?;
         Ok(KeyView::new(&row, self.store_time().await?))
     }
 
-    /// Whose key this is, if it counts.
-    pub async fn authenticate_key(&self, secret: &Secret) -> Result<Option<Identity>, Error> {
-        let Some(row) = self.services.auth.key(secret.hash()).await? else {
+    /// Returns the identity of the caller who presents this key. `None` if the key is unknown,
+    /// expired or revoked.
+    pub async fn authenticate_key(&self, secret: &Secret) -> Result<Option<CallerIdentity>, Error> {
+        let Some(row) = self.services.auth.find_key(secret.hash()).await? else {
             return Ok(None);
         };
         if !row.is_valid_at(self.store_time().await?) {
             return Ok(None);
         }
-        self.services.auth.touch_key(row.hash).await?;
-        Ok(Some(Identity::from_key(&row)))
+        self.services.auth.record_key_use(row.hash).await?;
+        Ok(Some(CallerIdentity::from_key(&row)))
     }
 }

@@ -1,7 +1,5 @@
-//! Ends and stills runs: as a closer where nobody drives, else by a word that
-//! the driver hears.
-//!
-//! Never: a flag beside the journal.
+//! Cancels and pauses runs: directly if no worker drives the run, otherwise by a command to the
+//! run's driver.
 
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{AppendRequest, Appended, Author};
@@ -9,46 +7,48 @@ use longhaul_run::commands::RunCommand;
 use longhaul_run::{DecideContext, Input, Rejection, decide};
 
 use crate::error::Error;
-use crate::handle::{Longhaul, check_len};
-use crate::run_session::fold;
+use crate::handle::{Longhaul, check_text_len};
+use crate::run_session::fold_run;
 
-/// So long may a reason be.
+/// Maximum length of the reason for a cancellation, in bytes.
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
 impl Longhaul {
-    /// Ends a run. When this returns nothing more of it can start.
+    /// Cancels a run. When this returns, the run starts no more model or tool calls.
     pub async fn cancel(&self, run: RunId, by: &str, reason: &str) -> Result<(), Error> {
-        check_len("the reason", reason.len(), REASON_BYTES_MAX)?;
+        check_text_len("the reason", reason.len(), REASON_BYTES_MAX)?;
         let (by, reason) = (self.redact(by), self.redact(reason));
         let close = Input::CancelNow { by: by.clone(), reason: reason.clone() };
         self.apply_or_send_command(run, close, RunCommand::Cancel { by, reason }).await
     }
 
-    /// Stills a run until somebody lets it go on.
+    /// Pauses a run until it is resumed.
     pub async fn pause(&self, run: RunId, by: &str) -> Result<(), Error> {
         let by = self.redact(by);
         let still = Input::PauseNow { by: by.clone() };
         self.apply_or_send_command(run, still, RunCommand::Pause { by }).await
     }
 
-    /// Decides for a run that nobody drives; a driver is told.
+    /// Applies the input directly if no worker drives the run, and otherwise sends the command to
+    /// the run's driver.
     async fn apply_or_send_command(
         &self,
         run: RunId,
         input: Input,
-        word: RunCommand,
+        command: RunCommand,
     ) -> Result<(), Error> {
         if !self.apply_if_undriven(run, input).await? {
-            self.send_command(run, word).await?;
+            self.send_command(run, command).await?;
         }
         Ok(())
     }
 
-    /// Whether the run stands as was asked now. Otherwise somebody drives it.
+    /// Applies the input and appends the resulting events, which only works while no worker drives
+    /// the run. Returns `false` if a worker drives it.
     async fn apply_if_undriven(&self, run: RunId, input: Input) -> Result<bool, Error> {
-        let (folded, now) = fold(&self.services, run).await?;
+        let (folded, now) = fold_run(&self.services, run).await?;
         let batch = match decide(&folded, input, DecideContext::new(now)) {
-            Ok(batch) => self.with_request_mark(batch),
+            Ok(batch) => self.mark_request_applied(batch),
             Err(refusal @ (Rejection::Ended(_) | Rejection::AlreadyInState(_))) => {
                 return Err(refusal.into());
             }
@@ -56,12 +56,12 @@ impl Longhaul {
         };
         let author = Author::Closer { after: folded.seq() };
         match self.services.store.append(AppendRequest { run, author, batch }).await? {
-            Appended::At { .. } => {
-                self.services.notifier.run_changed(run);
+            Appended::Committed { .. } => {
+                self.services.notifier.notify_run_changed(run);
                 Ok(true)
             }
             Appended::RunNotFound => Err(Error::RunNotFound(run)),
-            Appended::RunEnded => Err(self.ended_error(run).await),
+            Appended::RunEnded => Err(self.run_ended_error(run).await),
             Appended::Conflict | Appended::Fenced | Appended::Refused(_) => Ok(false),
         }
     }

@@ -1,99 +1,102 @@
-//! Links: one person's way to one gate, for what was shown.
+//! Links through which one person can answer one gate, for the input that the gate showed.
 //!
-//! Never: decides anything by being opened.
+//! Opening a link does not answer the gate yet.
 
 use longhaul_core::id::GateId;
 use longhaul_core::policy::gate::{GateRow, GateStatus};
-use longhaul_core::port::auth::LinkRow;
+use longhaul_core::port::auth::GateLinkRow;
 use longhaul_core::raw::Hash;
 use longhaul_run::Rejection;
 use longhaul_run::commands::current_digest;
 
 use crate::error::Error;
-use crate::handle::{Longhaul, check_len};
+use crate::handle::{Longhaul, check_text_len};
 use crate::secret::Secret;
 
-/// So many bytes name a person.
+/// Maximum length of the name of a link's recipient, in bytes.
 const RECIPIENT_BYTES_MAX: usize = 200;
 
-/// A link to be made.
+/// Request to create a link to a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CreateLink {
-    /// To which gate.
+pub struct CreateGateLinkRequest {
+    /// Gate that the link's recipient can answer.
     pub gate: GateId,
-    /// For whom.
+    /// Name of the person who receives the link.
     pub recipient: String,
-    /// Who makes it.
+    /// Name of the person or program that creates the link.
     pub by: String,
 }
 
-/// A link that was followed.
+/// The gate and the recipient of an existing link.
 #[derive(Debug, Clone)]
-pub struct ResolvedLink {
-    /// The gate as it stands.
+pub struct ResolvedGateLink {
+    /// Gate of the link, in its current state.
     pub gate: GateRow,
-    /// For whom it was made.
+    /// Name of the person for whom the link was created.
     pub recipient: String,
-    /// What stood frozen when it was made.
+    /// Digest of the input that the gate showed when the link was created.
     pub digest: Option<Hash>,
 }
 
-impl ResolvedLink {
-    /// Whether something else stands frozen now.
-    pub fn digest_changed(&self) -> bool {
+impl ResolvedGateLink {
+    /// Whether the input that the gate shows has changed since the link was created.
+    pub fn has_input_changed(&self) -> bool {
         self.digest != current_digest(&self.gate)
     }
 }
 
 impl Longhaul {
-    /// Makes a link to an open gate.
-    pub async fn create_link(&self, ask: CreateLink) -> Result<Secret, Error> {
-        let name = ask.recipient.trim();
+    /// Creates a link to an open gate. Returns the secret token of the link.
+    pub async fn create_gate_link(&self, request: CreateGateLinkRequest) -> Result<Secret, Error> {
+        let name = request.recipient.trim();
         if name.is_empty() {
             return Err(Rejection::Empty("a recipient").into());
         }
-        check_len("the recipient's name", name.len(), RECIPIENT_BYTES_MAX)?;
+        check_text_len("the recipient's name", name.len(), RECIPIENT_BYTES_MAX)?;
         if name.chars().any(char::is_control) {
-            let why = "a recipient's name has no control characters".to_owned();
+            let why = "a recipient's name must not contain control characters".to_owned();
             return Err(Rejection::InvalidTask(why).into());
         }
         self.check_no_secret("the recipient's name", name)?;
-        let gate = self.gate(ask.gate).await?;
+        let gate = self.gate(request.gate).await?;
         match gate.status {
             GateStatus::Open => {}
-            GateStatus::Expired => return Err(Rejection::GateExpired(ask.gate).into()),
+            GateStatus::Expired => return Err(Rejection::GateExpired(request.gate).into()),
             status @ (GateStatus::Answered | GateStatus::Withdrawn) => {
                 let by = gate.answers.last();
                 let by = by.map(|given| (given.answer.by.clone(), given.at));
-                let gate = ask.gate;
+                let gate = request.gate;
                 return Err(Rejection::GateClosed { gate, status, by }.into());
             }
         }
         let secret = self.generate_secret("")?;
-        let link = LinkRow {
+        let link = GateLinkRow {
             hash: secret.hash(),
-            gate: ask.gate,
+            gate: request.gate,
             digest: current_digest(&gate),
             recipient: name.to_owned(),
-            by: self.redact(ask.by),
+            by: self.redact(request.by),
         };
-        self.services.auth.add_link(link).await?;
+        self.services.auth.add_gate_link(link).await?;
         Ok(secret)
     }
 
-    /// Whether there is such a link.
-    pub async fn has_link(&self, secret: &Secret) -> Result<bool, Error> {
-        Ok(self.services.auth.link(secret.hash()).await?.is_some())
+    /// Whether a link with this secret token exists.
+    pub async fn has_gate_link(&self, secret: &Secret) -> Result<bool, Error> {
+        Ok(self.services.auth.find_gate_link(secret.hash()).await?.is_some())
     }
 
-    /// Where a link leads; none: nowhere.
-    pub async fn resolve_link(&self, secret: &Secret) -> Result<Option<ResolvedLink>, Error> {
-        let Some(link) = self.services.auth.link(secret.hash()).await? else {
+    /// Returns the gate and recipient of a link. `None` if the link or its gate does not exist.
+    pub async fn resolve_gate_link(
+        &self,
+        secret: &Secret,
+    ) -> Result<Option<ResolvedGateLink>, Error> {
+        let Some(link) = self.services.auth.find_gate_link(secret.hash()).await? else {
             return Ok(None);
         };
         match self.gate(link.gate).await {
             Ok(gate) => {
-                Ok(Some(ResolvedLink { gate, recipient: link.recipient, digest: link.digest }))
+                Ok(Some(ResolvedGateLink { gate, recipient: link.recipient, digest: link.digest }))
             }
             Err(Error::GateNotFound(_)) => Ok(None),
             Err(error) => Err(error),

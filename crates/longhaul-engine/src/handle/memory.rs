@@ -1,23 +1,23 @@
-//! Memory, for people and programs: the messages of threads, and notes.
+//! Access to the memory of agents for people and programs: thread messages and notes.
 //!
-//! Never: a run's. What a run says is added when it ends, by its own append.
+//! The messages that a run itself adds to its thread are part of the append that ends the run.
 
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 
 use crate::error::Error;
-use crate::handle::{Longhaul, check_len};
+use crate::handle::{Longhaul, check_text_len};
 
-/// So many bytes may be added to a thread at once.
+/// Maximum number of bytes that can be added to a thread at once.
 const APPEND_BYTES_MAX: usize = 1024 * 1024;
 
-/// A message that a program adds to a thread.
+/// A message that a program adds to a thread, outside of any run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThreadMessage {
-    /// A person said it.
+    /// Message written by a person.
     User(String),
-    /// The model said it.
+    /// Message written by a model.
     Assistant(String),
 }
 
@@ -37,7 +37,7 @@ impl ThreadMessage {
 }
 
 impl Longhaul {
-    /// The newest messages of a thread, oldest first.
+    /// Returns the newest messages of a thread, oldest first.
     pub async fn thread_messages(
         &self,
         thread: &ThreadKey,
@@ -46,32 +46,32 @@ impl Longhaul {
         Ok(self.services.records.thread_messages(thread, limit).await?)
     }
 
-    /// How many messages a thread has.
-    pub async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, Error> {
-        Ok(self.services.records.thread_len(thread).await?)
+    /// Returns the number of messages in a thread.
+    pub async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, Error> {
+        Ok(self.services.records.thread_message_count(thread).await?)
     }
 
-    /// Adds to a thread what no run has said, in this order. Runs that look at
-    /// their thread later remember it; those under way do not.
+    /// Adds messages to a thread outside of any run, in the given order. Runs that start later see
+    /// these messages; runs that are already in progress do not.
     pub async fn append_to_thread(
         &self,
         thread: &ThreadKey,
-        said: Vec<ThreadMessage>,
+        added: Vec<ThreadMessage>,
     ) -> Result<(), Error> {
-        let bytes = said.iter().map(ThreadMessage::text_bytes).sum();
-        check_len("what is added to a thread", bytes, APPEND_BYTES_MAX)?;
+        let bytes = added.iter().map(ThreadMessage::text_bytes).sum();
+        check_text_len("the text added to a thread", bytes, APPEND_BYTES_MAX)?;
         self.check_no_secret("the thread", thread.as_str())?;
-        let messages = said.into_iter().map(ThreadMessage::into_message);
-        let messages = messages.map(|message| self.redaction().message(message)).collect();
+        let messages = added.into_iter().map(ThreadMessage::into_message);
+        let messages = messages.map(|message| self.redaction().redact_message(message)).collect();
         Ok(self.services.records.extend_thread(thread, messages).await?)
     }
 
-    /// Forgets a thread. Journals keep what its runs said.
+    /// Deletes all messages of a thread. The journals of its runs are kept.
     pub async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), Error> {
         Ok(self.services.records.clear_thread(thread).await?)
     }
 
-    /// Keeps a note about a resource. The same key again changes nothing.
+    /// Adds a note about a resource. Does nothing if a note with the same key exists.
     pub async fn add_note(
         &self,
         resource: &ResourceKey,
@@ -81,8 +81,8 @@ impl Longhaul {
         Ok(self.services.records.add_note(resource, note).await?)
     }
 
-    /// The notes about a resource with any word of `query`, the best match first;
-    /// without a word in it the newest.
+    /// Searches the notes about a resource for any word of `query`, best match first. Without a
+    /// word in `query` the newest notes are returned.
     pub async fn search_notes(
         &self,
         resource: &ResourceKey,
@@ -92,7 +92,7 @@ impl Longhaul {
         Ok(self.services.records.search_notes(resource, query, limit).await?)
     }
 
-    /// The notes about a resource, the newest first, after one of them.
+    /// Lists the notes about a resource, newest first, continuing after the note `after`.
     pub async fn list_notes(
         &self,
         resource: &ResourceKey,
@@ -102,12 +102,12 @@ impl Longhaul {
         Ok(self.services.records.list_notes(resource, after, limit).await?)
     }
 
-    /// Forgets a note; false: there is none.
+    /// Deletes a note. Returns `false` if the note does not exist.
     pub async fn delete_note(&self, note: NoteId) -> Result<bool, Error> {
         Ok(self.services.records.delete_note(note).await?)
     }
 
-    /// Forgets all notes about a resource, and says how many there were.
+    /// Deletes all notes about a resource. Returns the number of deleted notes.
     pub async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, Error> {
         Ok(self.services.records.clear_notes(resource).await?)
     }

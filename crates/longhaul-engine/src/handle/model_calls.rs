@@ -1,6 +1,5 @@
-//! Everything that a run has asked its models, and what came of each question.
-//!
-//! Never: asks again. The questions are folded from the journal as the driver did.
+//! Lists all model requests of a run with their outcomes, reconstructed from the journal without
+//! calling a model.
 
 use std::sync::Arc;
 
@@ -18,29 +17,30 @@ use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::summary;
 
-/// So many facts are read at once.
+/// Maximum number of journal entries that are read at once.
 const EVENTS_PER_PAGE: usize = 500;
 
-/// What came of a question.
+/// Outcome of a model request, as recorded in the journal.
 #[derive(Debug)]
 pub enum ModelCallOutcome {
-    /// A reply.
+    /// The model replied with this response.
     Reply(ModelResponse),
-    /// None.
+    /// The request failed for this reason.
     Failure(Failure),
-    /// A person cut the model off.
+    /// A person's message interrupted the model before the reply was complete.
     Interrupted,
 }
 
 impl Longhaul {
-    /// Tells every question of a run and what came of it, in order.
+    /// Calls the closure with every model request of a run and its outcome, in the order of the
+    /// journal.
     pub async fn for_each_model_call(
         &self,
         run: RunId,
         mut tell: impl FnMut(&ModelRequest, ModelCallOutcome) + Send,
     ) -> Result<(), Error> {
         let mut folded: Option<Run> = None;
-        let mut asked: Option<ModelRequest> = None;
+        let mut pending: Option<ModelRequest> = None;
         let mut texts = BlobTextCache::default();
         let mut after = Seq::START;
         loop {
@@ -59,14 +59,16 @@ impl Longhaul {
                 };
                 folded.apply(entry)?;
                 if let Event::TurnStarted(_) = &entry.event {
-                    asked = match model_request(next(folded, entry.at)) {
-                        Some(ask) => Some(texts.inline_blobs(&*self.services.records, ask).await?),
+                    pending = match model_request(next(folded, entry.at)) {
+                        Some(request) => {
+                            Some(texts.inline_blobs(&*self.services.records, request).await?)
+                        }
                         None => None,
                     };
-                } else if let Some(came) = call_outcome(&entry.event)
-                    && let Some(ask) = asked.take()
+                } else if let Some(outcome) = model_call_outcome(&entry.event)
+                    && let Some(request) = pending.take()
                 {
-                    tell(&ask, came);
+                    tell(&request, outcome);
                 }
             }
         }
@@ -75,8 +77,8 @@ impl Longhaul {
 
 fn model_request(step: Step) -> Option<ModelRequest> {
     match step {
-        Step::AskModel(ask) => Some(ask),
-        Step::Compact(ask) => Some(summary::summary_request(ask)),
+        Step::AskModel(request) => Some(request),
+        Step::Compact(request) => Some(summary::summary_request(request)),
         Step::Prepare
         | Step::RefreshPerception
         | Step::UseTools(_)
@@ -87,8 +89,8 @@ fn model_request(step: Step) -> Option<ModelRequest> {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "all other facts are no end of a question")]
-fn call_outcome(event: &Event) -> Option<ModelCallOutcome> {
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other event ends a model request")]
+fn model_call_outcome(event: &Event) -> Option<ModelCallOutcome> {
     match event {
         Event::TurnCompleted(done) => Some(ModelCallOutcome::Reply(ModelResponse {
             reply: Arc::clone(&done.reply),
@@ -108,7 +110,7 @@ fn call_outcome(event: &Event) -> Option<ModelCallOutcome> {
 
 fn summary_response(compacted: &MemoryCompacted) -> ModelResponse {
     ModelResponse {
-        reply: Arc::new(Reply::own(summary::summary_text(&compacted.summary))),
+        reply: Arc::new(Reply::from_text(summary::summary_text(&compacted.summary))),
         stop: StopReason::EndTurn,
         usage: compacted.usage,
         cost: compacted.cost,

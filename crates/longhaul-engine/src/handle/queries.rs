@@ -1,91 +1,96 @@
-//! Looks at runs: one whole, many by their rows, one with its reason.
-//!
-//! Never: changes anything.
+//! Read-only queries: run views, lists of runs and lanes, and the global log.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
-use longhaul_core::port::records::{GlobalPage, GlobalSeq, WorkerRow};
-use longhaul_core::port::store::{GateFilter, ReadRequest, RunFilter, RunRow, WorkerLiveness};
+use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, WorkerRow};
+use longhaul_core::port::store::{
+    GateFilter, JournalReadRequest, RunFilter, RunRow, WorkerLiveness,
+};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
-use longhaul_run::explain::explain;
+use longhaul_run::explain::explain_run_state;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::run_session::{fold, fold_outline};
+use crate::run_session::{fold_run, fold_run_outline};
 use crate::view::run_view;
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
-use longhaul_api::why::WhyView;
+use longhaul_api::why::RunExplanation;
 
-/// So many open gates are looked at for a list.
+/// Maximum number of open gates that are read to describe the runs of a list.
 const GATES_MAX: usize = 1_000;
 
 impl Longhaul {
-    /// One run, whole.
+    /// Returns the full view of a run, as the API shows it.
     pub async fn show(&self, run: RunId) -> Result<RunView, Error> {
         let row = self.run_row(run).await?;
-        let (folded, now) = fold_outline(&self.services, run).await?;
+        let (folded, now) = fold_run_outline(&self.services, run).await?;
         Ok(run_view(&row, &folded, now))
     }
 
-    /// One run, folded.
-    pub async fn fold(&self, run: RunId) -> Result<Run, Error> {
-        Ok(fold(&self.services, run).await?.0)
+    /// Replays the journal of a run and returns the resulting state.
+    pub async fn fold_run(&self, run: RunId) -> Result<Run, Error> {
+        Ok(fold_run(&self.services, run).await?.0)
     }
 
-    /// Runs, newest first, as briefly as lists show them.
-    pub async fn list_brief(&self, ask: RunFilter) -> Result<Vec<RunBriefView>, Error> {
-        let rows = self.services.store.list_runs(ask).await?;
+    /// Lists the runs that match the filter in short form, newest first.
+    pub async fn list_brief_runs(&self, filter: RunFilter) -> Result<Vec<RunBriefView>, Error> {
+        let rows = self.services.store.list_runs(filter).await?;
         let waits = rows.iter().any(|row| matches!(row.status, Status::Waiting | Status::Blocked));
-        let mut asks: BTreeMap<RunId, GateRow> = BTreeMap::new();
+        let mut gates: BTreeMap<RunId, GateRow> = BTreeMap::new();
         if waits {
-            let ask = GateFilter {
+            let filter = GateFilter {
                 status: Some(GateStatus::Open),
                 limit: GATES_MAX,
                 ..GateFilter::default()
             };
-            let open = self.services.store.list_gates(ask).await?;
-            // Newest first, so that the oldest of a run is what it waits for.
-            asks.extend(open.into_iter().map(|gate| (gate.run, gate)));
+            let open = self.services.store.list_gates(filter).await?;
+            // Gates come newest first and later ones overwrite earlier ones, so each run gets its
+            // oldest open gate.
+            gates.extend(open.into_iter().map(|gate| (gate.run, gate)));
         }
-        let brief = |row: &RunRow| RunBriefView::new(row, activity(row, asks.get(&row.id)));
+        let brief = |row: &RunRow| RunBriefView::new(row, activity_text(row, gates.get(&row.id)));
         Ok(rows.iter().map(brief).collect())
     }
 
-    /// The lanes with anybody in them, by name.
+    /// Lists the lanes that contain runs, in the order of their names.
     pub async fn lanes(
         &self,
         after: Option<&LaneKey>,
         limit: usize,
     ) -> Result<Vec<LaneView>, Error> {
-        let rows = self.services.records.lanes(after, limit).await?;
+        let rows = self.services.records.list_lanes(after, limit).await?;
         Ok(rows.iter().map(LaneView::from).collect())
     }
 
-    /// What was written to all journals after a place, in the order of writing.
-    pub async fn read_all(&self, after: GlobalSeq, limit: usize) -> Result<GlobalPage, Error> {
-        Ok(self.services.records.read_all(after, limit).await?)
+    /// Reads the events of all journals after a global sequence number, in the order of writing.
+    pub async fn read_global_log(
+        &self,
+        after: GlobalSeq,
+        limit: usize,
+    ) -> Result<GlobalJournalPage, Error> {
+        Ok(self.services.records.read_all_journals(after, limit).await?)
     }
 
-    /// The place of what was written last.
+    /// Returns the global sequence number of the last event of all journals.
     pub async fn last_global_seq(&self) -> Result<GlobalSeq, Error> {
         Ok(self.services.records.last_global_seq().await?)
     }
 
-    /// Whether somebody drives now.
+    /// Whether a worker currently drives the runs of the store.
     pub async fn has_driver(&self) -> Result<bool, Error> {
         Ok(self.services.records.has_driver().await?)
     }
 
-    /// Whether a worker has given a sign of life just now, which it can only do
-    /// by writing to the store.
+    /// Whether a worker has sent a heartbeat within the duration of its lease, i.e. can still write
+    /// to the store.
     pub async fn has_live_worker(&self) -> Result<bool, Error> {
-        let workers = self.services.records.workers().await?;
+        let workers = self.services.records.list_workers().await?;
         let now = self.store_time().await?;
         let live = |worker: &WorkerRow| {
             worker.liveness == WorkerLiveness::Live
@@ -94,58 +99,59 @@ impl Longhaul {
         Ok(workers.iter().any(live))
     }
 
-    /// One run's row.
+    /// Returns the row of a run in the store.
     pub async fn run_row(&self, run: RunId) -> Result<RunRow, Error> {
         self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))
     }
 
-    /// Why a run stands as it does, as answers show it.
-    pub async fn why_view(&self, run: RunId) -> Result<WhyView, Error> {
-        let (folded, _) = fold_outline(&self.services, run).await?;
-        let said = explain(&folded);
+    /// Explains why a run has its current status, and what to do next.
+    pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
+        let (folded, _) = fold_run_outline(&self.services, run).await?;
+        let explanation = explain_run_state(&folded);
         let row = self.run_row(run).await?;
-        // What the journal can't know stands in its row: a lane, a batch, a start.
-        let sentence = queue_reason(&row).unwrap_or(said.message);
-        Ok(WhyView {
+        // Waiting for a lane, a batch or a start time is recorded only in the row.
+        let message = queue_reason(&row).unwrap_or(explanation.message);
+        Ok(RunExplanation {
             run,
             status: row.status,
             reason: row.reason,
-            message: sentence,
-            command: said.command,
+            message,
+            command: explanation.command,
         })
     }
 
-    /// A part of a run's journal.
+    /// Reads at most `limit` entries of a run's journal after a sequence number.
     pub async fn events(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Entry>, Error> {
-        let page = self.services.store.read(ReadRequest { run, after, limit }).await?;
+        let page =
+            self.services.store.read_journal(JournalReadRequest { run, after, limit }).await?;
         if page.last_seq == Seq::START {
             return Err(Error::RunNotFound(run));
         }
         Ok(page.entries)
     }
 
-    /// The store's time.
+    /// Returns the current time of the store.
     pub async fn store_time(&self) -> Result<Timestamp, Error> {
         Ok(self.services.records.now().await?)
     }
 }
 
-/// What a run waits for that only its row knows.
+/// Describes what a queued run waits for, if that is recorded in its row and not in its journal.
 fn queue_reason(row: &RunRow) -> Option<String> {
     let lane = row.lane.as_ref().map(ToString::to_string);
     match row.reason.as_deref()? {
         "lane" => Some(format!(
-            "It waits for the run before it in the lane `{}`.",
+            "The run waits for the run before it in the lane `{}`.",
             lane.unwrap_or_default()
         )),
-        "start_at" => Some("It waits for its start time.".to_owned()),
-        "batch" => Some("It waits for the run before it in its batch.".to_owned()),
+        "start_at" => Some("The run waits for its start time.".to_owned()),
+        "batch" => Some("The run waits for the run before it in its batch.".to_owned()),
         _ => None,
     }
 }
 
-/// A few words for a list.
-fn activity(row: &RunRow, gate: Option<&GateRow>) -> String {
+/// Returns a few words about what a run does now, for lists of runs.
+fn activity_text(row: &RunRow, gate: Option<&GateRow>) -> String {
     match (row.status, gate) {
         (Status::Waiting | Status::Blocked, Some(gate)) => gate.spec.ask.clone(),
         (Status::Pending | Status::Waiting, None) => {
@@ -156,8 +162,8 @@ fn activity(row: &RunRow, gate: Option<&GateRow>) -> String {
         }
         (Status::Pending, Some(_)) => "waits for a worker".to_owned(),
         (Status::Running, _) => format!("turn {}", row.turns + 1),
-        (Status::Blocked, None) => "a part is missing".to_owned(),
-        (Status::Paused, _) => "a person has paused it".to_owned(),
+        (Status::Blocked, None) => "a dependency is missing".to_owned(),
+        (Status::Paused, _) => "paused by a person".to_owned(),
         (Status::Completed, _) => "done".to_owned(),
         (Status::Failed, _) => row.code.clone().unwrap_or_else(|| "failed".to_owned()),
         (Status::Cancelled, _) => "cancelled".to_owned(),

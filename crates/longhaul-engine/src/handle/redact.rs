@@ -1,7 +1,7 @@
-//! Takes secrets out of what people and programs say, before anything is kept of it.
+//! Redacts secrets in everything that callers pass to the handle, before it is stored.
 //!
-//! Never: changes what only names things, such as keys and labels, or what tools are
-//! given. One that holds a secret is refused.
+//! Names (keys, labels) and inputs of tools are not changed: if they contain a secret, the request
+//! is rejected.
 
 use longhaul_core::id::ResourceKey;
 use longhaul_core::note::NewNote;
@@ -22,49 +22,50 @@ impl Longhaul {
         Redaction(&*self.services.redact)
     }
 
-    /// A text without secrets.
+    /// Returns the text with secrets redacted.
     pub(super) fn redact(&self, text: impl Into<String>) -> String {
-        self.redaction().text(text.into())
+        self.redaction().redact_text(text.into())
     }
 
-    /// Refuses a name that holds a secret: it would be another name without it.
-    pub(super) fn check_no_secret(&self, what: &str, name: &str) -> Result<(), Error> {
-        let Some(secret) = self.redaction().secret_in_text(name) else {
+    /// Rejects a name that contains a secret: with the secret redacted it would be a different
+    /// name.
+    pub(super) fn check_no_secret(&self, label: &str, name: &str) -> Result<(), Error> {
+        let Some(secret) = self.redaction().secret_name_in_text(name) else {
             return Ok(());
         };
         let why = format!(
-            "{what} holds the secret `{secret}`, and names are kept and shown as they are: \
-             take another"
+            "{label} holds the secret `{secret}`, and names are stored and shown unredacted: \
+             choose another"
         );
         Err(Rejection::InvalidTask(why).into())
     }
 
-    /// Refuses an agent whose file has a secret where it is not only read.
+    /// Rejects an agent whose file contains a secret in a field that cannot be redacted.
     pub(super) fn check_agent_secrets(
         &self,
         agent: &Agent,
         definition: &[u8],
     ) -> Result<(), Error> {
         let definition = String::from_utf8_lossy(definition);
-        // What is left of a template that reckoned with one.
+        // A template that used a secret inside a tag was replaced by the placeholder as a whole.
         let is_one = |text: &&String| find_placeholder(text) == Some(0..text.len());
         let templates = [&agent.prompt].into_iter().chain(agent.events.values());
-        let cut = || templates.filter(is_one).find_map(|text| placeholder_name(text));
-        let found = self.redaction().secret_in_text(&definition);
-        let Some(secret) = found.or_else(|| cut().map(str::to_owned)) else {
+        let template_secret = || templates.filter(is_one).find_map(|text| placeholder_name(text));
+        let found = self.redaction().secret_name_in_text(&definition);
+        let Some(secret) = found.or_else(|| template_secret().map(str::to_owned)) else {
             return Ok(());
         };
         let name = &agent.name;
         let why = format!(
-            "the file of agent `{name}` holds the secret `{secret}` where it can't be left out, \
-             such as in `perception`, `lane`, a name or a tag of a template: the file is kept \
-             with every run, so take it out there"
+            "the file of agent `{name}` holds the secret `{secret}` where it can't be redacted, \
+             such as in `perception`, `lane`, a name or a template tag: the file is stored \
+             with every run, so remove the secret from it"
         );
         Err(Rejection::InvalidTask(why).into())
     }
 
-    /// A task without secrets where anybody reads it or the journal keeps it. One
-    /// that has a secret for a name is refused.
+    /// Redacts secrets in the fields of a task that are stored or that the model reads. Rejects a
+    /// task with a secret in a name, such as the lane.
     pub(super) fn redact_task(&self, task: Task) -> Result<Task, Error> {
         let names = [
             ("the thread", task.thread.as_ref().map(|key| key.as_str())),
@@ -86,52 +87,53 @@ impl Longhaul {
         let cleaner = self.redaction();
         let history = task.history.into_iter();
         Ok(Task {
-            input: cleaner.json(&task.input),
-            history: history.map(|message| cleaner.message(message)).collect(),
-            submitter: task.submitter.map(|name| cleaner.text(name)),
-            actor: task.actor.as_ref().map(|actor| cleaner.json(actor)),
-            links: task.links.as_ref().map(|links| cleaner.json(links)),
-            metadata: task.metadata.as_ref().map(|data| cleaner.json(data)),
+            input: cleaner.redact_json(&task.input),
+            history: history.map(|message| cleaner.redact_message(message)).collect(),
+            submitter: task.submitter.map(|name| cleaner.redact_text(name)),
+            actor: task.actor.as_ref().map(|actor| cleaner.redact_json(actor)),
+            links: task.links.as_ref().map(|links| cleaner.redact_json(links)),
+            metadata: task.metadata.as_ref().map(|data| cleaner.redact_json(data)),
             ..task
         })
     }
 
-    /// Refuses a value of the context that holds a secret: tools would be given
-    /// another one without it, and act on that.
+    /// Rejects a task with a secret in a context value: if the value were redacted, tools would act
+    /// on a different value.
     fn check_context_secrets(&self, task: &Task) -> Result<(), Error> {
         let cleaner = self.redaction();
         let mut context = task.context.iter();
-        let held = context.find_map(|(name, value)| Some((name, cleaner.secret_in_json(value)?)));
+        let held =
+            context.find_map(|(name, value)| Some((name, cleaner.secret_name_in_json(value)?)));
         let Some((name, secret)) = held else {
             return Ok(());
         };
         let why = format!(
-            "`{name}` of the context holds the secret `{secret}`, which is not handed to tools: \
-             write it without"
+            "`{name}` of the context holds the secret `{secret}`, which is not passed to tools: \
+             remove it"
         );
         Err(Rejection::InvalidTask(why).into())
     }
 
-    /// An answer without secrets.
+    /// Redacts secrets in an answer to a gate.
     pub(super) fn redact_answer(&self, answer: Answer) -> Answer {
         let cleaner = self.redaction();
         Answer {
             decision: match answer.decision {
-                Decision::Edit(input) => Decision::Edit(cleaner.json(&input)),
-                Decision::Answer(words) => Decision::Answer(cleaner.text(words)),
+                Decision::Edit(input) => Decision::Edit(cleaner.redact_json(&input)),
+                Decision::Answer(text) => Decision::Answer(cleaner.redact_text(text)),
                 plain @ (Decision::Approve | Decision::Reject | Decision::Complete) => plain,
             },
-            by: cleaner.text(answer.by),
-            note: answer.note.map(|note| cleaner.text(note)),
-            payload: answer.payload.as_ref().map(|json| cleaner.json(json)),
+            by: cleaner.redact_text(answer.by),
+            note: answer.note.map(|note| cleaner.redact_text(note)),
+            payload: answer.payload.as_ref().map(|json| cleaner.redact_json(json)),
             ..answer
         }
     }
 
-    /// A word to a run without secrets, and without one in its speaker's name.
-    pub(super) fn redact_command(&self, mut word: RunCommand) -> RunCommand {
+    /// Redacts secrets in a command to a run, including the name of its author.
+    pub(super) fn redact_command(&self, mut command: RunCommand) -> RunCommand {
         let clean = |text: &mut String| *text = self.redact(std::mem::take(text));
-        match &mut word {
+        match &mut command {
             RunCommand::Steer(message) | RunCommand::ChangeSteer(message) => {
                 clean(&mut message.text);
                 clean(&mut message.by);
@@ -145,20 +147,25 @@ impl Longhaul {
             | RunCommand::Resume { by, .. }
             | RunCommand::RaiseBudget { by, .. }
             | RunCommand::RevokeRule { by, .. } => clean(by),
-            // These say what was kept before, without any.
+            // These contain only data that was stored before, and was redacted then.
             RunCommand::Answer { .. }
             | RunCommand::Timer(_)
             | RunCommand::ChildEnded { .. }
             | RunCommand::SurfaceResult(_) => {}
         }
-        word
+        command
     }
 
-    /// A note without secrets.
-    pub(super) fn redact_note(&self, of: &ResourceKey, note: NewNote) -> Result<NewNote, Error> {
-        self.check_no_secret("the resource", of.as_str())?;
+    /// Redacts secrets in the text and tags of a note. Rejects a note whose resource or key
+    /// contains a secret.
+    pub(super) fn redact_note(
+        &self,
+        resource: &ResourceKey,
+        note: NewNote,
+    ) -> Result<NewNote, Error> {
+        self.check_no_secret("the resource", resource.as_str())?;
         self.check_no_secret("the note's key", note.key())?;
-        let written = note.to_note(of, Timestamp::default());
+        let written = note.to_note(resource, Timestamp::default());
         let text = self.redact(written.text.clone());
         let tags = written.tags.iter().map(|tag| self.redact(tag.clone()));
         let tags: Vec<String> = tags.collect();

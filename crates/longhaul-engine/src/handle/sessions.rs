@@ -1,6 +1,6 @@
-//! Passes: a ticket that is traded once for a session, and the session.
+//! Browser login: one-time tickets that are exchanged for sessions.
 //!
-//! Never: a pass that outlives the key that gave it out.
+//! Invariant: a token never outlives the key for which it was issued.
 
 use longhaul_core::port::auth::{KeyRef, NewToken, TokenKind};
 use longhaul_core::raw::Hash;
@@ -8,77 +8,87 @@ use longhaul_core::time::Millis;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::handle::keys::Identity;
+use crate::handle::keys::CallerIdentity;
 use crate::secret::Secret;
 
-/// A ticket is good for so long.
+/// Lifetime of a one-time ticket for a browser login.
 const TICKET_TTL: Millis = Millis::from_secs(10 * 60);
 
-/// A session ends after this.
+/// Lifetime of a browser session.
 const SESSION_TTL: Millis = Millis::from_secs(12 * 60 * 60);
 
-/// The hash under which a pass is kept. One of the machine's own key is bound to
-/// that key, which stands in no row: with another key it is none.
-fn token_hash(secret: &Secret, holder: &KeyRef, own: Hash) -> Hash {
+/// Returns the hash under which a ticket or session token is stored. For a holder of the machine's
+/// own key, which is not in the store, the hash includes the key: with another key the token is
+/// invalid.
+fn token_hash(secret: &Secret, holder: &KeyRef, local_key_hash: Hash) -> Hash {
     match holder {
         KeyRef::Key(_) => secret.hash(),
-        KeyRef::Local => Hash::digest(format!("{} of {own}", secret.reveal()).as_bytes()),
+        KeyRef::Local => {
+            Hash::digest(format!("{} of {local_key_hash}", secret.reveal()).as_bytes())
+        }
     }
 }
 
 impl Longhaul {
-    /// A ticket of whoever holds a key; `own` is the hash of the machine's own.
-    pub async fn create_ticket(&self, holder: KeyRef, own: Hash) -> Result<Secret, Error> {
+    /// Creates a login ticket for the holder of a key. `local_key_hash` is the hash of the
+    /// machine's own key.
+    pub async fn create_ticket(
+        &self,
+        holder: KeyRef,
+        local_key_hash: Hash,
+    ) -> Result<Secret, Error> {
         let secret = self.generate_secret("")?;
-        let hash = token_hash(&secret, &holder, own);
+        let hash = token_hash(&secret, &holder, local_key_hash);
         let ticket = NewToken { kind: TokenKind::Ticket, hash, issuer: holder, ttl: TICKET_TTL };
         self.services.auth.add_token(ticket).await?;
         Ok(secret)
     }
 
-    /// Trades a ticket for a session; none: it was used, or is none.
+    /// Exchanges a login ticket for a session. `None` if the ticket is unknown, expired or already
+    /// used.
     pub async fn exchange_ticket(
         &self,
         ticket: &Secret,
-        own: Hash,
+        local_key_hash: Hash,
     ) -> Result<Option<Secret>, Error> {
-        let keyring = &self.services.auth;
-        let plain = keyring.consume_token(TokenKind::Ticket, ticket.hash()).await?;
+        let auth = &self.services.auth;
+        let plain = auth.consume_token(TokenKind::Ticket, ticket.hash()).await?;
         let spent = match plain {
             Some(row) => Some(row),
             None => {
-                let hash = token_hash(ticket, &KeyRef::Local, own);
-                keyring.consume_token(TokenKind::Ticket, hash).await?
+                let hash = token_hash(ticket, &KeyRef::Local, local_key_hash);
+                auth.consume_token(TokenKind::Ticket, hash).await?
             }
         };
         let Some(row) = spent else { return Ok(None) };
         let secret = self.generate_secret("")?;
         let session = NewToken {
             kind: TokenKind::Session,
-            hash: token_hash(&secret, &row.issuer, own),
+            hash: token_hash(&secret, &row.issuer, local_key_hash),
             issuer: row.issuer,
             ttl: SESSION_TTL,
         };
-        keyring.add_token(session).await?;
+        auth.add_token(session).await?;
         Ok(Some(secret))
     }
 
-    /// Whose session this is, if it counts.
+    /// Returns the identity of the caller who presents this session token. `None` if the session is
+    /// invalid or expired.
     pub async fn authenticate_session(
         &self,
         session: &Secret,
-        own: Hash,
-    ) -> Result<Option<Identity>, Error> {
-        let keyring = &self.services.auth;
-        let plain = keyring.token(TokenKind::Session, session.hash()).await?;
+        local_key_hash: Hash,
+    ) -> Result<Option<CallerIdentity>, Error> {
+        let auth = &self.services.auth;
+        let plain = auth.find_token(TokenKind::Session, session.hash()).await?;
         if let Some(KeyRef::Key(hash)) = plain.map(|row| row.issuer) {
-            let key = keyring.key(hash).await?;
+            let key = auth.find_key(hash).await?;
             let now = self.store_time().await?;
             let key = key.filter(|key| key.is_valid_at(now));
-            return Ok(key.map(|key| Identity::from_key(&key)));
+            return Ok(key.map(|key| CallerIdentity::from_key(&key)));
         }
-        let hash = token_hash(session, &KeyRef::Local, own);
-        let bound = keyring.token(TokenKind::Session, hash).await?;
-        Ok(bound.map(|_| Identity::local()))
+        let hash = token_hash(session, &KeyRef::Local, local_key_hash);
+        let bound = auth.find_token(TokenKind::Session, hash).await?;
+        Ok(bound.map(|_| CallerIdentity::local_key_holder()))
     }
 }

@@ -1,10 +1,11 @@
-//! Tasks become runs, all of them or none, once however often they are sent.
+//! Submits tasks as new runs: all tasks or none, and idempotently if the tasks have an idempotency
+//! key.
 //!
-//! Never: acknowledges what is not on disk.
+//! Invariant: a submit is not acknowledged before the runs are on disk.
 
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::{InboxName, LaneKey, RunId};
-use longhaul_core::port::store::{Idempotency, OpenOutcome, OpenRequest};
+use longhaul_core::port::store::{CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord};
 use longhaul_core::raw::{Hash, canonical_json};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
@@ -14,37 +15,38 @@ use longhaul_run::submit::submit;
 use crate::agent::{Agent, BudgetPatch};
 use crate::error::Error;
 use crate::event_text;
-use crate::handle::{Longhaul, check_len};
+use crate::handle::{Longhaul, check_text_len};
 use crate::task::Task;
 use crate::template;
 use crate::view::created_run_view;
 use longhaul_api::run::RunView;
 
-/// Where a task queues that names no inbox.
+/// Inbox of tasks that do not name an inbox.
 const DEFAULT_INBOX: &str = "default";
 
-/// How long an idempotency key is remembered.
+/// How long the idempotency key of a submit is remembered.
 const IDEMPOTENCY_TTL: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// So long may a task's type be, and whatever else comes with it.
+/// Maximum length in bytes of a task's type.
 const KIND_BYTES_MAX: usize = 256;
+/// Maximum length in bytes of each of the actor, links and metadata of a task.
 const EXTRA_BYTES_MAX: usize = 256 * 1024;
 
-/// So many tasks are submitted at once.
+/// Maximum number of tasks that can be submitted at once.
 const TASKS_MAX: usize = 1_000;
 
-/// What a submit gave.
+/// Ids of the runs of the submitted tasks, and whether the runs are new.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubmitOutcome {
-    /// These runs are new.
+    /// These runs were created by this submit.
     Created(Vec<RunId>),
-    /// The same request made these before.
+    /// These runs were created by an earlier submit with the same idempotency key.
     Existing(Vec<RunId>),
 }
 
 impl SubmitOutcome {
-    /// The runs, new or not.
-    pub fn runs(&self) -> &[RunId] {
+    /// Returns the ids of the runs, whether they are new or not.
+    pub fn run_ids(&self) -> &[RunId] {
         match self {
             Self::Created(runs) | Self::Existing(runs) => runs,
         }
@@ -52,73 +54,74 @@ impl SubmitOutcome {
 }
 
 impl Longhaul {
-    /// Submits a task.
+    /// Submits a task as a new run. Returns the id of the run.
     pub async fn submit(&self, task: Task) -> Result<RunId, Error> {
         let submitted = self.submit_all(vec![task]).await?;
-        let first = submitted.runs().first().copied();
+        let first = submitted.run_ids().first().copied();
         first.ok_or_else(|| Rejection::Empty("a submit").into())
     }
 
-    /// Submits tasks: all of them or none. The key of the first stands for all.
+    /// Submits tasks: all of them or none. The idempotency key of the first task covers all of
+    /// them.
     pub async fn submit_all(&self, tasks: Vec<Task>) -> Result<SubmitOutcome, Error> {
         if tasks.is_empty() || tasks.len() > TASKS_MAX {
-            let why = format!("1 to {TASKS_MAX} tasks are submitted at once");
+            let why = format!("a submit must have 1 to {TASKS_MAX} tasks");
             return Err(Rejection::InvalidTask(why).into());
         }
-        let idempotency = self.idempotency(&tasks);
+        let idempotency = self.batch_idempotency(&tasks);
         let mut runs = Vec::new();
         let mut blobs: Vec<Blob> = Vec::new();
         for task in tasks {
-            let (run, definition) = self.prepare(task)?;
-            if !blobs.iter().any(|known| known.blob_ref == definition.blob_ref) {
+            let (run, definition) = self.build_new_run(task)?;
+            if !blobs.iter().any(|blob| blob.blob_ref == definition.blob_ref) {
                 blobs.push(definition);
             }
             runs.push(run);
         }
-        self.open_runs(OpenRequest { runs, blobs, idempotency }).await
+        self.create_runs(CreateRunsRequest { runs, blobs, idempotency }).await
     }
 
-    /// Submits a task and shows its run. A new run that can't be read now is shown as
-    /// it was created: it stands, whatever the reading met.
+    /// Submits a task and returns the view of its run. If a new run can't be read back, the view is
+    /// built from what was written, because the run exists regardless.
     pub async fn submit_and_show(&self, task: Task) -> Result<RunView, Error> {
-        let idempotency = self.idempotency(std::slice::from_ref(&task));
-        let (new, definition) = self.prepare(task)?;
+        let idempotency = self.batch_idempotency(std::slice::from_ref(&task));
+        let (new, definition) = self.build_new_run(task)?;
         let submitted = self
-            .open_runs(OpenRequest {
+            .create_runs(CreateRunsRequest {
                 runs: vec![new.clone()],
                 blobs: vec![definition],
                 idempotency,
             })
             .await?;
-        let run = submitted.runs().first().copied().unwrap_or(new.id);
+        let run = submitted.run_ids().first().copied().unwrap_or(new.id);
         match (self.show(run).await, submitted) {
             (Ok(view), _) => Ok(view),
             (Err(error), SubmitOutcome::Existing(_)) => Err(error),
             (Err(error), SubmitOutcome::Created(_)) => {
-                tracing::warn!(%run, %error, "a run was opened, but could not be read");
+                tracing::warn!(%run, %error, "the run was created, but could not be read back");
                 created_run_view(&new, self.services.clock.now())
             }
         }
     }
 
-    async fn open_runs(&self, ask: OpenRequest) -> Result<SubmitOutcome, Error> {
-        let submitted = match self.services.store.open_runs(ask).await? {
-            OpenOutcome::Created(runs) => SubmitOutcome::Created(runs),
-            OpenOutcome::Existing(runs) => SubmitOutcome::Existing(runs),
-            OpenOutcome::KeyReused => return Err(Error::IdempotencyKeyReused),
-            OpenOutcome::LaneFull(lane) => return Err(Error::LaneFull(lane)),
+    async fn create_runs(&self, request: CreateRunsRequest) -> Result<SubmitOutcome, Error> {
+        let submitted = match self.services.store.create_runs(request).await? {
+            CreateRunsOutcome::Created(runs) => SubmitOutcome::Created(runs),
+            CreateRunsOutcome::Existing(runs) => SubmitOutcome::Existing(runs),
+            CreateRunsOutcome::KeyReused => return Err(Error::IdempotencyKeyReused),
+            CreateRunsOutcome::LaneFull(lane) => return Err(Error::LaneFull(lane)),
         };
-        self.services.notifier.work_available();
+        self.services.notifier.notify_work_available();
         Ok(submitted)
     }
 
-    /// Whether these caps allow more than the agent's own do.
-    pub fn exceeds_budget(&self, agent: &Agent, asked: BudgetPatch) -> bool {
-        let own = agent.policy(&self.defaults, BudgetPatch::default()).budget;
-        let caps = asked.caps;
-        // An own cap that is none is above every other.
-        let above = |asked: Option<u64>, own: Option<u64>| match (asked, own) {
-            (Some(asked), Some(own)) => asked > own,
+    /// Whether any cap of the patch is higher than the agent's own cap.
+    pub fn exceeds_agent_budget(&self, agent: &Agent, patch: BudgetPatch) -> bool {
+        let own = agent.run_policy(&self.defaults, BudgetPatch::default()).budget;
+        let caps = patch.caps;
+        // No cap of its own means unlimited, which nothing exceeds.
+        let above = |patch: Option<u64>, own: Option<u64>| match (patch, own) {
+            (Some(patch), Some(own)) => patch > own,
             (None, _) | (_, None) => false,
         };
         above(caps.micro_usd.map(|m| m.0), own.micro_usd.map(|m| m.0))
@@ -127,29 +130,31 @@ impl Longhaul {
             || above(caps.active.map(|m| m.0), own.active.map(|m| m.0))
     }
 
-    /// The run that a task would become, and its agent's definition.
-    fn prepare(&self, task: Task) -> Result<(NewRun, Blob), Error> {
-        check_sizes(&task)?;
+    /// Builds the new run of a task. Also returns the definition of the task's agent, to be stored.
+    fn build_new_run(&self, task: Task) -> Result<(NewRun, Blob), Error> {
+        check_field_sizes(&task)?;
         let task = self.redact_task(task)?;
         let agent = self
             .agent(&task.agent)
-            .map_err(|like| Error::AgentNotFound { name: task.agent.clone(), suggestion: like })?;
+            .map_err(|suggestion| Error::AgentNotFound { name: task.agent.clone(), suggestion })?;
         if agent.fixed_model && task.model.is_some() {
             let name = &agent.name;
-            let why = format!("the agent `{name}` is a function of a program: it takes no model");
+            let why = format!(
+                "the agent `{name}` is called as a function by a program and accepts no model"
+            );
             return Err(Rejection::InvalidTask(why).into());
         }
         let definition = agent.definition();
         self.check_agent_secrets(&agent, &definition.content)?;
-        let id = RunId::from_bits(self.services.ids.next_bits());
+        let id = RunId::from_bits(self.services.ids.next_id_bits());
         let bad = |bad: longhaul_core::id::IdError| Rejection::InvalidTask(bad.to_string());
         let inbox = match task.inbox.clone() {
             Some(inbox) => inbox,
             None => InboxName::new(DEFAULT_INBOX).map_err(bad)?,
         };
         let lane = resolve_lane(&agent, &task)?;
-        let mut policy = agent.policy(&self.defaults, task.budget);
-        if event_text::is_event(&agent, task.kind.as_deref(), task.event) {
+        let mut policy = agent.run_policy(&self.defaults, task.budget);
+        if event_text::is_event_task(&agent, task.kind.as_deref(), task.event) {
             policy.max_turns.get_or_insert(event_text::EVENT_TURNS_MAX);
         }
         let spec = TaskSpec {
@@ -175,15 +180,16 @@ impl Longhaul {
         Ok((submit(id, spec)?, definition))
     }
 
-    /// The key under which these tasks count once.
-    fn idempotency(&self, tasks: &[Task]) -> Option<Idempotency> {
+    /// Returns the idempotency key and the hash of these tasks. `None` if the first task has no
+    /// key.
+    fn batch_idempotency(&self, tasks: &[Task]) -> Option<IdempotencyRecord> {
         let first = tasks.first()?;
-        // What is nested too deep for a value counts as it was written.
+        // JSON that is nested too deeply for `serde_json::Value` is hashed as written.
         let body = match serde_json::to_value(tasks) {
             Ok(body) => canonical_json(&body),
             Err(_) => serde_json::to_string(tasks).unwrap_or_default(),
         };
-        Some(Idempotency {
+        Some(IdempotencyRecord {
             principal: self.redact(first.submitter.clone().unwrap_or_default()),
             key: first.idempotency_key.clone()?,
             body_hash: Hash::digest(body.as_bytes()),
@@ -192,19 +198,20 @@ impl Longhaul {
     }
 }
 
-/// Holds what is only kept to a bound; what the model reads has its own.
-fn check_sizes(task: &Task) -> Result<(), Error> {
-    check_len("the type", task.kind.as_deref().map_or(0, str::len), KIND_BYTES_MAX)?;
+/// Checks the length of the task's fields that are only stored. Fields that the model reads have
+/// other limits.
+fn check_field_sizes(task: &Task) -> Result<(), Error> {
+    check_text_len("the type", task.kind.as_deref().map_or(0, str::len), KIND_BYTES_MAX)?;
     for (what, json) in
         [("the actor", &task.actor), ("the links", &task.links), ("the metadata", &task.metadata)]
     {
         let bytes = json.as_ref().map_or(0, |json| json.as_str().len());
-        check_len(what, bytes, EXTRA_BYTES_MAX)?;
+        check_text_len(what, bytes, EXTRA_BYTES_MAX)?;
     }
     Ok(())
 }
 
-/// The lane that the caller names, or the agent's file.
+/// Returns the lane of the task, or the rendered lane template of the agent.
 fn resolve_lane(agent: &Agent, task: &Task) -> Result<Option<LaneKey>, Error> {
     let (None, Some(written)) = (&task.lane, &agent.lane) else {
         return Ok(task.lane.clone());

@@ -1,24 +1,21 @@
-//! Reads what a run was told and has said: its conversation, and the messages
-//! that people sent it on the way.
-//!
-//! Never: changes anything.
+//! Reads the conversation of a run and the messages that people sent to it.
 
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::raw::StoredText;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::run_session::fold;
+use crate::run_session::fold_run;
 use longhaul_api::steer::{SteerTimes, SteerView};
 use longhaul_api::transcript::TranscriptView;
 
-/// So many entries are read at once.
+/// Maximum number of journal entries that are read at once.
 const PAGE_SIZE: usize = 1_000;
 
 impl Longhaul {
-    /// The conversation of a run.
+    /// Returns the conversation of a run.
     pub async fn transcript(&self, run: RunId) -> Result<TranscriptView, Error> {
-        let (folded, _) = fold(&self.services, run).await?;
+        let (folded, _) = fold_run(&self.services, run).await?;
         let transcript = folded.transcript();
         let system = match transcript.system() {
             StoredText::Inline(text) => Some(text.to_string()),
@@ -36,16 +33,16 @@ impl Longhaul {
         })
     }
 
-    /// The messages that were sent to a run, and what became of each.
+    /// Returns the messages that people sent to a run, with their status.
     pub async fn steers(&self, run: RunId) -> Result<Vec<SteerView>, Error> {
-        let rows = self.services.records.steers(run).await?;
+        let rows = self.services.records.queued_steers(run).await?;
         let mut times = SteerTimes::default();
         let mut after = Seq::START;
         loop {
             let page = self.events(run, after, PAGE_SIZE).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            page.iter().for_each(|entry| times.record(entry));
+            page.iter().for_each(|entry| times.record_entry_time(entry));
         }
         Ok(rows.iter().map(|row| SteerView::new(row, &times)).collect())
     }

@@ -1,10 +1,10 @@
-//! Follows a journal as it grows, to its end.
+//! Follows the journal of a run until the run ends.
 //!
-//! Never: misses or repeats an entry.
+//! Invariant: no journal entry is missed or repeated.
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::store::{ReadRequest, Watch};
+use longhaul_core::port::store::{JournalReadRequest, StoreWatcher};
 use longhaul_core::time::Millis;
 
 use crate::changes::RunSubscription;
@@ -12,39 +12,40 @@ use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::services::EngineServices;
 
-/// So many entries come at once.
+/// Maximum number of journal entries that are read at once.
 const PAGE_SIZE: usize = 200;
 
-/// Without a sign it is looked this often.
+/// Interval at which the journal is polled when no change notification arrives.
 const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
-/// Somebody who follows a run.
+/// Stream of the journal entries of one run.
 #[derive(Debug)]
 pub struct JournalStream {
     services: EngineServices,
     run: RunId,
     after: Seq,
     wake_source: WakeSource,
-    /// The last look found nothing new, so that it is waited before the next.
+    /// Whether the last read returned nothing new, so that the next read first waits for a change.
     caught_up: bool,
     has_ended: bool,
 }
 
-/// What tells that there may be more.
+/// Source of notifications that a journal may have grown.
 #[derive(Debug)]
 enum WakeSource {
-    /// One reader for the whole process.
+    /// Subscription to the change feed that is shared by the whole process.
     Subscription(RunSubscription),
-    /// Every commit of the store.
-    Store(Box<dyn Watch>),
+    /// Notifications of the store after every commit.
+    Store(Box<dyn StoreWatcher>),
 }
 
 impl Longhaul {
-    /// Follows a run from after a place on.
+    /// Follows the journal of a run, starting after a sequence number.
     pub async fn watch(&self, run: RunId, after: Seq) -> Result<JournalStream, Error> {
-        // Heard from now on, so that nothing falls between the first look and the wait.
-        let sign = match self.services.changes.subscribe(run) {
-            Some(bell) => WakeSource::Subscription(bell),
+        // Subscribe before the first read, so that no change is missed between the read and the
+        // wait.
+        let wake_source = match self.services.changes.subscribe(run) {
+            Some(subscription) => WakeSource::Subscription(subscription),
             None => WakeSource::Store(self.services.store.watch()),
         };
         if self.services.store.get_run(run).await?.is_none() {
@@ -54,7 +55,7 @@ impl Longhaul {
             services: self.services.clone(),
             run,
             after,
-            wake_source: sign,
+            wake_source,
             caught_up: false,
             has_ended: false,
         })
@@ -62,11 +63,12 @@ impl Longhaul {
 }
 
 impl JournalStream {
-    /// What comes next, in order; none: the run has ended and all of it was read.
+    /// Waits for the next journal entries and returns them in order. `None` means that the run has
+    /// ended and everything was read.
     pub async fn next(&mut self) -> Result<Option<Vec<Entry>>, Error> {
         while !self.has_ended {
-            // Kept across calls: whoever stops waiting for this and comes back
-            // goes on waiting, without another look.
+            // Stored in the struct for cancel safety: a call that was dropped while waiting
+            // continues to wait when it is repeated, without another read.
             if self.caught_up {
                 self.wait_for_change().await?;
                 self.caught_up = false;
@@ -74,7 +76,11 @@ impl JournalStream {
             let page = self
                 .services
                 .store
-                .read(ReadRequest { run: self.run, after: self.after, limit: PAGE_SIZE })
+                .read_journal(JournalReadRequest {
+                    run: self.run,
+                    after: self.after,
+                    limit: PAGE_SIZE,
+                })
                 .await?;
             if let Some(last) = page.entries.last() {
                 self.after = last.seq;
@@ -97,15 +103,15 @@ impl JournalStream {
     async fn wait_for_change(&mut self) -> Result<(), Error> {
         let clock = &self.services.clock;
         match &mut self.wake_source {
-            WakeSource::Subscription(bell) => {
-                if !bell.changed().await {
+            WakeSource::Subscription(subscription) => {
+                if !subscription.wait_for_change().await {
                     self.wake_source = WakeSource::Store(self.services.store.watch());
                 }
             }
             WakeSource::Store(watch) => {
                 tokio::select! {
                     biased;
-                    changed = watch.changed() => changed?,
+                    changed = watch.wait_for_change() => changed?,
                     () = clock.sleep(POLL_INTERVAL) => {}
                 }
             }

@@ -1,6 +1,6 @@
-//! Under which id a worker works, and until when it may believe in it.
+//! The identity of a worker (its id and lease) and its heartbeats.
 //!
-//! Never: an id twice. A worker that was counted as dead comes back as another.
+//! Invariant: worker ids are not reused. A worker whose lease has expired continues under a new id.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use longhaul_core::port::store::{Claim, Heartbeat, WorkerLiveness};
 use longhaul_core::time::Millis;
 
 use crate::crash_guard::CrashGuard;
-use crate::drive::assignment::Assignment;
+use crate::drive::assignment::RunAssignment;
 use crate::drive_permit::DrivePermit;
 use crate::error::Error;
 use crate::lease::Lease;
@@ -17,11 +17,11 @@ use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
 use crate::worker::options::WorkerOptions;
 
-/// A wall clock that differs by more from what the monotonic clock lets expect was set.
-/// It is compared this often.
+/// Maximum deviation of the wall clock from the monotonic clock. With a larger deviation, somebody
+/// has set the wall clock. Also the interval at which this is checked.
 const CLOCK_STEP_MAX: Millis = Millis::from_secs(1);
 
-/// One stretch of life under one id.
+/// The id of a worker and the lease that belongs to this id.
 #[derive(Debug, Clone)]
 pub(super) struct WorkerIdentity {
     pub(super) worker: WorkerId,
@@ -30,27 +30,28 @@ pub(super) struct WorkerIdentity {
 }
 
 impl WorkerIdentity {
-    /// A run in this worker's hands.
-    pub(super) fn assignment(
+    /// Creates the assignment with which this worker drives a claimed run.
+    pub(super) fn create_assignment(
         &self,
-        claimed: Claim,
-        stop: &Shutdown,
-        slot: DrivePermit,
-    ) -> Assignment {
-        Assignment {
-            claim: claimed,
+        claim: Claim,
+        shutdown: &Shutdown,
+        permit: DrivePermit,
+    ) -> RunAssignment {
+        RunAssignment {
+            claim,
             worker: self.worker,
             lease: self.lease.clone(),
-            shutdown: stop.clone(),
+            shutdown: shutdown.clone(),
             crash_guard: self.crash_guard.clone(),
-            permit: slot,
+            permit,
         }
     }
 }
 
-/// The term that runs now. Clones are the same.
+/// Sends the heartbeats of a worker and holds its current identity. Cheap to clone; clones share
+/// state.
 #[derive(Debug, Clone)]
-pub(super) struct Heartbeats {
+pub(super) struct HeartbeatSender {
     services: EngineServices,
     host: String,
     build: String,
@@ -58,72 +59,74 @@ pub(super) struct Heartbeats {
     current: Arc<Mutex<WorkerIdentity>>,
 }
 
-impl Heartbeats {
-    /// The first term: the store knows of it.
+impl HeartbeatSender {
+    /// Creates the first identity of a worker and sends its first heartbeat.
     pub(super) async fn start(
-        ports: &EngineServices,
+        services: &EngineServices,
         options: &WorkerOptions,
     ) -> Result<Self, Error> {
-        let terms = Self {
+        let heartbeats = Self {
             current: Arc::new(Mutex::new(new_identity(
-                ports,
+                services,
                 options.lease,
                 CrashGuard::new(options.crash_limit),
             ))),
-            services: ports.clone(),
+            services: services.clone(),
             host: options.host.clone(),
             build: options.build.clone(),
             ttl: options.lease,
         };
-        terms.beat(false).await?;
-        Ok(terms)
+        heartbeats.send_heartbeat(false).await?;
+        Ok(heartbeats)
     }
 
-    /// The term that runs now.
-    pub(super) fn current(&self) -> WorkerIdentity {
+    /// Returns the current identity of the worker.
+    pub(super) fn current_identity(&self) -> WorkerIdentity {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns when the next heartbeat is due: after a third of the ttl, or at once
-    /// when the wall clock was set, because the last heartbeat has the wrong time then.
-    pub(super) async fn wait_interval(&self) {
+    /// Waits until the next heartbeat is due: after a third of the lease duration, or at once if
+    /// the wall clock was set, because the last heartbeat then has a wrong time.
+    pub(super) async fn wait_for_next_heartbeat(&self) {
         let clock = &self.services.clock;
-        let (begun, started_at) = (clock.monotonic(), clock.now());
-        let span = Millis(self.ttl.0 / 3);
+        let (started, started_at) = (clock.monotonic_time(), clock.now());
+        let interval = Millis(self.ttl.0 / 3);
         loop {
-            let passed = clock.monotonic().minus(begun);
+            let passed = clock.monotonic_time().minus(started);
             let expected = started_at.plus(passed);
-            if passed >= span || !clock.now().is_within(CLOCK_STEP_MAX, expected) {
+            if passed >= interval || !clock.now().is_within(CLOCK_STEP_MAX, expected) {
                 return;
             }
-            clock.sleep(CLOCK_STEP_MAX.min(span.minus(passed))).await;
+            clock.sleep(CLOCK_STEP_MAX.min(interval.minus(passed))).await;
         }
     }
 
-    /// Gives a sign of life. One that comes too late begins a new term.
-    pub(super) async fn beat(&self, draining: bool) -> Result<(), Error> {
-        let term = self.current();
+    /// Sends a heartbeat. If it came too late and the lease has expired, the worker gets a new
+    /// identity.
+    pub(super) async fn send_heartbeat(&self, draining: bool) -> Result<(), Error> {
+        let identity = self.current_identity();
         let sent = self.services.clock.monotonic_nanos();
-        let renewed = self.services.store.heartbeat(self.heartbeat(&term, draining)).await?;
+        let renewed =
+            self.services.store.heartbeat(self.build_heartbeat(&identity, draining)).await?;
         if renewed.reaped > 0 {
-            tracing::warn!(runs = renewed.reaped, "runs of a dead worker are ready again");
-            self.services.notifier.work_available();
+            tracing::warn!(runs = renewed.reaped, "released the runs of a dead worker");
+            self.services.notifier.notify_work_available();
         }
         if renewed.liveness != WorkerLiveness::Dead {
-            term.lease.renew(sent);
+            identity.lease.renew(sent);
             return Ok(());
         }
-        tracing::error!(worker = %term.worker, "this worker was silent for too long");
-        term.lease.mark_lost();
-        let next = new_identity(&self.services, self.ttl, term.crash_guard);
-        self.services.store.heartbeat(self.heartbeat(&next, draining)).await?;
+        tracing::error!(worker = %identity.worker, "the lease of the worker has expired");
+        identity.lease.mark_lost();
+        let next = new_identity(&self.services, self.ttl, identity.crash_guard);
+        self.services.store.heartbeat(self.build_heartbeat(&next, draining)).await?;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = next;
         Ok(())
     }
 
-    fn heartbeat(&self, term: &WorkerIdentity, draining: bool) -> Heartbeat {
+    fn build_heartbeat(&self, identity: &WorkerIdentity, draining: bool) -> Heartbeat {
         Heartbeat {
-            worker: term.worker,
+            worker: identity.worker,
             host: self.host.clone(),
             build: self.build.clone(),
             draining,
@@ -132,10 +135,10 @@ impl Heartbeats {
     }
 }
 
-fn new_identity(ports: &EngineServices, ttl: Millis, crash_guard: CrashGuard) -> WorkerIdentity {
+fn new_identity(services: &EngineServices, ttl: Millis, crash_guard: CrashGuard) -> WorkerIdentity {
     WorkerIdentity {
-        worker: WorkerId::from_bits(ports.ids.next_bits()),
-        lease: Lease::new(ports.clock.clone(), ttl),
+        worker: WorkerId::from_bits(services.ids.next_id_bits()),
+        lease: Lease::new(services.clock.clone(), ttl),
         crash_guard,
     }
 }

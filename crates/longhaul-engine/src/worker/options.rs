@@ -1,43 +1,41 @@
-//! How a worker works.
-//!
-//! Never: reads a file or a variable; everything is handed in.
+//! Options with which a worker is started.
 
 use longhaul_core::id::InboxName;
 use longhaul_core::time::Millis;
 
 use crate::sweep::Retention;
 
-/// The usual number of crashes after which a run is blocked.
+/// Default number of worker crashes after which the run that was driven is blocked.
 const CRASH_LIMIT: u32 = 3;
 
-/// How a worker works.
+/// Options with which a worker is started.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// From which inboxes it claims, in this order.
+    /// Inboxes from which the worker claims runs, in this order.
     pub inboxes: Vec<InboxName>,
-    /// Of which types; empty: any.
+    /// Types of the tasks whose runs the worker claims. An empty list means all types.
     pub types: Vec<String>,
-    /// So many runs at once.
+    /// Maximum number of runs that the worker drives concurrently.
     pub concurrency: usize,
-    /// Silent for longer, it counts as dead.
+    /// Duration of the worker's lease. A worker without a heartbeat for this time counts as dead.
     pub lease: Millis,
-    /// Without a sign it looks this often.
+    /// Interval at which the worker looks for runs when no change notification arrives.
     pub poll: Millis,
-    /// So long may runs go on after the order to stop.
+    /// Maximum time that runs may continue after shutdown was requested.
     pub drain_timeout: Millis,
-    /// A run is blocked after so many crashes of its worker at the same place; none:
-    /// never.
+    /// Number of worker crashes at the same point of a run after which the run is blocked. `None`
+    /// means no limit.
     pub crash_limit: Option<u32>,
-    /// On which machine.
+    /// Name of the machine on which the worker runs.
     pub host: String,
-    /// Which build.
+    /// Version of the build that the worker runs.
     pub build: String,
-    /// What the sweep forgets.
+    /// Settings of how long ended runs are kept.
     pub retention: Retention,
 }
 
 impl WorkerOptions {
-    /// The usual, for this inbox.
+    /// Creates default options for a worker of this inbox.
     pub fn new(inbox: InboxName) -> Self {
         Self {
             inboxes: vec![inbox],

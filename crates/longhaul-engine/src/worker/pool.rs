@@ -1,13 +1,13 @@
-//! The drives of a worker: each a task with its permit inside.
+//! The drivers of a worker: one async task per run, each holding a permit.
 //!
-//! Never: forgets one. A drive that met a fault lets go of its run.
+//! Invariant: a driver that fails or panics gives up its run.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
-use longhaul_core::change::{Change, HeadUpdate};
+use longhaul_core::change::{Change, SchedulingUpdate};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::status::Status;
@@ -15,23 +15,23 @@ use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::drive::assignment::{Assignment, DriveOutcome};
-use crate::drive::drive;
+use crate::drive::assignment::{DriveOutcome, RunAssignment};
+use crate::drive::drive_run;
 use crate::error::Error;
 use crate::hooks::Hooks;
-use crate::run_session::{park_after_error, update_head};
+use crate::run_session::{park_run_after_error, update_run_rows};
 use crate::services::EngineServices;
 
-/// A run that could not be set aside is tried again after so long.
+/// Delay before the worker tries again to park a run whose driver failed.
 const PARK_RETRY_DELAY: Millis = Millis::from_secs(1);
 
-/// So long is a hook waited for.
+/// Timeout of one call of a hook.
 const HOOK_TIMEOUT: Millis = Millis::from_secs(10);
 
-/// Permits to drive, taken before anything is claimed.
+/// Permits to drive runs, one per run, acquired before the runs are claimed.
 pub(super) type Permits = Vec<OwnedSemaphorePermit>;
 
-/// The drives under way.
+/// The running drivers of a worker.
 #[derive(Debug)]
 pub(super) struct DriverPool {
     services: EngineServices,
@@ -41,23 +41,23 @@ pub(super) struct DriverPool {
     runs: DrivenRuns,
 }
 
-/// The runs under way. Clones are the same.
+/// Ids of the runs that the worker drives. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 struct DrivenRuns(Arc<Mutex<BTreeSet<RunId>>>);
 
 impl DrivenRuns {
-    fn with_runs<T>(&self, use_it: impl FnOnce(&mut BTreeSet<RunId>) -> T) -> T {
-        use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_runs<T>(&self, f: impl FnOnce(&mut BTreeSet<RunId>) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes a run down until what is returned is dropped.
+    /// Adds a run to the driven runs until the returned guard is dropped.
     fn insert(&self, run: RunId) -> DrivenRunGuard {
         self.with_runs(|runs| runs.insert(run));
         DrivenRunGuard { runs: self.clone(), run }
     }
 }
 
-/// A run that is written down as under way.
+/// Guard of a driven run. Dropping the guard removes the run from the driven runs.
 #[derive(Debug)]
 struct DrivenRunGuard {
     runs: DrivenRuns,
@@ -71,10 +71,14 @@ impl Drop for DrivenRunGuard {
 }
 
 impl DriverPool {
-    pub(super) fn new(ports: &EngineServices, concurrency: usize, hooks: Arc<dyn Hooks>) -> Self {
+    pub(super) fn new(
+        services: &EngineServices,
+        concurrency: usize,
+        hooks: Arc<dyn Hooks>,
+    ) -> Self {
         let concurrency = concurrency.clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            services: ports.clone(),
+            services: services.clone(),
             hooks,
             permits: Arc::new(Semaphore::new(concurrency)),
             tasks: JoinSet::new(),
@@ -82,129 +86,137 @@ impl DriverPool {
         }
     }
 
-    /// Whether this run is driven here.
+    /// Whether a driver of this worker drives the run.
     pub(super) fn is_driving(&self, run: RunId) -> bool {
         self.runs.with_runs(|runs| runs.contains(&run))
     }
 
-    /// As many permits as are free now, up to `most`.
-    pub(super) fn take_permits(&mut self, most: usize) -> Permits {
+    /// Acquires the permits that are free now, up to a maximum.
+    pub(super) fn take_permits(&mut self, max: usize) -> Permits {
         while self.tasks.try_join_next().is_some() {}
         let take = || Arc::clone(&self.permits).try_acquire_owned().ok();
-        std::iter::from_fn(take).take(most).collect()
+        std::iter::from_fn(take).take(max).collect()
     }
 
-    /// Whether nobody is driven.
+    /// Whether no driver is running.
     pub(super) fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Drives a run, the permit inside.
-    pub(super) fn drive(&mut self, charge: Assignment) {
-        let (ports, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
-        let slot = charge.permit.clone();
-        let entered = self.runs.insert(charge.claim.run);
+    /// Starts a driver for the assigned run. The driver holds the permit of the assignment.
+    pub(super) fn start_driver(&mut self, assignment: RunAssignment) {
+        let (services, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
+        let slot = assignment.permit.clone();
+        let entered = self.runs.insert(assignment.claim.run);
         self.tasks.spawn(async move {
-            drive_to_idle(&ports, &*hooks, charge).await;
+            drive_run_to_idle(&services, &*hooks, assignment).await;
             drop((entered, slot));
-            // A lane may have moved on, or the run was let go of.
-            ports.notifier.work_available();
+            // The lane may have advanced, or the run was released.
+            services.notifier.notify_work_available();
         });
     }
 
-    /// Returns when a drive has ended; never when none is under way.
-    pub(super) async fn wait_one(&mut self) {
+    /// Waits until a driver has ended. Waits forever if no driver is running.
+    pub(super) async fn wait_for_any_driver(&mut self) {
         if self.tasks.join_next().await.is_none() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns when every drive has ended.
-    pub(super) async fn wait_all(&mut self) {
+    /// Waits until every driver has ended.
+    pub(super) async fn wait_for_all_drivers(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// Drives one run and sees that nothing of it is left here.
-async fn drive_to_idle(ports: &EngineServices, hooks: &dyn Hooks, charge: Assignment) {
-    let run = charge.claim.run;
-    run_hook(&*ports.clock, hooks.on_start(run)).await;
-    let driven = AssertUnwindSafe(drive(ports, charge.clone()))
+/// Drives one run until it is idle and cleans up afterwards, also after an error or a panic.
+async fn drive_run_to_idle(
+    services: &EngineServices,
+    hooks: &dyn Hooks,
+    assignment: RunAssignment,
+) {
+    let run = assignment.claim.run;
+    run_hook(&*services.clock, hooks.on_start(run)).await;
+    let driven = AssertUnwindSafe(drive_run(services, assignment.clone()))
         .catch_unwind()
         .await
         .unwrap_or_else(|_| Err(Error::Internal { run, reason: "its driver panicked".to_owned() }));
     match driven {
-        Ok(DriveOutcome::Idle) => run_status_hook(ports, hooks, run).await,
-        Ok(DriveOutcome::Lost) => release_if_ours(ports, &charge).await,
+        Ok(DriveOutcome::Idle) => run_status_hook(services, hooks, run).await,
+        Ok(DriveOutcome::Lost) => release_if_still_claimed(services, &assignment).await,
         Err(error) => {
-            tracing::error!(%run, error = %error_chain(&error), "a drive met a fault; the run is set aside");
-            park_with_retries(ports, &charge).await;
+            tracing::error!(%run, error = %format_error_chain(&error), "driver failed; its run is parked");
+            park_run_with_retries(services, &assignment).await;
         }
     }
 }
 
-/// Leaves a run that is mostly another's by now. One that is still ours, such
-/// as one whose pure calls were cut off, is not kept from others: a worker that
-/// goes home gives it back at once.
-async fn release_if_ours(ports: &EngineServices, charge: &Assignment) {
-    if charge.shutdown.is_draining() && !charge.lease.is_lost() {
-        // Its drive has recorded that, where it could.
-        let changes = vec![Change::SetHead(HeadUpdate::Release)];
-        let given = update_head(ports, charge.worker, &charge.claim, changes).await;
+/// Releases a run whose driver stopped without finishing. Usually another worker holds the run
+/// already. If the claim is still valid during a shutdown, for example because calls without
+/// effects were aborted, the run is released at once.
+async fn release_if_still_claimed(services: &EngineServices, assignment: &RunAssignment) {
+    if assignment.shutdown.is_draining() && !assignment.lease.is_lost() {
+        // The driver has appended a release event where that was possible.
+        let changes = vec![Change::UpdateScheduling(SchedulingUpdate::Release)];
+        let given = update_run_rows(services, assignment.worker, &assignment.claim, changes).await;
         if let Err(error) = given {
-            tracing::warn!(run = %charge.claim.run, %error, "it could not be given back");
+            tracing::warn!(run = %assignment.claim.run, %error, "could not release the run");
         }
     }
 }
 
-/// Sets a run aside, however long the store takes to get over it.
-async fn park_with_retries(ports: &EngineServices, charge: &Assignment) {
-    while let Err(error) = park_after_error(ports, charge.worker, &charge.claim).await {
-        if charge.lease.is_lost() || matches!(error, Error::InvalidJournal(_)) {
+/// Parks a run whose driver failed, retrying until the store accepts it.
+async fn park_run_with_retries(services: &EngineServices, assignment: &RunAssignment) {
+    while let Err(error) =
+        park_run_after_error(services, assignment.worker, &assignment.claim).await
+    {
+        if assignment.lease.is_lost() || matches!(error, Error::InvalidJournal(_)) {
             return;
         }
-        tracing::warn!(run = %charge.claim.run, %error, "it could not be set aside yet");
-        let clock = &ports.clock;
+        tracing::warn!(run = %assignment.claim.run, %error, "could not park the run; retrying");
+        let clock = &services.clock;
         clock.sleep(PARK_RETRY_DELAY).await;
     }
 }
 
-async fn run_status_hook(ports: &EngineServices, hooks: &dyn Hooks, run: RunId) {
-    let Ok(Some(row)) = ports.store.get_run(run).await else {
+async fn run_status_hook(services: &EngineServices, hooks: &dyn Hooks, run: RunId) {
+    let Ok(Some(row)) = services.store.get_run(run).await else {
         return;
     };
     let row: RunRow = row;
     match row.status {
-        Status::Completed => run_hook(&*ports.clock, hooks.on_complete(&row)).await,
-        Status::Failed | Status::Cancelled => run_hook(&*ports.clock, hooks.on_error(&row)).await,
+        Status::Completed => run_hook(&*services.clock, hooks.on_complete(&row)).await,
+        Status::Failed | Status::Cancelled => {
+            run_hook(&*services.clock, hooks.on_error(&row)).await
+        }
         Status::Pending | Status::Running | Status::Waiting | Status::Blocked | Status::Paused => {
-            run_hook(&*ports.clock, hooks.on_idle(&row)).await
+            run_hook(&*services.clock, hooks.on_idle(&row)).await
         }
     }
 }
 
-/// A hook that panics is noted and forgotten, and so is one that takes too long.
+/// Runs a hook with a timeout. A panic is logged and ignored.
 pub(super) async fn run_hook(clock: &dyn Clock, hook: impl Future<Output = ()>) {
     tokio::select! {
         biased;
-        heard = AssertUnwindSafe(hook).catch_unwind() => {
-            if heard.is_err() {
+        result = AssertUnwindSafe(hook).catch_unwind() => {
+            if result.is_err() {
                 tracing::error!("a hook panicked");
             }
         }
         () = clock.sleep(HOOK_TIMEOUT) => {
-            tracing::error!("a hook took longer than 10 s and was left");
+            tracing::error!("a hook timed out after 10 s");
         }
     }
 }
 
-/// An error with its causes.
-fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
+/// Formats an error together with its causes.
+fn format_error_chain(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
-        said = format!("{said}: {next}");
+        message = format!("{message}: {next}");
         cause = next.source();
     }
-    said
+    message
 }

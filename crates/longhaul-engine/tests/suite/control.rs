@@ -1,7 +1,6 @@
-//! The tools that never execute: questions, help, waits, progress, the end;
-//! and the gate that a run's result can be.
+//! Tests of control tools (questions, help, waits, progress, finish) and of the result gate.
 
-use longhaul_core::policy::gate::{Decision, GateKind, OnTimeout, ResultGate};
+use longhaul_core::policy::gate::{Decision, GateKind, ResultGate, TimeoutAction};
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
@@ -13,81 +12,81 @@ use crate::suite::harness::{TestEngine, answer, count, engine_with, kinds, outco
 #[tokio::test]
 async fn a_question_waits_for_an_answer_that_the_model_reads() {
     let question = json!({ "question": "Which?", "options": ["a", "b"] });
-    let house = engine_with([FakeReply::call("ask_human", question)]).start();
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
+    let engine = engine_with([FakeReply::call("ask_human", question)]).start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
     assert_eq!((&gate.spec.kind, gate.spec.ask.as_str()), (&GateKind::Question, "Which?"));
     assert_eq!(gate.spec.options, ["a", "b"]);
-    let said = answer(&gate, Decision::Answer("the blue one".into()));
-    house.longhaul.answer(gate.spec.id, said).await.unwrap();
-    let journal = house.ended(run).await;
-    assert_eq!(house.results(), [("the blue one".to_owned(), false)]);
-    assert_eq!(count(&journal, "run.claimed"), 2, "it let go while it waited");
+    let gate_answer = answer(&gate, Decision::Answer("the blue one".into()));
+    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let journal = engine.ended(run).await;
+    assert_eq!(engine.results(), [("the blue one".to_owned(), false)]);
+    assert_eq!(count(&journal, "run.claimed"), 2, "the run was released while it waited");
 }
 
 #[tokio::test]
 async fn an_agent_that_is_blocked_waits_for_help() {
-    let house =
+    let engine =
         engine_with([FakeReply::call("report_blocked", json!({ "reason": "no key" }))]).start();
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
     assert_eq!(gate.spec.kind, GateKind::Blocked);
-    let shown = house.longhaul.show(run).await.unwrap();
-    assert_eq!(shown.status, Status::Blocked);
-    assert!(shown.now.contains("no key"), "{}", shown.now);
-    let said = answer(&gate, Decision::Answer("it is under the mat".into()));
-    house.longhaul.answer(gate.spec.id, said).await.unwrap();
-    house.ended(run).await;
-    assert_eq!(house.results(), [("it is under the mat".to_owned(), false)]);
+    let view = engine.longhaul.show(run).await.unwrap();
+    assert_eq!(view.status, Status::Blocked);
+    assert!(view.now.contains("no key"), "{}", view.now);
+    let gate_answer = answer(&gate, Decision::Answer("it is under the mat".into()));
+    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    engine.ended(run).await;
+    assert_eq!(engine.results(), [("it is under the mat".to_owned(), false)]);
 }
 
 #[tokio::test]
 async fn a_wait_ends_when_its_time_has_come() {
-    let house =
+    let engine =
         engine_with([FakeReply::call("wait", json!({ "for": "2h" }))]).with_sim_clock().start();
-    let run = house.submit().await;
-    house.until(run, "run.waiting").await;
-    let clock = house.clock.clone().unwrap();
+    let run = engine.submit().await;
+    engine.until(run, "run.waiting").await;
+    let clock = engine.clock.clone().unwrap();
     clock.advance(Millis::from_secs(2 * 60 * 60 - 1));
-    assert_eq!(house.longhaul.show(run).await.unwrap().status, Status::Waiting);
+    assert_eq!(engine.longhaul.show(run).await.unwrap().status, Status::Waiting);
     clock.advance(Millis::from_secs(1));
-    let journal = house.ended(run).await;
+    let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "timer.fired"), 1, "{:?}", kinds(&journal));
-    assert_eq!(house.results(), [("the time has come".to_owned(), false)]);
+    assert_eq!(engine.results(), [("the wait is over".to_owned(), false)]);
 }
 
 #[tokio::test]
 async fn a_signal_ends_a_wait() {
-    let house = engine_with([FakeReply::call("wait", json!({ "signal": "deployed" }))]).start();
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
+    let engine = engine_with([FakeReply::call("wait", json!({ "signal": "deployed" }))]).start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
     assert_eq!(
         (gate.spec.kind.clone(), &gate.spec.tags[..]),
         (GateKind::Signal, &["deployed".to_owned()][..])
     );
     let mut done = answer(&gate, Decision::Complete);
     done.payload = Some(RawJson::from_serialize(&json!({ "version": 7 })));
-    house.longhaul.answer(gate.spec.id, done).await.unwrap();
-    house.ended(run).await;
-    assert_eq!(house.results(), [("it has happened\n{\"version\":7}".to_owned(), false)]);
+    engine.longhaul.answer(gate.spec.id, done).await.unwrap();
+    engine.ended(run).await;
+    assert_eq!(engine.results(), [("it has happened\n{\"version\":7}".to_owned(), false)]);
 }
 
 #[tokio::test]
 async fn report_progress_is_journaled_and_finish_ends_the_run() {
-    let house = engine_with([FakeReply::Calls(vec![
+    let engine = engine_with([FakeReply::Calls(vec![
         ("report_progress", json!({ "percent": 40, "message": "half way" })),
         ("finish", json!({ "output": { "confidence": 90, "ok": true } })),
     ])])
     .start();
-    let run = house.submit().await;
-    let journal = house.ended(run).await;
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "progress.reported"), 1);
-    assert_eq!(house.model.requests().len(), 1, "nothing is done after the end");
-    let shown = house.longhaul.show(run).await.unwrap();
-    let output = shown.output.unwrap();
+    assert_eq!(engine.model.requests().len(), 1, "nothing runs after `finish`");
+    let view = engine.longhaul.show(run).await.unwrap();
+    let output = view.output.unwrap();
     assert_eq!(output.confidence, Some(90));
     assert_eq!(output.data.unwrap().to_value(), json!({ "confidence": 90, "ok": true }));
-    assert_eq!(shown.tools_called, ["report_progress", "finish"]);
+    assert_eq!(view.tools_called, ["report_progress", "finish"]);
 }
 
 #[tokio::test]
@@ -98,10 +97,10 @@ async fn an_invalid_control_call_is_an_error_result() {
         ("ask_human", json!({}), "question"),
         ("report_progress", json!({ "percent": 400, "message": "" }), "400"),
     ] {
-        let house = engine_with([FakeReply::call(tool, input.clone())]).start();
-        let run = house.submit().await;
-        assert_eq!(outcome_text(&house.ended(run).await), "done");
-        let (text, is_error) = house.results().remove(0);
+        let engine = engine_with([FakeReply::call(tool, input.clone())]).start();
+        let run = engine.submit().await;
+        assert_eq!(outcome_text(&engine.ended(run).await), "done");
+        let (text, is_error) = engine.results().remove(0);
         assert!(is_error && text.contains(why), "{tool} {input}: {text}");
     }
 }
@@ -110,7 +109,7 @@ fn engine_with_result_gate(lines: Vec<FakeReply>) -> TestEngine {
     let gate = ResultGate {
         ask: "Is it good?".into(),
         timeout: Millis::from_secs(60),
-        on_timeout: OnTimeout::Reject,
+        on_timeout: TimeoutAction::Reject,
     };
     let plan = engine_with(lines).agent(|agent| agent.result_gate = Some(gate));
     plan.with_sim_clock().start()
@@ -118,46 +117,46 @@ fn engine_with_result_gate(lines: Vec<FakeReply>) -> TestEngine {
 
 #[tokio::test]
 async fn a_result_is_approved_changed_sent_back_or_refused() {
-    let house = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
+    let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
     let yes = answer(&gate, Decision::Approve);
-    house.longhaul.answer(gate.spec.id, yes).await.unwrap();
-    assert_eq!(outcome_text(&house.ended(run).await), "a plan");
+    engine.longhaul.answer(gate.spec.id, yes).await.unwrap();
+    assert_eq!(outcome_text(&engine.ended(run).await), "a plan");
 
-    let house = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
+    let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
     let edit = answer(&gate, Decision::Edit(RawJson::from_serialize(&"a better plan")));
-    house.longhaul.answer(gate.spec.id, edit).await.unwrap();
-    assert_eq!(outcome_text(&house.ended(run).await), "a better plan");
+    engine.longhaul.answer(gate.spec.id, edit).await.unwrap();
+    assert_eq!(outcome_text(&engine.ended(run).await), "a better plan");
 
-    let house =
+    let engine =
         engine_with_result_gate(vec![FakeReply::Text("a plan"), FakeReply::Text("another plan")]);
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
-    let mut no = answer(&gate, Decision::Reject);
-    no.note = Some("too dear".into());
-    house.longhaul.answer(gate.spec.id, no).await.unwrap();
-    let raised = house.until(run, "gate.answered").await;
-    house.until_after(run, raised.last().unwrap().seq, "gate.raised").await;
-    let second = house.gate(run).await;
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    let mut rejection = answer(&gate, Decision::Reject);
+    rejection.note = Some("too dear".into());
+    engine.longhaul.answer(gate.spec.id, rejection).await.unwrap();
+    let raised = engine.until(run, "gate.answered").await;
+    engine.until_after(run, raised.last().unwrap().seq, "gate.raised").await;
+    let second = engine.gate(run).await;
     assert_ne!(second.spec.id, gate.spec.id, "the new result has a gate of its own");
-    assert_eq!(house.user_texts().last().unwrap(), "too dear");
+    assert_eq!(engine.user_texts().last().unwrap(), "too dear");
     let yes = answer(&second, Decision::Approve);
-    house.longhaul.answer(second.spec.id, yes).await.unwrap();
-    assert_eq!(outcome_text(&house.ended(run).await), "another plan");
+    engine.longhaul.answer(second.spec.id, yes).await.unwrap();
+    assert_eq!(outcome_text(&engine.ended(run).await), "another plan");
 
-    let house = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
-    let no = answer(&gate, Decision::Reject);
-    house.longhaul.answer(gate.spec.id, no).await.unwrap();
-    assert_eq!(outcome_text(&house.ended(run).await), "rejected");
+    let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    let rejection = answer(&gate, Decision::Reject);
+    engine.longhaul.answer(gate.spec.id, rejection).await.unwrap();
+    assert_eq!(outcome_text(&engine.ended(run).await), "rejected");
 
-    let house = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
-    let run = house.submit().await;
-    house.gate(run).await;
-    house.clock.as_ref().unwrap().advance(Millis::from_secs(60));
-    assert_eq!(outcome_text(&house.ended(run).await), "rejected");
+    let engine = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
+    let run = engine.submit().await;
+    engine.gate(run).await;
+    engine.clock.as_ref().unwrap().advance(Millis::from_secs(60));
+    assert_eq!(outcome_text(&engine.ended(run).await), "rejected");
 }

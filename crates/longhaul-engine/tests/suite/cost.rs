@@ -1,4 +1,4 @@
-//! What a turn costs does not grow with the run: two commits.
+//! The number of commits per turn is constant: two.
 
 use futures_util::FutureExt as _;
 use longhaul_core::policy::Policy;
@@ -11,7 +11,7 @@ use longhaul_testkit::sim::script::Script;
 
 use crate::suite::sim::engine_factory;
 
-/// How many commits a run of so many turns takes.
+/// Returns the number of commits of a run with this number of turns.
 fn commits(turns: usize, tools: &[&str]) -> usize {
     let clock = SimClock::new();
     let harness = Harness::new(MemStore::new(clock.clone()), clock);
@@ -21,17 +21,18 @@ fn commits(turns: usize, tools: &[&str]) -> usize {
     let scenario = Scenario { name: "many_turns", script, policy };
     let played =
         run_scenario_with(engine_factory(), &harness, &scenario, Crash::None).now_or_never();
-    let ended = played.expect("the store in memory never waits").expect("it ends");
+    let ended = played.expect("the in-memory store never waits").expect("the run ends");
     ended.commits
 }
 
 #[test]
 fn a_turn_takes_two_commits() {
-    // One more to look at the world, and one to end.
+    // One more commit prepares the run, and one ends it.
     for turns in [1, 10, 60] {
         assert_eq!(commits(turns, &["put"]), 2 * turns + 2);
         assert_eq!(commits(turns, &["put", "look", "look"]), 2 * turns + 2);
-        // The second changes what the first one does, and waits for its result.
+        // The third call has the same subject as the first, so it waits for the result of the
+        // first.
         assert_eq!(commits(turns, &["put", "look", "put"]), 3 * turns + 2);
     }
 }

@@ -1,7 +1,6 @@
-//! The real engine in a test's hands: handle and workers over a store in
-//! memory, a model and tools that do what the test wrote down.
+//! Test harness: the real engine over an in-memory store, with fake models and tools.
 //!
-//! Never: a bare sleep. Facts are waited for, with a deadline.
+//! Tests wait for events with a timeout and never sleep for a fixed time.
 
 pub(super) mod context_provider;
 pub(super) mod failing_store;
@@ -17,23 +16,23 @@ use std::time::Duration;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{AgentName, InboxName, RunId, Seq};
-use longhaul_core::policy::gate::{Answer, Decision, GateRow, GateStatus, Scope};
+use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateRow, GateStatus};
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
-use longhaul_engine::agent::{Agent, AgentRegistry, Defaults};
+use longhaul_engine::agent::{Agent, AgentRegistry, PolicyDefaults};
 use longhaul_engine::changes::ChangeFeed;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::deltas::DeltaBroadcast;
 use longhaul_engine::hooks::Hooks;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
-use longhaul_engine::read_output::ReadOutput;
+use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::{
-    DefinitionCache, EngineServices, ModelError, ModelResolver, NoContextProviders,
+    AgentDefinitionCache, EngineServices, ModelError, ModelResolver, NoContextProviders,
     NoExternalTools, ResolvedModel,
 };
 use longhaul_engine::shutdown::Shutdown;
@@ -50,15 +49,15 @@ use crate::suite::harness::model::{FakeModel, FakeReply};
 use crate::suite::harness::tool::FakeTool;
 use crate::suite::harness::tool_source::FakeToolSource;
 
-/// So long a test waits for a fact before it fails; long enough for a machine that
-/// builds something else beside it.
+/// Maximum time that a test waits for an event. Long enough for a machine that is busy with a
+/// build.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The tools that the heart knows.
+/// The control tools.
 const CONTROL_TOOLS: [&str; 5] =
     ["ask_human", "report_blocked", "report_progress", "wait", "finish"];
 
-/// What a test wants.
+/// Builder of a test engine.
 #[derive(Debug)]
 pub(crate) struct TestEngineBuilder {
     pub(crate) agent: Agent,
@@ -71,7 +70,7 @@ pub(crate) struct TestEngineBuilder {
     tool_source: Option<FakeToolSource>,
 }
 
-/// A plan with these lines for the model.
+/// Creates a builder with these replies for the model.
 pub(crate) fn engine_with(lines: impl IntoIterator<Item = FakeReply>) -> TestEngineBuilder {
     TestEngineBuilder {
         agent: Agent {
@@ -90,59 +89,60 @@ pub(crate) fn engine_with(lines: impl IntoIterator<Item = FakeReply>) -> TestEng
 }
 
 impl TestEngineBuilder {
-    /// With these tools.
-    pub(crate) fn tools(mut self, hands: impl IntoIterator<Item = FakeTool>) -> Self {
-        for hand in hands {
-            self.agent.tools.push(hand.spec.name.to_string());
-            self.tools.push(hand);
+    /// Adds tools.
+    pub(crate) fn tools(mut self, tools: impl IntoIterator<Item = FakeTool>) -> Self {
+        for tool in tools {
+            self.agent.tools.push(tool.spec.name.to_string());
+            self.tools.push(tool);
         }
         self
     }
 
-    /// With an agent that is a little different.
+    /// Changes the agent.
     pub(crate) fn agent(mut self, change: impl FnOnce(&mut Agent)) -> Self {
         change(&mut self.agent);
         self
     }
 
-    /// With a model into whose window so many tokens fit.
+    /// Limits the context window of the model to a number of tokens.
     pub(crate) fn window_tokens(mut self, tokens: u64) -> Self {
         self.window = Some(tokens);
         self
     }
 
-    /// With a second model that sums up, and a first that is not played back.
+    /// Adds a second model that writes summaries, and gives the first one a name that is not
+    /// scripted.
     pub(crate) fn compactor(mut self, lines: impl IntoIterator<Item = FakeReply>) -> Self {
         self.compactor = Some(lines.into_iter().collect());
         self
     }
 
-    /// With somebody who looks at the world.
+    /// Adds a context provider.
     pub(crate) fn perception(
         mut self,
-        witness: &FakeContextProvider,
+        provider: &FakeContextProvider,
         every: PerceptionInterval,
     ) -> Self {
-        self.context_provider = Some(witness.clone());
-        let eye = PerceptionSource::Named("witness".into());
-        self.agent.perception = Some(PerceptionConfig { source: eye, every });
+        self.context_provider = Some(provider.clone());
+        let source = PerceptionSource::Named("witness".into());
+        self.agent.perception = Some(PerceptionConfig { source, every });
         self
     }
 
-    /// With tools that others bring.
-    pub(crate) fn external_tools(mut self, stock: &FakeToolSource) -> Self {
-        self.tool_source = Some(stock.clone());
+    /// Adds a source of external tools.
+    pub(crate) fn external_tools(mut self, source: &FakeToolSource) -> Self {
+        self.tool_source = Some(source.clone());
         self.agent.tools.push(tool_source::SOURCE_NAME.into());
         self
     }
 
-    /// With a clock that only the test moves.
+    /// Uses a clock that only the test advances.
     pub(crate) fn with_sim_clock(mut self) -> Self {
         self.clock = Some(SimClock::new());
         self
     }
 
-    /// The house, with nobody at work in it.
+    /// Builds the engine without a worker.
     pub(crate) fn build(self) -> TestEngine {
         let clock: Arc<dyn Clock> = match &self.clock {
             Some(clock) => Arc::new(clock.clone()),
@@ -152,7 +152,7 @@ impl TestEngineBuilder {
             Some(clock) => MemStore::new(clock.clone()),
             None => MemStore::new(SystemClock),
         };
-        let keyring = Arc::new(behind.clone());
+        let auth = Arc::new(behind.clone());
         let store = Arc::new(FailingStore::new(behind));
         let actor = Arc::new(FakeModel::default());
         actor.set_replies(self.replies);
@@ -170,36 +170,36 @@ impl TestEngineBuilder {
             compactor_missing: AtomicBool::new(false),
             missing_message: Mutex::default(),
         });
-        let paging = ReadOutput::new(store.clone(), store.clone()).unwrap();
-        let hands = self.tools.into_iter().map(|hand| Arc::new(hand) as Arc<dyn Tool>);
-        let ports = EngineServices {
+        let paging = ReadOutputTool::new(store.clone(), store.clone()).unwrap();
+        let tools = self.tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>);
+        let services = EngineServices {
             store: store.clone(),
             records: store.clone(),
-            auth: keyring,
+            auth,
             clock,
             ids: Arc::new(UuidV7Generator),
             models: models.clone(),
             tools: Arc::new(
-                ToolRegistry::new(hands.chain([Arc::new(paging) as Arc<dyn Tool>])).unwrap(),
+                ToolRegistry::new(tools.chain([Arc::new(paging) as Arc<dyn Tool>])).unwrap(),
             ),
             tool_source: match self.tool_source {
-                Some(stock) => Arc::new(stock),
+                Some(source) => Arc::new(source),
                 None => Arc::new(NoExternalTools),
             },
             context_providers: match self.context_provider {
-                Some(witness) => Arc::new(witness),
+                Some(provider) => Arc::new(provider),
                 None => Arc::new(NoContextProviders),
             },
             redact: Arc::new(OneSecret),
             deltas: DeltaBroadcast::default(),
             changes: ChangeFeed::default(),
             notifier: DriverNotifier::default(),
-            definitions: DefinitionCache::default(),
+            definitions: AgentDefinitionCache::default(),
         };
-        let mut roster = AgentRegistry::default();
-        roster.register(self.agent);
+        let mut agents = AgentRegistry::default();
+        agents.register(self.agent);
         TestEngine {
-            longhaul: Longhaul::new(ports, roster, Defaults::default()),
+            longhaul: Longhaul::new(services, agents, PolicyDefaults::default()),
             model: actor,
             store,
             models,
@@ -208,18 +208,18 @@ impl TestEngineBuilder {
         }
     }
 
-    /// The house, with one worker in it.
+    /// Builds the engine with one worker.
     pub(crate) fn start(self) -> TestEngine {
-        let mut house = self.build();
-        house.spawn_worker(|_| {});
-        house
+        let mut engine = self.build();
+        engine.spawn_worker(|_| {});
+        engine
     }
 }
 
-/// The one secret of the house.
+/// The only secret that the engine redacts.
 pub(crate) const SECRET: &str = "xyzzy-plugh";
 
-/// Knows the one secret.
+/// Redacts the only secret.
 #[derive(Debug)]
 struct OneSecret;
 
@@ -232,28 +232,28 @@ impl Redact for OneSecret {
     }
 
     fn partial_match_len(&self, text: &str) -> usize {
-        let begun = (1..SECRET.len()).rev();
-        let mut begun = begun.filter(|end| text.ends_with(&SECRET[..*end]));
-        begun.next().unwrap_or(0)
+        let prefix_lens = (1..SECRET.len()).rev();
+        let mut prefix_lens = prefix_lens.filter(|end| text.ends_with(&SECRET[..*end]));
+        prefix_lens.next().unwrap_or(0)
     }
 }
 
-/// Models by name: one of them, unless it is gone.
+/// A model resolver with one model or two, which can be made unavailable.
 #[derive(Debug)]
 pub(crate) struct FakeModels {
     model: Arc<FakeModel>,
-    /// Who sums up.
+    /// Model that writes summaries.
     pub(crate) compactor: Option<Arc<FakeModel>>,
-    /// It is known and not there.
+    /// Whether the second model is configured but unavailable.
     pub(crate) compactor_missing: AtomicBool,
-    /// What is missing.
+    /// Error message of a missing model. `None` means that the model is available.
     pub(crate) missing_message: Mutex<Option<&'static str>>,
 }
 
 impl ModelResolver for FakeModels {
     fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
-        if let Some(sentence) = *self.missing_message.lock().unwrap() {
-            return Err(ModelError::NotConfigured(sentence.to_owned()));
+        if let Some(message) = *self.missing_message.lock().unwrap() {
+            return Err(ModelError::NotConfigured(message.to_owned()));
         }
         if name == Some("other/helper") && self.compactor_missing.load(Ordering::Relaxed) {
             return Err(ModelError::NotConfigured("There is no `other/helper` here.".to_owned()));
@@ -269,7 +269,7 @@ impl ModelResolver for FakeModels {
     }
 }
 
-/// A store, a handle, and whoever works.
+/// An engine with its store and workers.
 #[derive(Debug)]
 pub(crate) struct TestEngine {
     pub(crate) longhaul: Longhaul,
@@ -281,13 +281,13 @@ pub(crate) struct TestEngine {
 }
 
 impl TestEngine {
-    /// One worker more; what is given back stops it.
+    /// Starts a worker. The returned signal shuts it down.
     pub(crate) fn spawn_worker(&mut self, change: impl FnOnce(&mut WorkerOptions)) -> Shutdown {
         let options = self.options(change);
         self.spawn(Worker::new(self.longhaul.services(), options))
     }
 
-    /// One worker more that tells somebody.
+    /// Starts a worker with hooks.
     pub(crate) fn spawn_worker_with_hooks(&mut self, hooks: Arc<dyn Hooks>) -> Shutdown {
         let options = self.options(|_| {});
         self.spawn(Worker::new(self.longhaul.services(), options).with_hooks(hooks))
@@ -300,7 +300,7 @@ impl TestEngine {
             ..WorkerOptions::new(InboxName::new("default").unwrap())
         };
         if self.clock.is_some() {
-            // A test that lets days pass at once would count everybody as dead.
+            // Otherwise every worker would count as dead in a test that advances the clock by days.
             options.lease = Millis::from_secs(1_000_000_000);
         }
         change(&mut options);
@@ -313,11 +313,11 @@ impl TestEngine {
         stop
     }
 
-    /// Returns when a worker has gone home in good order.
+    /// Waits until a worker has shut down without an error.
     pub(crate) async fn worker_stopped(&mut self) {
-        let gone = tokio::time::timeout(TIMEOUT, self.workers.join_next()).await;
-        let gone = gone.expect("the worker goes home").expect("there was one");
-        gone.expect("it does not panic").expect("it meets no fault");
+        let joined = tokio::time::timeout(TIMEOUT, self.workers.join_next()).await;
+        let joined = joined.expect("the worker shuts down").expect("a worker was running");
+        joined.expect("the worker does not panic").expect("the worker does not fail");
     }
 
     /// Submits a task.
@@ -326,73 +326,74 @@ impl TestEngine {
         self.longhaul.submit(task).await.unwrap()
     }
 
-    /// The journal up to the first fact of this kind that comes after `after`.
+    /// Returns the journal from `after` up to the first event of this kind.
     pub(crate) async fn until_after(&self, run: RunId, after: Seq, kind: &str) -> Vec<Entry> {
-        let mut seen: Vec<Entry> = Vec::new();
+        let mut entries: Vec<Entry> = Vec::new();
         let mut watching = self.longhaul.watch(run, after).await.unwrap();
-        let found = |seen: &[Entry]| seen.iter().position(|entry| entry.event.kind() == kind);
-        let looking = async {
-            while found(&seen).is_none() {
+        let found = |entries: &[Entry]| entries.iter().position(|entry| entry.event.kind() == kind);
+        let search = async {
+            while found(&entries).is_none() {
                 match watching.next().await.unwrap() {
-                    Some(more) => seen.extend(more),
+                    Some(more) => entries.extend(more),
                     None => break,
                 }
             }
         };
-        let _ = tokio::time::timeout(TIMEOUT, looking).await;
-        match found(&seen) {
-            Some(place) => {
-                seen.truncate(place + 1);
-                seen
+        let _ = tokio::time::timeout(TIMEOUT, search).await;
+        match found(&entries) {
+            Some(index) => {
+                entries.truncate(index + 1);
+                entries
             }
-            None => panic!("no {kind} in {:?}", kinds(&seen)),
+            None => panic!("no {kind} in {:?}", kinds(&entries)),
         }
     }
 
-    /// The journal up to the first fact of this kind.
+    /// Returns the journal up to the first event of this kind.
     pub(crate) async fn until(&self, run: RunId, kind: &str) -> Vec<Entry> {
         self.until_after(run, Seq::START, kind).await
     }
 
-    /// The whole journal of a run that ends, which must be a good one.
+    /// Returns the whole journal of a run that ends, and checks that the model saw only valid
+    /// conversations.
     pub(crate) async fn ended(&self, run: RunId) -> Vec<Entry> {
-        let mut seen: Vec<Entry> = Vec::new();
+        let mut entries: Vec<Entry> = Vec::new();
         let mut watching = self.longhaul.watch(run, Seq::START).await.unwrap();
-        let looking = async {
+        let search = async {
             while let Some(more) = watching.next().await.unwrap() {
-                seen.extend(more);
+                entries.extend(more);
             }
         };
-        let over = tokio::time::timeout(TIMEOUT, looking).await;
-        assert!(over.is_ok(), "it does not end: {:?}", kinds(&seen));
+        let over = tokio::time::timeout(TIMEOUT, search).await;
+        assert!(over.is_ok(), "the run does not end: {:?}", kinds(&entries));
         assert_eq!(self.model.violations(), Vec::<String>::new());
-        seen
+        entries
     }
 
-    /// Lets time pass, second by second, until there is a fact of this kind.
+    /// Advances the clock second by second until there is an event of this kind.
     pub(crate) async fn advance_until(&self, run: RunId, kind: &str) -> Vec<Entry> {
-        let clock = self.clock.as_ref().expect("a clock that stands");
-        let mut seen: Vec<Entry> = Vec::new();
+        let clock = self.clock.as_ref().expect("a simulated clock");
+        let mut entries: Vec<Entry> = Vec::new();
         let mut watching = self.longhaul.watch(run, Seq::START).await.unwrap();
         let passing = async {
-            while !seen.iter().any(|entry| entry.event.kind() == kind) {
+            while !entries.iter().any(|entry| entry.event.kind() == kind) {
                 let waited = tokio::time::timeout(Duration::from_millis(2), watching.next()).await;
                 match waited {
-                    Ok(more) => seen.extend(more.unwrap().unwrap_or_default()),
+                    Ok(more) => entries.extend(more.unwrap().unwrap_or_default()),
                     Err(_) => drop(clock.advance(Millis::from_secs(1))),
                 }
             }
         };
         let _ = tokio::time::timeout(TIMEOUT, passing).await;
-        let found = seen.iter().any(|entry| entry.event.kind() == kind);
-        assert!(found, "no {kind} in {:?}", kinds(&seen));
-        seen
+        let found = entries.iter().any(|entry| entry.event.kind() == kind);
+        assert!(found, "no {kind} in {:?}", kinds(&entries));
+        entries
     }
 
-    /// The one gate of a run that is open, as soon as the run rests at it.
+    /// Returns the newest open gate of a run, once the run is parked.
     pub(crate) async fn gate(&self, run: RunId) -> GateRow {
         let mut watching = self.longhaul.watch(run, Seq::START).await.unwrap();
-        let looking = async {
+        let search = async {
             loop {
                 let row = self.longhaul.services().store.get_run(run).await.unwrap().unwrap();
                 let open = self.open_gates(run).await;
@@ -400,34 +401,34 @@ impl TestEngine {
                     Some(gate) if row.worker.is_none() && is_idle(row.status) => {
                         return gate.clone();
                     }
-                    Some(_) | None => assert!(!row.status.is_terminal(), "it has ended"),
+                    Some(_) | None => assert!(!row.status.is_terminal(), "the run has ended"),
                 }
                 watching.next().await.unwrap();
             }
         };
-        let found = tokio::time::timeout(TIMEOUT, looking).await;
-        found.expect("the run rests at a gate")
+        let found = tokio::time::timeout(TIMEOUT, search).await;
+        found.expect("the run parks at a gate")
     }
 
-    /// The gates of a run that are open.
+    /// Returns the open gates of a run.
     pub(crate) async fn open_gates(&self, run: RunId) -> Vec<GateRow> {
-        let ask = GateFilter {
+        let filter = GateFilter {
             run: Some(run),
             status: Some(GateStatus::Open),
             limit: 100,
             ..GateFilter::default()
         };
-        self.longhaul.gates(ask).await.unwrap()
+        self.longhaul.gates(filter).await.unwrap()
     }
 
-    /// What the newest question to the model showed as results.
+    /// Returns the tool results in the last model request.
     pub(crate) fn results(&self) -> Vec<(String, bool)> {
-        model::results(self.model.requests().last().expect("it was asked"))
+        model::results(self.model.requests().last().expect("the model was called"))
     }
 
-    /// What the newest question to the model holds of users' words.
+    /// Returns the user messages in the last model request.
     pub(crate) fn user_texts(&self) -> Vec<String> {
-        model::user_texts(self.model.requests().last().expect("it was asked"))
+        model::user_texts(self.model.requests().last().expect("the model was called"))
     }
 }
 
@@ -435,32 +436,33 @@ const fn is_idle(status: Status) -> bool {
     matches!(status, Status::Waiting | Status::Blocked | Status::Paused)
 }
 
-/// The kinds of some facts.
+/// Returns the kinds of the events.
 pub(crate) fn kinds(journal: &[Entry]) -> Vec<&'static str> {
     journal.iter().map(|entry| entry.event.kind()).collect()
 }
 
-/// How often there is a fact of this kind.
+/// Counts the events of a kind.
 pub(crate) fn count(journal: &[Entry], kind: &str) -> usize {
     journal.iter().filter(|entry| entry.event.kind() == kind).count()
 }
 
-/// How a journal ends: the text of a result, or the code of a failure.
+/// Returns how a journal ends: the text of the result, the code of the failure, or the kind of the
+/// last event.
 pub(crate) fn outcome_text(journal: &[Entry]) -> String {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only ends are looked at")]
-    match &journal.last().expect("a journal").event {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only events that end a run matter here")]
+    match &journal.last().expect("the journal is not empty").event {
         Event::RunCompleted(done) => done.output.text.clone(),
         Event::RunFailed(failed) => failed.error.code.clone(),
         other => other.kind().to_owned(),
     }
 }
 
-/// An answer to a gate, of what it shows.
+/// Builds an answer to a gate, for the input that the gate shows.
 pub(crate) fn answer(gate: &GateRow, decision: Decision) -> Answer {
     Answer {
         decision,
         by: "cli:anna".into(),
-        scope: Scope::Once,
+        scope: AnswerScope::Once,
         note: None,
         payload: None,
         digest: gate.spec.digest,

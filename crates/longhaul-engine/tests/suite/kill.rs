@@ -1,6 +1,5 @@
-//! The real drive dropped after any of its polls: the same end.
-//!
-//! Never: a sample. Every wait is tried.
+//! Drops the real driver after each of its polls, one by one, and checks that the run ends in the
+//! same way.
 
 use futures_util::FutureExt as _;
 use longhaul_testkit::clock::SimClock;
@@ -18,13 +17,13 @@ async fn fresh() -> Harness {
 
 #[test]
 fn a_driver_dropped_at_any_await_does_not_change_the_outcome() {
-    let mut lives = 0;
+    let mut run_count = 0;
     for scenario in recorded_scenarios() {
-        let lived =
+        let result =
             kill_after_every_append_with(&engine_factory(), &scenario, fresh).now_or_never();
-        lives += lived
-            .expect("the store in memory never waits")
-            .unwrap_or_else(|fault| panic!("{fault}"));
+        run_count += result
+            .expect("the in-memory store never waits")
+            .unwrap_or_else(|error| panic!("{error}"));
     }
-    assert!(lives > 400, "{lives} lives are too few to prove anything");
+    assert!(run_count > 400, "{run_count} lives are too few to prove anything");
 }

@@ -1,12 +1,11 @@
-//! What runs remember: threads and notes through the handle, and conversations
-//! that are shortened before they fill the window.
+//! Tests of memory: threads and notes through the handle, and compaction of long conversations.
 
 use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass::{Auth, RateLimit};
@@ -25,29 +24,29 @@ use crate::suite::harness::{count, engine_with, kinds, outcome_text};
 use longhaul_testkit::latch::Latch;
 
 fn thread_key() -> ThreadKey {
-    ThreadKey::new("letters").unwrap()
+    ThreadKey::new("support").unwrap()
 }
 
 #[tokio::test]
 async fn a_thread_has_the_messages_of_completed_runs_and_programs() {
-    let house = engine_with([FakeReply::Text("Hello Ada.")]).start();
-    let longhaul = &house.longhaul;
-    let said =
+    let engine = engine_with([FakeReply::Text("Hello Ada.")]).start();
+    let longhaul = &engine.longhaul;
+    let messages =
         vec![ThreadMessage::User("I am Ada.".into()), ThreadMessage::Assistant("Noted.".into())];
-    longhaul.append_to_thread(&thread_key(), said).await.unwrap();
-    assert_eq!(longhaul.thread_len(&thread_key()).await.unwrap(), 2);
+    longhaul.append_to_thread(&thread_key(), messages).await.unwrap();
+    assert_eq!(longhaul.thread_message_count(&thread_key()).await.unwrap(), 2);
     let mut task = Task::new("tester", "Who am I?");
     task.thread = Some(thread_key());
     let run = longhaul.submit(task).await.unwrap();
-    house.ended(run).await;
-    assert_eq!(house.user_texts(), ["I am Ada.", "Who am I?"]);
+    engine.ended(run).await;
+    assert_eq!(engine.user_texts(), ["I am Ada.", "Who am I?"]);
     let thread = longhaul.thread_messages(&thread_key(), 50).await.unwrap();
     assert_eq!(thread.len(), 4);
     assert_eq!(thread[2], Message::user("Who am I?"));
     let newest = longhaul.thread_messages(&thread_key(), 1).await.unwrap();
     assert_eq!(newest, thread[3..]);
     longhaul.clear_thread(&thread_key()).await.unwrap();
-    assert_eq!(longhaul.thread_len(&thread_key()).await.unwrap(), 0);
+    assert_eq!(longhaul.thread_message_count(&thread_key()).await.unwrap(), 0);
     let long = vec![ThreadMessage::User("x".repeat(1_048_577))];
     let refused = longhaul.append_to_thread(&thread_key(), long).await.unwrap_err();
     assert_eq!(refused.code(), "too_long");
@@ -56,46 +55,46 @@ async fn a_thread_has_the_messages_of_completed_runs_and_programs() {
 #[tokio::test]
 async fn a_long_answer_does_not_displace_earlier_thread_messages() {
     let report: &'static str = format!("The report. {}The end.", "word ".repeat(2_000)).leak();
-    let house = engine_with([FakeReply::Text(report), FakeReply::Text("Shorter.")])
+    let engine = engine_with([FakeReply::Text(report), FakeReply::Text("Shorter.")])
         .agent(|agent| {
             agent.prompt =
                 "{% for one in memory %}<{{ one.role }}: {{ one.text[:11] }}>{% endfor %}".into();
         })
         .start();
-    for said in ["Write the report.", "Now shorten it."] {
-        let mut task = Task::new("tester", said);
+    for prompt in ["Write the report.", "Now shorten it."] {
+        let mut task = Task::new("tester", prompt);
         task.thread = Some(thread_key());
-        let run = house.longhaul.submit(task).await.unwrap();
-        house.ended(run).await;
+        let run = engine.longhaul.submit(task).await.unwrap();
+        engine.ended(run).await;
     }
-    let asked = house.model.requests();
-    let messages = &asked[1].messages;
+    let requests = engine.model.requests();
+    let messages = &requests[1].messages;
     assert_eq!(messages.len(), 3);
     assert_eq!(*messages[0], Message::user("Write the report."));
     let Message::Assistant(reply) = &*messages[1] else {
         panic!("{messages:?}");
     };
-    let told = reply.text();
-    assert!(told.starts_with("The report. ") && told.ends_with("The end."));
-    let of = format!(" of {} characters are left out here.", report.len());
-    assert!(told.contains(&of) && told.len() < 8_000, "{told}");
-    let StoredText::Inline(system) = &asked[1].system else {
-        panic!("a model knows no blobs");
+    let text = reply.text();
+    assert!(text.starts_with("The report. ") && text.ends_with("The end."));
+    let marker = format!(" of {} characters are left out here.", report.len());
+    assert!(text.contains(&marker) && text.len() < 8_000, "{text}");
+    let StoredText::Inline(system) = &requests[1].system else {
+        panic!("a model must not get blob references");
     };
     assert!(system.starts_with("<user: Write the r><assistant: The report.>"), "{system}");
-    // The thread itself has it whole.
-    let thread = house.longhaul.thread_messages(&thread_key(), 50).await.unwrap();
+    // The stored thread has the full message.
+    let thread = engine.longhaul.thread_messages(&thread_key(), 50).await.unwrap();
     assert!(matches!(&thread[1], Message::Assistant(reply) if reply.text() == report));
 }
 
 #[tokio::test]
 async fn programs_add_search_and_delete_notes() {
-    let house = engine_with([]).build();
-    let (longhaul, ada) = (&house.longhaul, ResourceKey::new("ada").unwrap());
+    let engine = engine_with([]).build();
+    let (longhaul, ada) = (&engine.longhaul, ResourceKey::new("ada").unwrap());
     let note = |key: &str, text: &str| NewNote::new(key, text, Vec::new(), None).unwrap();
-    let kept = longhaul.add_note(&ada, note("1", "likes tea")).await.unwrap();
-    let NoteOutcome::Stored(id) = kept else {
-        panic!("{kept:?}");
+    let outcome = longhaul.add_note(&ada, note("1", "likes tea")).await.unwrap();
+    let NoteOutcome::Stored(id) = outcome else {
+        panic!("{outcome:?}");
     };
     let again = longhaul.add_note(&ada, note("1", "other")).await.unwrap();
     assert_eq!(again, NoteOutcome::Existing(id));
@@ -107,13 +106,13 @@ async fn programs_add_search_and_delete_notes() {
     assert_eq!(longhaul.clear_notes(&ada).await.unwrap(), 1);
 }
 
-/// Two turns whose results fill a window of 10,000 tokens, and then this.
+/// Two turns whose results fill a window of 10,000 tokens, followed by these replies.
 fn full_window(then: Vec<FakeReply>) -> Vec<FakeReply> {
     let turn = |n| FakeReply::call("act", json!({ "count": n }));
     (0..2).map(turn).chain(then).collect()
 }
 
-/// A tool whose result is long, and names something.
+/// A tool with a long result that contains an identifier.
 fn long_tool() -> FakeTool {
     FakeTool::new("act", Pure, &EffectLog::default()).with_action(|input, _| {
         let count = input["count"].as_u64().unwrap_or_default();
@@ -134,46 +133,46 @@ fn starts(journal: &[Entry]) -> Vec<(ModelCallPurpose, Option<String>)> {
 
 #[tokio::test]
 async fn a_conversation_is_compacted_before_the_provider_rejects_it() {
-    let door = Latch::new();
+    let latch = Latch::closed();
     let mut lines =
         full_window(vec![FakeReply::Text("We looked twice."), FakeReply::Text("finished")]);
-    lines[0] = lines[0].clone().after_latch(&door);
-    let house = engine_with(lines).window_tokens(10_000).tools([long_tool()]).start();
-    let run = house.submit().await;
-    door.reached(1).await;
+    lines[0] = lines[0].clone().after_latch(&latch);
+    let engine = engine_with(lines).window_tokens(10_000).tools([long_tool()]).start();
+    let run = engine.submit().await;
+    latch.reached(1).await;
     let steer = "Never touch port 4180.";
-    let told = house.longhaul.steer(run, steer, Delivery::AfterBatch, "cli:anna");
-    told.await.unwrap();
-    door.open();
-    let journal = house.ended(run).await;
+    let sent = engine.longhaul.steer(run, steer, SteerDelivery::AfterBatch, "cli:anna");
+    sent.await.unwrap();
+    latch.open();
+    let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "finished");
     assert_eq!(count(&journal, "memory.compacted"), 1);
     assert_eq!(count(&journal, "turn.failed"), 0, "{:?}", kinds(&journal));
     let purposes: Vec<ModelCallPurpose> = starts(&journal).iter().map(|start| start.0).collect();
     use ModelCallPurpose::{Compact, Turn};
     assert_eq!(purposes, [Turn, Turn, Compact, Turn]);
-    let asked = house.model.requests();
-    let heard = user_texts(asked.last().unwrap());
-    let [after, newest] = &heard[..] else {
-        panic!("{heard:?}");
+    let requests = engine.model.requests();
+    let texts = user_texts(requests.last().unwrap());
+    let [after, newest] = &texts[..] else {
+        panic!("{texts:?}");
     };
-    assert_eq!(newest, steer, "the newest is kept as it is");
-    let wanted = [
+    assert_eq!(newest, steer, "the newest message is kept unchanged");
+    let expected = [
         "Do it.",
         "[longhaul] A summary of what was said and done since:\n\nWe looked twice.",
         "[longhaul] Also mentioned, word for word:\n\n- src/part_0.rs",
     ];
     let mut rest = after.as_str();
-    for part in wanted {
+    for part in expected {
         let (_, then) = rest.split_once(part).unwrap_or_else(|| panic!("{after}"));
         rest = then;
     }
-    assert_eq!(house.model.violations(), [""; 0]);
+    assert_eq!(engine.model.violations(), [""; 0]);
     // The whole conversation is still in the journal.
     assert_eq!(count(&journal, "tool.completed"), 2);
     let mut exchanges = 0;
-    let told = house.longhaul.for_each_model_call(run, |_, _| exchanges += 1);
-    told.await.unwrap();
+    let sent = engine.longhaul.for_each_model_call(run, |_, _| exchanges += 1);
+    sent.await.unwrap();
     assert_eq!(exchanges, 4);
 }
 
@@ -190,14 +189,14 @@ async fn a_failed_or_useless_summary_changes_nothing() {
     ] {
         let what = format!("{line:.20?}");
         let lines = full_window(vec![line, FakeReply::Text("finished")]);
-        let house = engine_with(lines).window_tokens(10_000).tools([long_tool()]).start();
-        let run = house.submit().await;
-        let journal = house.ended(run).await;
+        let engine = engine_with(lines).window_tokens(10_000).tools([long_tool()]).start();
+        let run = engine.submit().await;
+        let journal = engine.ended(run).await;
         assert_eq!(outcome_text(&journal), "finished", "{what}");
         assert_eq!(count(&journal, "memory.compacted"), 0, "{what}");
         assert_eq!(count(&journal, "turn.failed"), 1, "{what}");
-        let asked = house.model.requests();
-        let last = asked.last().unwrap();
+        let requests = engine.model.requests();
+        let last = requests.last().unwrap();
         assert_eq!(last.messages.len(), 5, "{what}: all of it is asked");
     }
 }
@@ -210,33 +209,33 @@ async fn the_compaction_model_falls_back_to_the_agents_model() {
             0 => full_window(vec![FakeReply::Text("finished")]),
             _ => lines,
         };
-        let house = engine_with(lines)
+        let engine = engine_with(lines)
             .window_tokens(10_000)
             .compactor([helper])
             .tools([long_tool()])
             .start();
-        let run = house.submit().await;
-        let journal = house.ended(run).await;
+        let run = engine.submit().await;
+        let journal = engine.ended(run).await;
         assert_eq!(outcome_text(&journal), "finished");
         assert_eq!(count(&journal, "memory.compacted"), 1);
-        // The journal has one name for it, whatever it calls itself.
+        // The journal has the resolved name of the model, whatever the model reports.
         let model = journal.iter().find_map(|entry| {
             let Event::MemoryCompacted(data) = &entry.event else {
                 return None;
             };
             Some(data.model.as_str())
         });
-        let own_name = house.model.requests()[0].model.clone();
+        let own_name = engine.model.requests()[0].model.clone();
         let expected = if own == 0 { "other/helper" } else { &own_name };
         assert_eq!(model, Some(expected));
-        let helped = house.models.compactor.as_ref().unwrap().requests();
+        let helped = engine.models.compactor.as_ref().unwrap().requests();
         assert_eq!(helped.len(), sums);
         assert_eq!(helped[0].model, "other/helper");
         assert!(user_texts(&helped[0]).last().unwrap().contains("Sum up all"));
         let named: Vec<_> = starts(&journal).into_iter().map(|start| start.1).collect();
         assert_eq!(named[2].as_deref(), Some("other/helper"));
         assert_eq!(named.iter().flatten().count(), 1);
-        assert_eq!(house.model.requests().len(), 3 + own);
+        assert_eq!(engine.model.requests().len(), 3 + own);
     };
     check(FakeReply::Text("helper's summary"), 1, 0).await;
     check(FakeReply::Fail(Auth), 1, 1).await;
@@ -247,16 +246,16 @@ async fn the_compaction_model_falls_back_to_the_agents_model() {
 async fn a_missing_compaction_model_is_reported_and_replaced_by_the_agents() {
     let lines = full_window(vec![FakeReply::Text("own summary"), FakeReply::Text("finished")]);
     let plan = engine_with(lines).window_tokens(10_000).compactor([]);
-    let mut house = plan.tools([long_tool()]).build();
-    house.models.compactor_missing.store(true, Ordering::Relaxed);
-    house.spawn_worker(|_| {});
-    let run = house.submit().await;
-    let journal = house.ended(run).await;
+    let mut engine = plan.tools([long_tool()]).build();
+    engine.models.compactor_missing.store(true, Ordering::Relaxed);
+    engine.spawn_worker(|_| {});
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "finished");
     let named: Vec<_> = starts(&journal).into_iter().map(|start| start.1).collect();
     let helper = || Some("other/helper".to_owned());
     assert_eq!(named, [None, None, helper(), None, None]);
     assert_eq!(count(&journal, "turn.failed"), 1, "{:?}", kinds(&journal));
     assert_eq!(count(&journal, "memory.compacted"), 1);
-    assert_eq!(house.models.compactor.as_ref().unwrap().requests().len(), 0);
+    assert_eq!(engine.models.compactor.as_ref().unwrap().requests().len(), 0);
 }

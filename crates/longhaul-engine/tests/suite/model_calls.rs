@@ -1,8 +1,7 @@
-//! Talk with the model: words are heard while they are spoken, failures are
-//! tried again or end the run, and a conversation that no longer fits is summed
-//! up once.
+//! Tests of model requests: streaming, retries, and one compaction of a conversation that no longer
+//! fits.
 
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::failure::FailureClass::{
     self, Auth, ContextOverflow, InvalidRequest, Network, Overloaded, Quota, RateLimit, Refused,
     Server, Timeout,
@@ -19,20 +18,22 @@ use longhaul_testkit::latch::Latch;
 
 #[tokio::test]
 async fn reply_text_is_streamed() {
-    let door = Latch::new();
-    let line =
-        FakeReply::StreamThen("Once upon ", Box::new(FakeReply::Text("a time").after_latch(&door)));
-    let house = engine_with([line]).start();
-    let feed = house.longhaul.services().deltas.clone();
-    let run = house.submit().await;
-    door.reached(1).await;
-    let mut listener = feed.subscribe(run);
+    let latch = Latch::closed();
+    let line = FakeReply::StreamThen(
+        "Once upon ",
+        Box::new(FakeReply::Text("a time").after_latch(&latch)),
+    );
+    let engine = engine_with([line]).start();
+    let deltas = engine.longhaul.services().deltas.clone();
+    let run = engine.submit().await;
+    latch.reached(1).await;
+    let mut listener = deltas.subscribe(run);
     let first = tokio::time::timeout(TIMEOUT, listener.next()).await.unwrap();
     assert_eq!((first.run, first.turn, first.offset, &*first.text), (run, 1, 0, "Once upon "));
-    assert_eq!(&*feed.partial_reply(run).unwrap().text, "Once upon ");
-    door.open();
-    house.ended(run).await;
-    assert_eq!(feed.partial_reply(run), None, "the journal has them now");
+    assert_eq!(&*deltas.partial_reply(run).unwrap().text, "Once upon ");
+    latch.open();
+    engine.ended(run).await;
+    assert_eq!(deltas.partial_reply(run), None, "the journal has the reply now");
 }
 
 #[tokio::test]
@@ -52,29 +53,33 @@ async fn a_transient_model_failure_is_retried_and_a_permanent_one_ends_the_run()
     ];
     for (line, code) in cases {
         let what = format!("{line:?}");
-        let house = engine_with([line]).with_sim_clock().start();
-        let run = house.submit().await;
+        let engine = engine_with([line]).with_sim_clock().start();
+        let run = engine.submit().await;
         let kind = if code.is_some() { "run.failed" } else { "run.completed" };
-        let journal = house.advance_until(run, kind).await;
+        let journal = engine.advance_until(run, kind).await;
         assert_eq!(outcome_text(&journal), code.unwrap_or("done"), "{what}");
         assert_eq!(count(&journal, "turn.failed"), 1, "{what}: {:?}", kinds(&journal));
-        let asked = house.model.requests();
-        assert_eq!(asked.len(), if code.is_some() { 1 } else { 2 }, "{what}");
-        assert_eq!(asked[0].messages, asked.last().unwrap().messages, "the same is asked");
+        let requests = engine.model.requests();
+        assert_eq!(requests.len(), if code.is_some() { 1 } else { 2 }, "{what}");
+        assert_eq!(
+            requests[0].messages,
+            requests.last().unwrap().messages,
+            "the same request is repeated"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_provider_that_keeps_failing_ends_the_run() {
-    let house = engine_with(vec![FakeReply::Fail(Overloaded); 20]).with_sim_clock().start();
-    let run = house.submit().await;
-    let journal = house.advance_until(run, "run.failed").await;
+    let engine = engine_with(vec![FakeReply::Fail(Overloaded); 20]).with_sim_clock().start();
+    let run = engine.submit().await;
+    let journal = engine.advance_until(run, "run.failed").await;
     assert_eq!(outcome_text(&journal), "overloaded");
     assert_eq!(count(&journal, "run.retry_scheduled"), 1);
-    assert_eq!(house.model.requests().len(), 8, "four tries in each of two attempts");
+    assert_eq!(engine.model.requests().len(), 8, "four requests in each of two attempts");
 }
 
-/// Four turns of calls, so that there is something to sum up, and then this.
+/// Four turns of calls, so that there is something to summarize, followed by these replies.
 fn long_conversation(then: Vec<FakeReply>) -> Vec<FakeReply> {
     let turn = |n| FakeReply::call("act", json!({ "count": n }));
     (0..4).map(turn).chain(then).collect()
@@ -87,50 +92,50 @@ async fn a_conversation_that_does_not_fit_is_compacted_once() {
         FakeReply::Text("we looked three times"),
         FakeReply::Text("finished"),
     ]);
-    let hand = FakeTool::new("act", Pure, &EffectLog::default());
-    let house = engine_with(lines).tools([hand]).start();
-    let run = house.submit().await;
-    let journal = house.ended(run).await;
+    let tool = FakeTool::new("act", Pure, &EffectLog::default());
+    let engine = engine_with(lines).tools([tool]).start();
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "finished");
     assert_eq!(count(&journal, "memory.compacted"), 1, "{:?}", kinds(&journal));
-    let asked = house.model.requests();
-    let [.., before, summing, after] = &asked[..] else {
-        panic!("{} questions", asked.len());
+    let requests = engine.model.requests();
+    let [.., before, summing, after] = &requests[..] else {
+        panic!("{} requests", requests.len());
     };
     assert_eq!(summing.tools, StoredText::inline("[]"));
     assert!(user_texts(summing).last().unwrap().contains("Sum up all of it so far"));
     assert!(after.messages.len() < before.messages.len());
-    let opening = &user_texts(after)[0];
-    assert!(opening.starts_with("Do it."), "the task is kept: {opening}");
-    assert!(opening.contains("we looked three times"), "{opening}");
-    assert_eq!(results(after), results(before), "the newest is kept as it is");
+    let first_text = &user_texts(after)[0];
+    assert!(first_text.starts_with("Do it."), "the task is kept: {first_text}");
+    assert!(first_text.contains("we looked three times"), "{first_text}");
+    assert_eq!(results(after), results(before), "the newest message is kept unchanged");
 }
 
 #[tokio::test]
 async fn a_conversation_that_still_does_not_fit_ends_the_run() {
     let overflow = || FakeReply::Fail(ContextOverflow);
     let lines = long_conversation(vec![overflow(), FakeReply::Text("a summary"), overflow()]);
-    let hand = FakeTool::new("act", Pure, &EffectLog::default());
-    let house = engine_with(lines).tools([hand]).start();
-    let run = house.submit().await;
-    let journal = house.ended(run).await;
+    let tool = FakeTool::new("act", Pure, &EffectLog::default());
+    let engine = engine_with(lines).tools([tool]).start();
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "context_overflow");
     assert_eq!(count(&journal, "memory.compacted"), 1);
 }
 
 #[tokio::test]
 async fn a_session_that_is_kept_open_goes_on_in_the_same_conversation() {
-    let house = engine_with([FakeReply::Text("first"), FakeReply::Text("second")])
+    let engine = engine_with([FakeReply::Text("first"), FakeReply::Text("second")])
         .agent(|agent| agent.keep_open = Some(Millis::from_secs(3_600)))
         .with_sim_clock()
         .start();
-    let run = house.submit().await;
-    let seen = house.until(run, "run.waiting").await;
-    let said = house.longhaul.steer(run, "go on", Delivery::AfterBatch, "cli:anna");
-    said.await.unwrap();
-    house.until_after(run, seen.last().unwrap().seq, "run.waiting").await;
-    assert_eq!(house.user_texts(), ["Do it.", "go on"]);
-    let clock = house.clock.as_ref().unwrap();
+    let run = engine.submit().await;
+    let entries = engine.until(run, "run.waiting").await;
+    let sent = engine.longhaul.steer(run, "go on", SteerDelivery::AfterBatch, "cli:anna");
+    sent.await.unwrap();
+    engine.until_after(run, entries.last().unwrap().seq, "run.waiting").await;
+    assert_eq!(engine.user_texts(), ["Do it.", "go on"]);
+    let clock = engine.clock.as_ref().unwrap();
     clock.advance(Millis::from_secs(3_600));
-    assert_eq!(outcome_text(&house.ended(run).await), "second");
+    assert_eq!(outcome_text(&engine.ended(run).await), "second");
 }

@@ -1,5 +1,5 @@
-//! Long results: shown in part, kept whole, read on by the run that has them
-//! and by no other.
+//! Tests of long results: truncated for the model, stored in full, and readable only by their own
+//! run.
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::Event;
@@ -16,7 +16,7 @@ use crate::suite::harness::tool::{EffectLog, FakeTool};
 use crate::suite::harness::{TestEngine, engine_with, outcome_text};
 use longhaul_testkit::latch::Latch;
 
-/// A hundred kilobytes, one line of it worth finding.
+/// A text of a hundred kilobytes with one line to search for.
 fn long() -> String {
     let mut text: String = (0..10_000).map(|n| format!("line {n:04}\n")).collect();
     text.insert_str(50_000, "the needle\n");
@@ -34,17 +34,17 @@ fn page(offset: usize) -> FakeReply {
     FakeReply::call("read_output", json!({ "call": "t1.1", "offset": offset }))
 }
 
-/// The results of each turn, as the model was shown them.
-fn shown_results(house: &TestEngine) -> Vec<(String, bool)> {
-    let asked = house.model.requests();
-    asked.iter().skip(1).map(|ask| results(ask).remove(0)).collect()
+/// Returns the tool results of each turn as the model saw them.
+fn shown_results(engine: &TestEngine) -> Vec<(String, bool)> {
+    let requests = engine.model.requests();
+    requests.iter().skip(1).map(|request| results(request).remove(0)).collect()
 }
 
 #[tokio::test]
 async fn a_long_result_is_truncated_and_can_be_read_in_pages() {
     let text = long();
     let grep = json!({ "call": "t1.1", "grep": "needle" });
-    let house = engine_with([
+    let engine = engine_with([
         FakeReply::call("act", json!({})),
         page(12 * 1024),
         FakeReply::call("read_output", grep),
@@ -53,68 +53,72 @@ async fn a_long_result_is_truncated_and_can_be_read_in_pages() {
     ])
     .tools([tool_returning(text.clone())])
     .start();
-    let run = house.submit().await;
-    let journal = house.ended(run).await;
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done");
-    let shown = shown_results(&house);
-    assert!(shown[0].0.len() < 17 * 1024 && shown[0].0.contains("read_output"));
-    assert!(shown[0].0.starts_with(&text[..1_000]) && shown[0].0.ends_with(&text[99_900..]));
-    assert!(shown[1].0.starts_with(&text[12 * 1024..20_000]), "{}", shown[1].0);
-    assert!(shown[2].0.contains("the needle") && shown[2].0.contains("1 lines hold"));
+    let visible = shown_results(&engine);
+    assert!(visible[0].0.len() < 17 * 1024 && visible[0].0.contains("read_output"));
+    assert!(visible[0].0.starts_with(&text[..1_000]) && visible[0].0.ends_with(&text[99_900..]));
+    assert!(visible[1].0.starts_with(&text[12 * 1024..20_000]), "{}", visible[1].0);
+    assert!(visible[2].0.contains("the needle") && visible[2].0.contains("1 lines contain"));
     let end = format!("the result has {} bytes", text.len());
-    assert!(shown[3].0.contains(&end), "{}", shown[3].0);
-    assert!(shown[4].1 && shown[4].0.contains("no result of a call t9.9"), "{}", shown[4].0);
+    assert!(visible[3].0.contains(&end), "{}", visible[3].0);
+    assert!(
+        visible[4].1 && visible[4].0.contains("the call t9.9 has no result"),
+        "{}",
+        visible[4].0
+    );
 }
 
 #[tokio::test]
 async fn read_output_does_not_read_results_of_other_runs() {
-    let house = engine_with([FakeReply::call("act", json!({})), page(0)])
+    let engine = engine_with([FakeReply::call("act", json!({})), page(0)])
         .tools([tool_returning(long())])
         .start();
-    let run = house.submit().await;
-    house.ended(run).await;
-    // The second run has made no call t1.1 yet when it asks for one.
-    house.model.set_replies(vec![page(0)]);
-    let other = house.submit().await;
-    house.ended(other).await;
-    let (text, is_error) = house.results().remove(0);
-    assert!(is_error && text.contains("no result of a call t1.1"), "{text}");
+    let run = engine.submit().await;
+    engine.ended(run).await;
+    // The second run has no call t1.1 yet when it requests its result.
+    engine.model.set_replies(vec![page(0)]);
+    let other = engine.submit().await;
+    engine.ended(other).await;
+    let (text, is_error) = engine.results().remove(0);
+    assert!(is_error && text.contains("the call t1.1 has no result"), "{text}");
 }
 
 #[tokio::test]
 async fn the_output_of_verify_is_truncated_too() {
-    let never = Latch::new();
-    let hand = FakeTool::new("act", Once, &EffectLog::default())
+    let never = Latch::closed();
+    let tool = FakeTool::new("act", Once, &EffectLog::default())
         .after_latch(&never)
         .with_timeout(Millis(20))
         .with_verify_outcome(VerifyOutcome::Happened(ToolOutput::text(long())));
-    let house =
-        engine_with([FakeReply::call("act", json!({})), page(50_000)]).tools([hand]).start();
-    let run = house.submit().await;
-    let journal = house.ended(run).await;
-    let shown = shown_results(&house);
-    assert!(shown[0].0.len() < 17 * 1024, "{} bytes", shown[0].0.len());
-    assert!(shown[1].0.starts_with("the needle"), "{}", shown[1].0);
-    let kept = journal.iter().any(|entry| {
-        matches!(&entry.event, Event::ToolVerified(seen)
-            if matches!(&seen.outcome, VerifyOutcome::Happened(output) if output.full.is_some()))
+    let engine =
+        engine_with([FakeReply::call("act", json!({})), page(50_000)]).tools([tool]).start();
+    let run = engine.submit().await;
+    let journal = engine.ended(run).await;
+    let visible = shown_results(&engine);
+    assert!(visible[0].0.len() < 17 * 1024, "{} bytes", visible[0].0.len());
+    assert!(visible[1].0.starts_with("the needle"), "{}", visible[1].0);
+    let is_stored = journal.iter().any(|entry| {
+        matches!(&entry.event, Event::ToolVerified(verified)
+            if matches!(&verified.outcome, VerifyOutcome::Happened(output) if output.full.is_some()))
     });
-    assert!(kept, "the journal names the whole of it");
+    assert!(is_stored, "the event refers to the full output");
 }
 
-/// A picture of 1 x 1, as far as anybody looks.
+/// An image of 1 x 1 pixels.
 const GIF: &[u8] = b"GIF89a\x01\0\x01\0\0\0\0;";
 
-/// A tool that shows one picture, names another that it never put up, and puts up a
-/// third that it does not name.
+/// A tool that attaches an image and refers to it, refers to another one that it did not attach,
+/// and attaches a third one without referring to it.
 fn image_tool() -> FakeTool {
-    FakeTool::new("act", Pure, &EffectLog::default()).with_action(|_, around| {
+    FakeTool::new("act", Pure, &EffectLog::default()).with_action(|_, ctx| {
         async move {
-            let shown = around.images.add(GIF.to_vec()).unwrap();
+            let attached = ctx.images.add(GIF.to_vec()).unwrap();
             let unsaid = [GIF, b"unsaid;"].concat();
-            around.images.add(unsaid).unwrap();
-            let never = ImageRef { blob: BlobRef::for_content(b"never"), ..shown.clone() };
-            let content = [Part::Image(shown), Part::Image(never)];
+            ctx.images.add(unsaid).unwrap();
+            let never = ImageRef { blob: BlobRef::for_content(b"never"), ..attached.clone() };
+            let content = [Part::Image(attached), Part::Image(never)];
             Ok(ToolOutput { content: content.into(), full: None })
         }
         .boxed()
@@ -123,26 +127,26 @@ fn image_tool() -> FakeTool {
 
 #[tokio::test]
 async fn an_image_is_stored_with_its_result() {
-    let house = engine_with([FakeReply::call("act", json!({}))]).tools([image_tool()]).start();
-    let run = house.submit().await;
-    let journal = house.until(run, "tool.completed").await;
+    let engine = engine_with([FakeReply::call("act", json!({}))]).tools([image_tool()]).start();
+    let run = engine.submit().await;
+    let journal = engine.until(run, "tool.completed").await;
     let Event::ToolCompleted(ended) = &journal.last().unwrap().event else {
         panic!("no result");
     };
     let image = ImageRef { media_type: "image/gif".into(), blob: BlobRef::for_content(GIF) };
-    let words = "(a picture that was not handed over)".into();
-    let content = vec![Part::Image(image), Part::Text(words)];
+    let placeholder = "(an image that was not attached)".into();
+    let content = vec![Part::Image(image), Part::Text(placeholder)];
     assert_eq!(ended.output.content, content);
-    // Whoever reads of it finds it: both are of one commit.
+    // The image is stored in the same commit as the event that refers to it.
     let hash = |bytes: &[u8]| BlobRef::for_content(bytes).hash;
-    let kept = house.store.blob(hash(GIF)).await.unwrap();
-    assert_eq!(kept.as_deref(), Some(GIF));
-    let unsaid = house.store.blob(hash(&[GIF, b"unsaid;"].concat())).await;
+    let stored = engine.store.blob(hash(GIF)).await.unwrap();
+    assert_eq!(stored.as_deref(), Some(GIF));
+    let unsaid = engine.store.blob(hash(&[GIF, b"unsaid;"].concat())).await;
     assert_eq!(unsaid.unwrap(), None);
-    house.ended(run).await;
-    let asked = house.model.requests();
-    let seen = asked.last().unwrap().messages.iter().any(
+    engine.ended(run).await;
+    let requests = engine.model.requests();
+    let is_sent = requests.last().unwrap().messages.iter().any(
         |message| matches!(&**message, Message::Results(results) if results[0].content == content),
     );
-    assert!(seen, "{asked:#?}");
+    assert!(is_sent, "{requests:#?}");
 }

@@ -1,11 +1,11 @@
-//! Secrets that people and programs say by accident: at every door they are taken
-//! out, before a model reads them or anything keeps them.
+//! Secrets in the input of people and programs are redacted before a model reads or the store keeps
+//! them.
 
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::steer::Delivery::AfterBatch;
+use longhaul_core::event::steer::SteerDelivery::AfterBatch;
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{CallId, InboxName, LaneKey, ResourceKey, SteerId, ThreadKey};
 use longhaul_core::message::{
@@ -13,7 +13,9 @@ use longhaul_core::message::{
 };
 use longhaul_core::note::NewNote;
 use longhaul_core::policy::effect::EffectClass::Once;
-use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, RuleAction};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, Decision, GateRule, RuleAction, TimeoutAction,
+};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::RawJson;
 use longhaul_engine::Task;
@@ -26,18 +28,18 @@ use crate::suite::harness::{SECRET, TestEngine, answer, engine_with};
 
 const PLACEHOLDER: &str = "{{secret:WORD}}";
 
-/// It stands nowhere, and what stands for it does so often in the journal.
-pub(super) fn is_hidden(house: &TestEngine, journal: &[Entry], (what, often): (&str, usize)) {
+/// Checks that the secret is nowhere, and that the journal has this number of placeholders.
+pub(super) fn is_hidden(engine: &TestEngine, journal: &[Entry], (what, often): (&str, usize)) {
     let written = journal.iter().map(|entry| entry.event.encode().unwrap());
     let written: String = written.collect();
     assert!(!written.contains(SECRET), "{what}: {written}");
     let count = written.matches(PLACEHOLDER).count();
     assert!(count >= often, "{what}: {count} times in {written}");
-    let asked = format!("{:?}", house.model.requests());
-    assert!(!asked.contains(SECRET), "{what}: {asked}");
+    let sent = format!("{:?}", engine.model.requests());
+    assert!(!sent.contains(SECRET), "{what}: {sent}");
 }
 
-/// A conversation with a secret wherever one can be.
+/// A conversation with the secret in every possible field.
 fn history() -> Vec<Message> {
     let extra = || Some(RawJson::from_serialize(&json!({ "cited": SECRET })));
     let reply = Reply {
@@ -89,11 +91,11 @@ async fn tasks_are_stored_without_secrets() {
         }),
     ];
     for (what, often, change) in table {
-        let house = engine_with([]).start();
+        let engine = engine_with([]).start();
         let mut task = Task::new("tester", "Do it.");
         change(&mut task);
-        let run = house.longhaul.submit(task).await.unwrap();
-        is_hidden(&house, &house.ended(run).await, (what, often));
+        let run = engine.longhaul.submit(task).await.unwrap();
+        is_hidden(&engine, &engine.ended(run).await, (what, often));
     }
 }
 
@@ -127,24 +129,25 @@ async fn names_and_tool_values_that_contain_a_secret_are_rejected() {
             task.context = [("user".to_owned(), value)].into();
         }),
     ];
-    let house = engine_with([]).build();
-    let refused = |what: &str, said: String| {
-        let right = said.contains(what) && said.contains("`WORD`") && !said.contains(SECRET);
-        assert!(right, "{what}: {said}");
+    let engine = engine_with([]).build();
+    let refused = |what: &str, message: String| {
+        let right =
+            message.contains(what) && message.contains("`WORD`") && !message.contains(SECRET);
+        assert!(right, "{what}: {message}");
     };
     for (what, change) in table {
         let mut task = Task::new("tester", "Do it.");
         change(&mut task, SECRET);
-        let said = house.longhaul.submit(task).await.unwrap_err();
-        refused(what, said.to_string());
+        let message = engine.longhaul.submit(task).await.unwrap_err();
+        refused(what, message.to_string());
     }
     let (thread, ada) = (ThreadKey::new(SECRET).unwrap(), ResourceKey::new(SECRET).unwrap());
-    let said = house.longhaul.append_to_thread(&thread, Vec::new()).await;
-    refused("the thread", said.unwrap_err().to_string());
+    let message = engine.longhaul.append_to_thread(&thread, Vec::new()).await;
+    refused("the thread", message.unwrap_err().to_string());
     let note = NewNote::new("1", "plain", Vec::new(), None).unwrap();
-    let said = house.longhaul.add_note(&ada, note).await.unwrap_err();
-    refused("the resource", said.to_string());
-    assert!(!format!("{:?}", house.store).contains(SECRET));
+    let message = engine.longhaul.add_note(&ada, note).await.unwrap_err();
+    refused("the resource", message.to_string());
+    assert!(!format!("{:?}", engine.store).contains(SECRET));
 }
 
 #[tokio::test]
@@ -155,72 +158,74 @@ async fn gate_answers_are_stored_without_secrets() {
         ("a payload", Decision::Answer("blue".into())),
     ];
     for (what, decision) in table {
-        let house =
+        let engine =
             engine_with([FakeReply::call("ask_human", json!({ "question": "Which?" }))]).start();
-        let run = house.submit().await;
-        let gate = house.gate(run).await;
-        let mut said = answer(&gate, decision);
+        let run = engine.submit().await;
+        let gate = engine.gate(run).await;
+        let mut gate_answer = answer(&gate, decision);
         match what {
-            "a note" => said.note = Some(SECRET.into()),
-            "a payload" => said.payload = Some(RawJson::from_serialize(&json!({ "with": SECRET }))),
+            "a note" => gate_answer.note = Some(SECRET.into()),
+            "a payload" => {
+                gate_answer.payload = Some(RawJson::from_serialize(&json!({ "with": SECRET })))
+            }
             _ => {}
         }
-        house.longhaul.answer(gate.spec.id, said).await.unwrap();
-        is_hidden(&house, &house.ended(run).await, (what, 1));
+        engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+        is_hidden(&engine, &engine.ended(run).await, (what, 1));
     }
 }
 
 #[tokio::test]
 async fn an_edit_that_contains_a_secret_is_rejected() {
-    let deeds = EffectLog::default();
+    let effects = EffectLog::default();
     let rule = GateRule {
         tool: "act".into(),
         subject: None,
         action: RuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,
-        on_timeout: OnTimeout::Reject,
+        on_timeout: TimeoutAction::Reject,
         in_doubt: None,
-        approvers: Approvers::default(),
+        approvers: ApprovalRequirement::default(),
         remind: None,
     };
-    let house = engine_with([FakeReply::call("act", json!({ "text": "one" }))])
-        .tools([FakeTool::new("act", Once, &deeds)])
+    let engine = engine_with([FakeReply::call("act", json!({ "text": "one" }))])
+        .tools([FakeTool::new("act", Once, &effects)])
         .agent(|agent| agent.rules = vec![rule])
         .start();
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
     let edit = Decision::Edit(RawJson::from_serialize(&json!({ "text": SECRET })));
-    let said = house.longhaul.answer(gate.spec.id, answer(&gate, edit));
-    let said = said.await.unwrap_err().to_string();
-    assert!(said.contains("holds the secret `WORD`"), "{said}");
-    let said = answer(&gate, Decision::Approve);
-    house.longhaul.answer(gate.spec.id, said).await.unwrap();
-    is_hidden(&house, &house.ended(run).await, ("an edit", 0));
-    assert!(!format!("{:?}", deeds.all()).contains("WORD"));
+    let result = engine.longhaul.answer(gate.spec.id, answer(&gate, edit));
+    let result = result.await.unwrap_err().to_string();
+    assert!(result.contains("holds the secret `WORD`"), "{result}");
+    let result = answer(&gate, Decision::Approve);
+    engine.longhaul.answer(gate.spec.id, result).await.unwrap();
+    is_hidden(&engine, &engine.ended(run).await, ("an edit", 0));
+    assert!(!format!("{:?}", effects.all()).contains("WORD"));
 }
 
 #[tokio::test]
 async fn the_reason_of_a_call_in_doubt_is_stored_without_secrets() {
-    let hand = FakeTool::new("act", Once, &EffectLog::default());
-    let hand = hand.with_action(|_, _| async { Err(ToolFailure::outcome_unknown(SECRET)) }.boxed());
-    let house = engine_with([FakeReply::call("act", json!({}))]).tools([hand]).start();
-    let run = house.submit().await;
-    let gate = house.gate(run).await;
-    let asked = gate.spec.ask.clone();
-    assert!(asked.starts_with(&format!("act was begun. {PLACEHOLDER}. ")), "{asked}");
-    let said = house.longhaul.answer(gate.spec.id, answer(&gate, Decision::Reject));
-    said.await.unwrap();
-    is_hidden(&house, &house.ended(run).await, ("a doubt", 2));
+    let tool = FakeTool::new("act", Once, &EffectLog::default());
+    let tool = tool.with_action(|_, _| async { Err(ToolFailure::outcome_unknown(SECRET)) }.boxed());
+    let engine = engine_with([FakeReply::call("act", json!({}))]).tools([tool]).start();
+    let run = engine.submit().await;
+    let gate = engine.gate(run).await;
+    let question = gate.spec.ask.clone();
+    assert!(question.starts_with(&format!("act was started. {PLACEHOLDER}. ")), "{question}");
+    let answering = engine.longhaul.answer(gate.spec.id, answer(&gate, Decision::Reject));
+    answering.await.unwrap();
+    is_hidden(&engine, &engine.ended(run).await, ("a doubt", 2));
 }
 
 #[tokio::test]
 async fn messages_to_a_run_are_stored_without_secrets() {
-    let house = engine_with([FakeReply::call("wait", json!({ "signal": "go" }))]).start();
-    let run = house.submit().await;
-    house.gate(run).await;
+    let engine = engine_with([FakeReply::call("wait", json!({ "signal": "go" }))]).start();
+    let run = engine.submit().await;
+    engine.gate(run).await;
     let by = &format!("cli:{SECRET}");
-    let longhaul = &house.longhaul;
+    let longhaul = &engine.longhaul;
     longhaul.steer(run, SECRET, AfterBatch, by).await.unwrap();
     let message = |bits, text: &str| SteerMessage {
         steer: SteerId::from_bits(bits),
@@ -233,27 +238,28 @@ async fn messages_to_a_run_are_stored_without_secrets() {
     let plain = longhaul.steer_once(run, message(8, "plain")).await;
     plain.unwrap();
     let changed = longhaul.update_steer(run, message(8, SECRET)).await;
-    // It may have been read by now; then nothing was written.
+    // The message may have been delivered already; in that case nothing was written.
     drop(changed);
     longhaul.cancel(run, by, SECRET).await.unwrap();
-    is_hidden(&house, &house.ended(run).await, ("steers", 3));
-    let shown = longhaul.show(run).await.unwrap();
-    assert!(!format!("{shown:?}").contains(SECRET));
+    is_hidden(&engine, &engine.ended(run).await, ("steers", 3));
+    let view = longhaul.show(run).await.unwrap();
+    assert!(!format!("{view:?}").contains(SECRET));
 }
 
 #[tokio::test]
 async fn threads_and_notes_of_programs_are_stored_without_secrets() {
-    let house = engine_with([]).build();
-    let longhaul = &house.longhaul;
-    let (thread, ada) = (ThreadKey::new("letters").unwrap(), ResourceKey::new("ada").unwrap());
-    let said = vec![ThreadMessage::User(SECRET.into()), ThreadMessage::Assistant(SECRET.into())];
-    longhaul.append_to_thread(&thread, said).await.unwrap();
-    let kept = format!("{:?}", longhaul.thread_messages(&thread, 9).await.unwrap());
+    let engine = engine_with([]).build();
+    let longhaul = &engine.longhaul;
+    let (thread, ada) = (ThreadKey::new("support").unwrap(), ResourceKey::new("ada").unwrap());
+    let messages =
+        vec![ThreadMessage::User(SECRET.into()), ThreadMessage::Assistant(SECRET.into())];
+    longhaul.append_to_thread(&thread, messages).await.unwrap();
+    let stored = format!("{:?}", longhaul.thread_messages(&thread, 9).await.unwrap());
     let note = NewNote::new("1", SECRET, vec![SECRET.into()], None).unwrap();
     longhaul.add_note(&ada, note).await.unwrap();
     let noted = format!("{:?}", longhaul.list_notes(&ada, None, 9).await.unwrap());
-    for (kept, often) in [(kept, 2), (noted, 2)] {
-        assert!(!kept.contains(SECRET), "{kept}");
-        assert_eq!(kept.matches(PLACEHOLDER).count(), often, "{kept}");
+    for (stored, often) in [(stored, 2), (noted, 2)] {
+        assert!(!stored.contains(SECRET), "{stored}");
+        assert_eq!(stored.matches(PLACEHOLDER).count(), often, "{stored}");
     }
 }

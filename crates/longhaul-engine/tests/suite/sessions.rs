@@ -1,4 +1,4 @@
-//! Tickets and sessions: each once, and none longer than its key.
+//! Tickets and sessions are valid once and never outlive their key.
 
 use longhaul_core::port::auth::KeyRef;
 use longhaul_core::raw::Hash;
@@ -7,8 +7,8 @@ use crate::suite::harness::engine_with;
 
 #[tokio::test]
 async fn tickets_and_sessions_of_the_local_key_end_with_it() {
-    let house = engine_with([]).build();
-    let longhaul = &house.longhaul;
+    let engine = engine_with([]).build();
+    let longhaul = &engine.longhaul;
     let (old, new) = (Hash::digest(b"old"), Hash::digest(b"new"));
     let ticket = longhaul.create_ticket(KeyRef::Local, old).await.unwrap();
     assert!(longhaul.exchange_ticket(&ticket, new).await.unwrap().is_none());

@@ -1,7 +1,6 @@
-//! The engine in the hands of the simulation: the real drive, polled by hand,
-//! over doubles that let a crash in at every wait.
+//! The real driver in the simulation: polled by hand, over fakes that allow a crash at every await.
 //!
-//! Never: a rule. What must hold is checked by the testkit.
+//! The invariants are checked by the testkit.
 
 mod context;
 mod context_provider;
@@ -22,7 +21,7 @@ use longhaul_engine::changes::ChangeFeed;
 use longhaul_engine::deltas::DeltaBroadcast;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
-use longhaul_engine::services::{DefinitionCache, EngineServices, NoExternalTools};
+use longhaul_engine::services::{AgentDefinitionCache, EngineServices, NoExternalTools};
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::sim::driver;
@@ -35,14 +34,14 @@ use crate::suite::sim::model::SimModels;
 use crate::suite::sim::tool::{SimTool, TOOLS};
 use crate::suite::sim::yielding_store::YieldingStore;
 
-/// The tools of scripts that the heart itself knows.
+/// The control tools that scripts use.
 const CONTROL_TOOLS: [&str; 5] =
     ["ask_human", "report_blocked", "report_progress", "wait", "finish"];
 
-/// The engine's own drivers.
+/// Creates the engine's own drivers for the simulation.
 pub(super) fn engine_factory() -> DriverFactory {
     DriverFactory {
-        spawn: |ports, clock| Box::new(spawn_process(ports, clock)),
+        spawn: |services, clock| Box::new(spawn_process(services, clock)),
         definition: Some(agent().definition()),
     }
 }
@@ -53,7 +52,7 @@ fn agent() -> Agent {
         models: vec!["scripted/sim".into()],
         tools: named.map(|name| (*name).to_owned()).collect(),
         prompt: "You are simulated.".into(),
-        // Whether it looks before each turn is fate's to say.
+        // Whether context is fetched before each turn is decided by the seed.
         perception: Some(PerceptionConfig {
             source: PerceptionSource::Named("sim".into()),
             every: PerceptionInterval::Run,
@@ -62,27 +61,27 @@ fn agent() -> Agent {
     }
 }
 
-fn spawn_process(around: &driver::SimServices, clock: &SimClock) -> EngineProcess {
-    let world = SimContext::new(around);
-    let yielding = Arc::new(YieldingStore::new(around));
-    // `read_output` is every agent's, and no script calls it.
+fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> EngineProcess {
+    let ctx = SimContext::new(sim_services);
+    let yielding = Arc::new(YieldingStore::new(sim_services));
+    // Every agent has `read_output`, but no script calls it.
     let names = TOOLS.iter().chain(&["read_output"]);
-    let tools = names.map(|name| Arc::new(SimTool::new(name, &world)) as Arc<dyn Tool>);
-    let ports = EngineServices {
+    let tools = names.map(|name| Arc::new(SimTool::new(name, &ctx)) as Arc<dyn Tool>);
+    let services = EngineServices {
         store: yielding.clone(),
         records: yielding.clone(),
-        auth: around.auth.clone(),
+        auth: sim_services.auth.clone(),
         clock: Arc::new(clock.clone()),
         ids: Arc::new(UuidV7Generator),
-        models: Arc::new(SimModels::new(&world)),
+        models: Arc::new(SimModels::new(&ctx)),
         tools: Arc::new(ToolRegistry::new(tools).unwrap()),
         tool_source: Arc::new(NoExternalTools),
-        context_providers: Arc::new(SimContextProvider(world.clone())),
+        context_providers: Arc::new(SimContextProvider(ctx.clone())),
         redact: Arc::new(NoRedaction),
         deltas: DeltaBroadcast::default(),
         changes: ChangeFeed::default(),
         notifier: DriverNotifier::default(),
-        definitions: DefinitionCache::default(),
+        definitions: AgentDefinitionCache::default(),
     };
-    EngineProcess::new(ports, world, yielding)
+    EngineProcess::new(services, ctx, yielding)
 }

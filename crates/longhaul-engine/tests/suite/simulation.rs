@@ -1,7 +1,6 @@
-//! Thousands of histories with the real drive, dropped at any wait, and the
-//! proof that a broken fence, park or lane would be seen over it too.
-//!
-//! Never: a lucky seed. A seed that fails prints the command that repeats it.
+//! Simulates thousands of histories with the real driver, dropped at any await, and checks that
+//! broken fencing, parking or lanes would be detected. A seed that fails prints the command that
+//! repeats it.
 
 use futures_util::FutureExt as _;
 use longhaul_testkit::clock::SimClock;
@@ -12,11 +11,10 @@ use longhaul_testkit::sim::seeds::{SimResult, run_seed_with};
 
 use crate::suite::sim::engine_factory;
 
-/// So many seeds unless `LONGHAUL_DRIVE_SEEDS` says otherwise: the real drive
-/// takes its time.
+/// Number of seeds unless `LONGHAUL_DRIVE_SEEDS` is set. The real driver is slow.
 const SEEDS: u64 = 600;
 
-/// Only the drives wait, and they are polled by hand: a history is one poll.
+/// Only the drivers wait, and they are polled by hand, so a whole history is one poll.
 fn run_seed_blocking(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult, SimError> {
     let clock = SimClock::new();
     let store = match broken {
@@ -25,17 +23,17 @@ fn run_seed_blocking(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult,
     };
     run_seed_with(engine_factory(), seed, &Harness::new(store, clock))
         .now_or_never()
-        .expect("the store in memory never waits")
+        .expect("the in-memory store never waits")
 }
 
 fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{text}`")))
+    std::env::var(name).ok().map(|text| {
+        text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not `{text}`"))
+    })
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "whoever runs one seed wants to see it live")]
+#[expect(clippy::print_stdout, reason = "shows the result when one seed is run")]
 fn every_simulated_history_satisfies_every_invariant() {
     let one = from_env("LONGHAUL_SEED");
     let seeds = from_env("LONGHAUL_DRIVE_SEEDS").unwrap_or(SEEDS);
@@ -43,13 +41,13 @@ fn every_simulated_history_satisfies_every_invariant() {
     let mut sum = SimResult::default();
     for seed in from..to {
         match run_seed_blocking(seed, None) {
-            Ok(lived) => {
-                sum.runs += lived.runs;
-                sum.events += lived.events;
-                sum.crashes += lived.crashes;
+            Ok(stats) => {
+                sum.runs += stats.runs;
+                sum.events += stats.events;
+                sum.crashes += stats.crashes;
             }
-            Err(fault) => panic!(
-                "seed {seed}: {fault}\nrepeat it with: LONGHAUL_SEED={seed} cargo test \
+            Err(error) => panic!(
+                "seed {seed}: {error}\nrepeat it with: LONGHAUL_SEED={seed} cargo test \
                  -p longhaul-engine --test suite simulation::every_history"
             ),
         }
@@ -58,10 +56,10 @@ fn every_simulated_history_satisfies_every_invariant() {
     println!("{} seeds: {sum:?}", to - from);
 }
 
-/// How many of the first seeds it takes to see that the store is broken.
+/// Returns the first seed that detects the broken store.
 fn caught_at(broken: BrokenRule) -> u64 {
     let caught = (0..500).find(|seed| run_seed_blocking(*seed, Some(broken)).is_err());
-    caught.unwrap_or_else(|| panic!("{broken:?} was never seen"))
+    caught.unwrap_or_else(|| panic!("{broken:?} was never detected"))
 }
 
 #[test]
@@ -69,13 +67,13 @@ fn a_fully_broken_fence_is_detected() {
     caught_at(BrokenRule::Driver);
 }
 
-/// The claim of the next driver is a fact, so one that was overtaken reads it
-/// before it can write, and stops also without the fence.
+/// The claim of the next driver is an event, so a replaced driver reads it before it can write, and
+/// stops even without fencing.
 #[test]
 fn drivers_stay_correct_with_a_broken_fence() {
     for seed in 0..50 {
-        let fault = run_seed_blocking(seed, Some(BrokenRule::Fence)).err();
-        assert!(fault.is_none(), "seed {seed}: {}", fault.unwrap());
+        let error = run_seed_blocking(seed, Some(BrokenRule::Fence)).err();
+        assert!(error.is_none(), "seed {seed}: {}", error.unwrap());
     }
 }
 

@@ -1,5 +1,5 @@
-//! Workers: how many runs at once, how they go home, whom they tell, what they
-//! do about a part that is missing, and how several share the work.
+//! Tests of workers: concurrency, shutdown, hooks, missing dependencies, and sharing work between
+//! workers.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use longhaul_core::port::tool::Tool;
 use longhaul_core::status::{Status, Wait};
 use longhaul_engine::Task;
 use longhaul_engine::hooks::Hooks;
-use longhaul_engine::read_output::ReadOutput;
+use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::services::EngineServices;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tool_registry::ToolRegistry;
@@ -32,26 +32,29 @@ use longhaul_testkit::latch::Latch;
 
 #[tokio::test]
 async fn never_more_runs_at_once_than_a_worker_has_permits() {
-    let door = Latch::new();
-    let mut house = engine_with([FakeReply::Text("done").after_latch(&door)]).build();
+    let latch = Latch::closed();
+    let mut engine = engine_with([FakeReply::Text("done").after_latch(&latch)]).build();
     let mut runs = Vec::new();
     for _ in 0..8 {
-        runs.push(house.submit().await);
+        runs.push(engine.submit().await);
     }
-    house.spawn_worker(|options| options.concurrency = 3);
-    door.reached(3).await;
-    let rows =
-        house.longhaul.services().store.list_runs(RunFilter { limit: 100, ..RunFilter::default() });
+    engine.spawn_worker(|options| options.concurrency = 3);
+    latch.reached(3).await;
+    let rows = engine
+        .longhaul
+        .services()
+        .store
+        .list_runs(RunFilter { limit: 100, ..RunFilter::default() });
     let rows = rows.await.unwrap();
     let driven = rows.iter().filter(|row| row.worker.is_some());
-    assert_eq!((driven.count(), door.arrivals()), (3, 3));
-    door.open();
+    assert_eq!((driven.count(), latch.arrivals()), (3, 3));
+    latch.open();
     for run in runs {
-        assert_eq!(outcome_text(&house.ended(run).await), "done");
+        assert_eq!(outcome_text(&engine.ended(run).await), "done");
     }
 }
 
-/// Whether a journal says that its run was let go of for another worker.
+/// Whether the journal shows that the run was released to another worker.
 fn was_released(journal: &[Entry]) -> bool {
     journal.iter().any(
         |entry| matches!(&entry.event, Event::RunWaiting(waiting) if waiting.wait == Wait::Worker),
@@ -60,15 +63,15 @@ fn was_released(journal: &[Entry]) -> bool {
 
 #[tokio::test]
 async fn a_run_in_a_model_call_is_released_and_completed_by_another_worker() {
-    let door = Latch::new();
-    let mut house = engine_with([FakeReply::Text("never").after_latch(&door)]).build();
-    let stop = house.spawn_worker(|_| {});
-    let run = house.submit().await;
-    door.reached(1).await;
-    stop.drain();
-    house.worker_stopped().await;
-    house.spawn_worker(|_| {});
-    let journal = house.ended(run).await;
+    let latch = Latch::closed();
+    let mut engine = engine_with([FakeReply::Text("never").after_latch(&latch)]).build();
+    let stop = engine.spawn_worker(|_| {});
+    let run = engine.submit().await;
+    latch.reached(1).await;
+    stop.request_drain();
+    engine.worker_stopped().await;
+    engine.spawn_worker(|_| {});
+    let journal = engine.ended(run).await;
     assert!(was_released(&journal), "{:?}", kinds(&journal));
     assert_eq!((outcome_text(&journal).as_str(), count(&journal, "run.claimed")), ("done", 2));
     let stopped = journal.iter().any(|entry| {
@@ -81,74 +84,74 @@ async fn a_run_in_a_model_call_is_released_and_completed_by_another_worker() {
 #[tokio::test]
 async fn a_run_in_a_tool_call_finishes_the_call_before_release() {
     for class in [Pure, Once] {
-        let (door, deeds) = (Latch::new(), EffectLog::default());
-        let hand = FakeTool::new("act", class, &deeds).after_latch(&door);
-        let mut house = engine_with([FakeReply::call("act", json!({}))]).tools([hand]).build();
-        let stop = house
+        let (latch, effects) = (Latch::closed(), EffectLog::default());
+        let tool = FakeTool::new("act", class, &effects).after_latch(&latch);
+        let mut engine = engine_with([FakeReply::call("act", json!({}))]).tools([tool]).build();
+        let stop = engine
             .spawn_worker(|options| options.drain_timeout = longhaul_core::time::Millis(5_000));
-        let run = house.submit().await;
-        door.reached(1).await;
-        stop.drain();
-        door.open();
-        house.worker_stopped().await;
-        assert_eq!(house.model.requests().len(), 1);
-        house.spawn_worker(|_| {});
-        let journal = house.ended(run).await;
+        let run = engine.submit().await;
+        latch.reached(1).await;
+        stop.request_drain();
+        latch.open();
+        engine.worker_stopped().await;
+        assert_eq!(engine.model.requests().len(), 1);
+        engine.spawn_worker(|_| {});
+        let journal = engine.ended(run).await;
         assert!(was_released(&journal), "{:?}", kinds(&journal));
-        assert_eq!(deeds.count("act begins"), 1);
+        assert_eq!(effects.count("act begins"), 1);
         assert_eq!(count(&journal, "tool.in_doubt"), 0);
-        assert_eq!(house.results(), [("{}".to_owned(), false)]);
+        assert_eq!(engine.results(), [("{}".to_owned(), false)]);
     }
 }
 
 #[tokio::test]
 async fn an_aborted_pure_call_is_repeated_at_once() {
-    let (door, deeds) = (Latch::new(), EffectLog::default());
-    let hand = FakeTool::new("act", Pure, &deeds).after_latch(&door);
-    let mut house = engine_with([FakeReply::call("act", json!({}))]).tools([hand]).build();
-    let stop = house.spawn_worker(|_| {});
-    let run = house.submit().await;
-    door.reached(1).await;
-    stop.abort();
-    house.worker_stopped().await;
-    door.open();
-    house.spawn_worker(|_| {});
-    let journal = house.ended(run).await;
+    let (latch, effects) = (Latch::closed(), EffectLog::default());
+    let tool = FakeTool::new("act", Pure, &effects).after_latch(&latch);
+    let mut engine = engine_with([FakeReply::call("act", json!({}))]).tools([tool]).build();
+    let stop = engine.spawn_worker(|_| {});
+    let run = engine.submit().await;
+    latch.reached(1).await;
+    stop.request_abort();
+    engine.worker_stopped().await;
+    latch.open();
+    engine.spawn_worker(|_| {});
+    let journal = engine.ended(run).await;
     assert!(was_released(&journal), "{:?}", kinds(&journal));
     assert_eq!(outcome_text(&journal), "done");
-    assert_eq!((deeds.count("act begins"), deeds.count("act ends")), (2, 1));
-    assert_eq!(house.results(), [("{}".to_owned(), false)]);
+    assert_eq!((effects.count("act begins"), effects.count("act ends")), (2, 1));
+    assert_eq!(engine.results(), [("{}".to_owned(), false)]);
 }
 
 #[tokio::test]
 async fn a_run_is_released_without_rereading_its_journal() {
-    let door = Latch::new();
-    let hand = FakeTool::new("act", Pure, &EffectLog::default()).after_latch(&door);
-    let mut house = engine_with([FakeReply::call("act", json!({}))]).tools([hand]).build();
-    let stop = house.spawn_worker(|_| {});
-    let run = house.submit().await;
-    door.reached(1).await;
-    house.store.fail_reads(StoreFault::Broken, 1);
-    stop.abort();
-    house.worker_stopped().await;
-    assert!(!house.store.has_failed(), "nobody has read");
-    let row = house.longhaul.services().store.get_run(run).await.unwrap();
+    let latch = Latch::closed();
+    let tool = FakeTool::new("act", Pure, &EffectLog::default()).after_latch(&latch);
+    let mut engine = engine_with([FakeReply::call("act", json!({}))]).tools([tool]).build();
+    let stop = engine.spawn_worker(|_| {});
+    let run = engine.submit().await;
+    latch.reached(1).await;
+    engine.store.fail_reads(StoreFault::Broken, 1);
+    stop.request_abort();
+    engine.worker_stopped().await;
+    assert!(!engine.store.has_failed(), "the store was not read");
+    let row = engine.longhaul.services().store.get_run(run).await.unwrap();
     assert_eq!(row.unwrap().worker, None);
 }
 
 #[tokio::test]
 async fn two_workers_share_the_work() {
-    let door = Latch::new();
-    let mut house = engine_with([FakeReply::Text("done").after_latch(&door)]).build();
+    let latch = Latch::closed();
+    let mut engine = engine_with([FakeReply::Text("done").after_latch(&latch)]).build();
     for _ in 0..2 {
-        house.spawn_worker(|options| options.concurrency = 1);
+        engine.spawn_worker(|options| options.concurrency = 1);
     }
-    let runs = [house.submit().await, house.submit().await];
-    door.reached(2).await;
-    door.open();
+    let runs = [engine.submit().await, engine.submit().await];
+    latch.reached(2).await;
+    latch.open();
     let mut workers = BTreeSet::new();
     for run in runs {
-        for entry in house.ended(run).await {
+        for entry in engine.ended(run).await {
             if let Event::RunClaimed(claimed) = entry.event {
                 workers.insert(claimed.worker);
             }
@@ -159,33 +162,33 @@ async fn two_workers_share_the_work() {
 
 #[tokio::test]
 async fn the_runs_of_a_lane_go_one_after_another() {
-    let deeds = EffectLog::default();
-    let hand = FakeTool::new("act", Once, &deeds);
-    let mut house = engine_with([FakeReply::call("act", json!({}))])
-        .tools([hand])
+    let effects = EffectLog::default();
+    let tool = FakeTool::new("act", Once, &effects);
+    let mut engine = engine_with([FakeReply::call("act", json!({}))])
+        .tools([tool])
         .agent(|agent| agent.lane = Some("repo:{{ input.repo }}".into()))
         .build();
     let submit = |n: usize| {
         let mut task = Task::new("tester", json!({ "repo": "a", "n": n }));
         task.lane = (n == 2).then(|| LaneKey::new("repo:a").unwrap());
-        house.longhaul.submit(task)
+        engine.longhaul.submit(task)
     };
     let runs = [submit(0).await, submit(1).await, submit(2).await].map(Result::unwrap);
-    let why = house.longhaul.why_view(runs[1]).await.unwrap();
+    let why = engine.longhaul.explain_run(runs[1]).await.unwrap();
     assert!(why.message.contains("the lane `repo:a`"), "{}", why.message);
-    house.spawn_worker(|_| {});
+    engine.spawn_worker(|_| {});
     let mut ended_at = None;
     for run in runs {
-        let journal = house.ended(run).await;
+        let journal = engine.ended(run).await;
         let claimed = journal.iter().find(|entry| entry.event.kind() == "run.claimed");
-        assert!(claimed.map(|entry| entry.at) >= ended_at, "the one before has ended");
+        assert!(claimed.map(|entry| entry.at) >= ended_at, "the run before it has ended");
         ended_at = journal.last().map(|entry| entry.at);
     }
-    let alone = deeds.all();
+    let alone = effects.all();
     assert!(alone.chunks(2).all(|pair| pair == ["act begins {}", "act ends {}"]), "{alone:?}");
 }
 
-/// Writes down what it is told, and panics if it should.
+/// Records the hooks that are called, and panics if it should.
 #[derive(Debug, Default)]
 struct RecordingHooks {
     calls: Mutex<BTreeSet<&'static str>>,
@@ -195,7 +198,7 @@ struct RecordingHooks {
 impl RecordingHooks {
     fn record(&self, what: &'static str) {
         self.calls.lock().unwrap().insert(what);
-        assert!(!self.panics, "a hook with a mistake");
+        assert!(!self.panics, "a bug in the hook");
     }
 }
 
@@ -229,106 +232,109 @@ async fn hooks_are_called_and_a_panicking_hook_is_contained() {
     for panics in [false, true] {
         let hooks = Arc::new(RecordingHooks { panics, ..RecordingHooks::default() });
         let question = json!({ "question": "Which?" });
-        let mut house = engine_with([FakeReply::call("ask_human", question)]).build();
-        let stop = house.spawn_worker_with_hooks(hooks.clone());
-        let run = house.submit().await;
-        let gate = house.gate(run).await;
-        let said = answer(&gate, Decision::Answer("this".into()));
-        house.longhaul.answer(gate.spec.id, said).await.unwrap();
-        assert_eq!(outcome_text(&house.ended(run).await), "done");
-        house.model.set_replies(vec![FakeReply::Fail(FailureClass::Auth)]);
-        let bad = house.submit().await;
-        assert_eq!(outcome_text(&house.ended(bad).await), "auth");
-        stop.drain();
-        house.worker_stopped().await;
-        let told: Vec<&str> = hooks.calls.lock().unwrap().iter().copied().collect();
-        assert_eq!(told, ["complete", "empty", "error", "rest", "start"], "{panics}");
+        let mut engine = engine_with([FakeReply::call("ask_human", question)]).build();
+        let stop = engine.spawn_worker_with_hooks(hooks.clone());
+        let run = engine.submit().await;
+        let gate = engine.gate(run).await;
+        let gate_answer = answer(&gate, Decision::Answer("this".into()));
+        engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+        assert_eq!(outcome_text(&engine.ended(run).await), "done");
+        engine.model.set_replies(vec![FakeReply::Fail(FailureClass::Auth)]);
+        let bad = engine.submit().await;
+        assert_eq!(outcome_text(&engine.ended(bad).await), "auth");
+        stop.request_drain();
+        engine.worker_stopped().await;
+        let called: Vec<&str> = hooks.calls.lock().unwrap().iter().copied().collect();
+        assert_eq!(called, ["complete", "empty", "error", "rest", "start"], "{panics}");
     }
 }
 
-/// A run that is blocked, what it says, and how it ends after an answer.
-async fn blocked(house: &TestEngine, run: RunId) -> (longhaul_core::policy::gate::GateRow, String) {
-    let gate = house.gate(run).await;
+/// Returns the gate of a blocked run and its message.
+async fn blocked(
+    engine: &TestEngine,
+    run: RunId,
+) -> (longhaul_core::policy::gate::GateRow, String) {
+    let gate = engine.gate(run).await;
     assert_eq!(gate.spec.kind, GateKind::Blocked);
-    let row = house.longhaul.show(run).await.unwrap();
+    let row = engine.longhaul.show(run).await.unwrap();
     assert_eq!(row.status, Status::Blocked);
-    let ask = gate.spec.ask.clone();
-    (gate, ask)
+    let question = gate.spec.ask.clone();
+    (gate, question)
 }
 
-async fn unblock(house: &TestEngine, run: RunId, gate: &longhaul_core::policy::gate::GateRow) {
-    let said = answer(gate, Decision::Answer("it is there now".into()));
-    house.longhaul.answer(gate.spec.id, said).await.unwrap();
-    let journal = house.ended(run).await;
+async fn unblock(engine: &TestEngine, run: RunId, gate: &longhaul_core::policy::gate::GateRow) {
+    let gate_answer = answer(gate, Decision::Answer("it is there now".into()));
+    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let journal = engine.ended(run).await;
     assert_eq!(outcome_text(&journal), "done", "{:?}", kinds(&journal));
 }
 
 #[tokio::test]
 async fn a_missing_model_blocks_until_it_is_there() {
     const MESSAGE: &str = "No model is configured. Set one with `longhaul init`.";
-    let house = engine_with([]).start();
-    *house.models.missing_message.lock().unwrap() = Some(MESSAGE);
-    let run = house.submit().await;
-    let (gate, sentence) = blocked(&house, run).await;
-    assert_eq!(sentence, MESSAGE);
-    // An answer while it is still missing only asks anew.
-    let said = answer(&gate, Decision::Answer("surely?".into()));
-    house.longhaul.answer(gate.spec.id, said).await.unwrap();
-    let seen = house.until(run, "gate.answered").await;
-    house.until_after(run, seen.last().unwrap().seq, "run.blocked").await;
-    let (gate, _) = blocked(&house, run).await;
-    *house.models.missing_message.lock().unwrap() = None;
-    unblock(&house, run, &gate).await;
+    let engine = engine_with([]).start();
+    *engine.models.missing_message.lock().unwrap() = Some(MESSAGE);
+    let run = engine.submit().await;
+    let (gate, message) = blocked(&engine, run).await;
+    assert_eq!(message, MESSAGE);
+    // An answer while the model is still missing only blocks the run again.
+    let gate_answer = answer(&gate, Decision::Answer("surely?".into()));
+    engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
+    let entries = engine.until(run, "gate.answered").await;
+    engine.until_after(run, entries.last().unwrap().seq, "run.blocked").await;
+    let (gate, _) = blocked(&engine, run).await;
+    *engine.models.missing_message.lock().unwrap() = None;
+    unblock(&engine, run, &gate).await;
 }
 
 #[tokio::test]
 async fn a_missing_definition_blocks_until_it_is_there() {
-    let house = engine_with([]).start();
-    house.store.hides_definitions.store(true, Ordering::SeqCst);
-    let run = house.submit().await;
-    let (gate, sentence) = blocked(&house, run).await;
-    assert!(sentence.contains("is not in the store"), "{sentence}");
-    house.store.hides_definitions.store(false, Ordering::SeqCst);
-    unblock(&house, run, &gate).await;
+    let engine = engine_with([]).start();
+    engine.store.hides_definitions.store(true, Ordering::SeqCst);
+    let run = engine.submit().await;
+    let (gate, message) = blocked(&engine, run).await;
+    assert!(message.contains("is not in the store"), "{message}");
+    engine.store.hides_definitions.store(false, Ordering::SeqCst);
+    unblock(&engine, run, &gate).await;
 }
 
-/// The same parts without any tool of a test.
-fn without_tools(ports: &EngineServices) -> EngineServices {
-    let paging = ReadOutput::new(ports.store.clone(), ports.records.clone()).unwrap();
+/// Returns the same services without the tools of the test.
+fn without_tools(services: &EngineServices) -> EngineServices {
+    let paging = ReadOutputTool::new(services.store.clone(), services.records.clone()).unwrap();
     EngineServices {
         tools: Arc::new(ToolRegistry::new([Arc::new(paging) as Arc<dyn Tool>]).unwrap()),
-        ..ports.clone()
+        ..services.clone()
     }
 }
 
 #[tokio::test]
 async fn a_missing_tool_blocks_until_a_worker_has_it() {
-    let deeds = EffectLog::default();
-    let hand = FakeTool::new("act", Pure, &deeds);
-    let mut house = engine_with([FakeReply::call("act", json!({}))]).tools([hand]).build();
+    let effects = EffectLog::default();
+    let tool = FakeTool::new("act", Pure, &effects);
+    let mut engine = engine_with([FakeReply::call("act", json!({}))]).tools([tool]).build();
     let options = WorkerOptions::new(InboxName::new("default").unwrap());
     let stop = Shutdown::new();
-    let poor = Worker::new(&without_tools(house.longhaul.services()), options);
-    house.workers.spawn(poor.run(stop.clone()));
-    let run = house.submit().await;
-    let (gate, sentence) = blocked(&house, run).await;
-    assert!(sentence.contains("the tool `act`, which this worker does not have"), "{sentence}");
-    stop.drain();
-    house.worker_stopped().await;
-    house.spawn_worker(|_| {});
-    unblock(&house, run, &gate).await;
-    assert_eq!(deeds.count("act ends"), 1);
+    let poor = Worker::new(&without_tools(engine.longhaul.services()), options);
+    engine.workers.spawn(poor.run(stop.clone()));
+    let run = engine.submit().await;
+    let (gate, message) = blocked(&engine, run).await;
+    assert!(message.contains("the tool `act`, which this worker does not have"), "{message}");
+    stop.request_drain();
+    engine.worker_stopped().await;
+    engine.spawn_worker(|_| {});
+    unblock(&engine, run, &gate).await;
+    assert_eq!(effects.count("act ends"), 1);
 }
 
 #[tokio::test]
 async fn a_prompt_that_can_not_be_rendered_blocks_the_run() {
-    let house =
+    let engine =
         engine_with([]).agent(|agent| agent.prompt = "You tidy {{ input.room }}.".into()).start();
-    let run = house.submit().await;
-    let (_, sentence) = blocked(&house, run).await;
-    assert!(sentence.contains("The prompt of agent `tester` can't be made"), "{sentence}");
-    // The run keeps its agent, so no answer helps.
-    assert!(sentence.contains("cancel this run"), "{sentence}");
-    let why = house.longhaul.why_view(run).await.unwrap();
+    let run = engine.submit().await;
+    let (_, message) = blocked(&engine, run).await;
+    assert!(message.contains("The prompt of agent `tester` can't be rendered"), "{message}");
+    // The run keeps its agent, so an answer does not help.
+    assert!(message.contains("cancel this run"), "{message}");
+    let why = engine.longhaul.explain_run(run).await.unwrap();
     assert_eq!(why.command, format!("longhaul cancel {run}"));
 }

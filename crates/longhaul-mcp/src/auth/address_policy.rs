@@ -1,8 +1,8 @@
-//! Which addresses a server may send us to when we log in: its own kind, and those
-//! that anybody can route to.
+//! The address policy for OAuth logins: which addresses an MCP server may name in its OAuth
+//! metadata.
 //!
-//! Never: an address inside the house because a stranger outside named it, but by a
-//! name that only this machine's proxy can look up.
+//! Invariant: a public server can't direct requests to a private address. The only exception is a
+//! host name that only this machine's proxy can resolve.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,21 +13,22 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::time::timeout;
 use url::Host;
 
-use longhaul_core::net::{Zone, zone};
+use longhaul_core::net::{NetworkZone, zone};
 
-/// Where a server stands, and how near an address may be that it names.
+/// Network zone of an MCP server. It decides which addresses the server may name in its OAuth
+/// metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ServerZone {
-    /// Out there.
+    /// The server is on the public internet.
     Public,
-    /// In the same house.
+    /// The server is on a private network.
     Private,
-    /// On this machine.
+    /// The server is on this machine.
     Loopback,
 }
 
 impl ServerZone {
-    /// Where this address stands, looked up where it is a name.
+    /// Returns the network zone of the server at this URL, resolving its host name.
     pub(super) async fn from_url(url: &Url) -> Self {
         match url.host() {
             Some(Host::Ipv4(ip)) => Self::from_ip(ip.into()),
@@ -35,13 +36,13 @@ impl ServerZone {
             Some(Host::Domain(name)) if is_localhost(name) => Self::Loopback,
             Some(Host::Domain(name)) => {
                 let found = tokio::net::lookup_host((name, 0)).await;
-                // All of them: one that leads out makes it a server out there.
-                let near = found.ok().and_then(|found| {
-                    let near = found.map(|address| Self::from_ip(address.ip()));
-                    near.min()
+                // All addresses count: one public address makes the server public.
+                let zone = found.ok().and_then(|found| {
+                    let zone = found.map(|address| Self::from_ip(address.ip()));
+                    zone.min()
                 });
-                // A name that leads here may lead elsewhere the next time.
-                near.unwrap_or(Self::Public).min(Self::Private)
+                // A name that resolves to loopback now may resolve to another address later.
+                zone.unwrap_or(Self::Public).min(Self::Private)
             }
             None => Self::Public,
         }
@@ -49,82 +50,87 @@ impl ServerZone {
 
     fn from_ip(ip: IpAddr) -> Self {
         match zone(ip) {
-            Zone::Loopback => Self::Loopback,
-            Zone::Private => Self::Private,
-            Zone::Public | Zone::Reserved => Self::Public,
+            NetworkZone::Loopback => Self::Loopback,
+            NetworkZone::Private => Self::Private,
+            NetworkZone::Public | NetworkZone::Reserved => Self::Public,
         }
     }
 
-    /// Whether an address may be asked.
+    /// Returns whether a server in this zone may name this IP address in its OAuth metadata.
     fn allows_ip(self, ip: IpAddr) -> bool {
         match zone(ip) {
-            Zone::Public => true,
-            Zone::Loopback | Zone::Private => self >= Self::from_ip(ip),
-            Zone::Reserved => false,
+            NetworkZone::Public => true,
+            NetworkZone::Loopback | NetworkZone::Private => self >= Self::from_ip(ip),
+            NetworkZone::Reserved => false,
         }
     }
 
-    /// Whether tokens and codes may be sent to this address. The error says why not.
+    /// Checks whether a server in this zone may have tokens and codes sent to this URL. The error
+    /// says why not.
     pub(super) fn check_url(self, url: &Url) -> Result<(), &'static str> {
         let (is_here, may) = match url.host() {
             Some(Host::Ipv4(ip)) => (ip.is_loopback(), self.allows_ip(ip.into())),
             Some(Host::Ipv6(ip)) => (ip.is_loopback(), self.allows_ip(ip.into())),
             Some(Host::Domain(name)) if is_localhost(name) => (true, self == Self::Loopback),
-            // What it leads to is looked at when it is asked.
+            // The addresses of a name are checked when it is resolved.
             Some(Host::Domain(_)) => (false, true),
-            None => return Err("it names an address without a host"),
+            None => return Err("an OAuth endpoint has no host"),
         };
         match url.scheme() {
             _ if !may => Err(PRIVATE_ADDRESS),
             "https" => Ok(()),
             "http" if is_here => Ok(()),
-            _ => Err("it names an address that is not https://"),
+            _ => Err("an OAuth endpoint is not https://"),
         }
     }
 }
 
-/// Whether a name means this machine whoever is asked.
+/// Returns whether a host name always means this machine, such as `localhost`.
 fn is_localhost(name: &str) -> bool {
     let last = name.trim_end_matches('.').rsplit('.').next();
     last.is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
 }
 
-/// Lets only addresses through that may be asked, and the machine's own proxies.
+/// A DNS resolver that returns only addresses that the address policy allows, and those of this
+/// machine's proxies.
 #[derive(Debug, Clone)]
 pub(super) struct FilteringResolver {
     zone: ServerZone,
-    /// The server's own name, where that makes it one of the house.
+    /// Host name of the server, if it resolves to a private address.
     private_host: Option<String>,
     proxies: BTreeSet<String>,
 }
 
 impl FilteringResolver {
-    /// The one for a server that stands so near.
-    pub(super) fn new(server: &Url, near: ServerZone) -> Self {
+    /// Creates the resolver for OAuth requests on behalf of a server in this zone.
+    pub(super) fn new(server: &Url, zone: ServerZone) -> Self {
         let own = match server.host() {
-            Some(Host::Domain(name)) if near == ServerZone::Private => Some(normalized_host(name)),
+            Some(Host::Domain(name)) if zone == ServerZone::Private => Some(normalized_host(name)),
             Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) | None => None,
         };
-        Self { zone: near, private_host: own, proxies: proxy_hosts() }
+        Self { zone, private_host: own, proxies: proxy_hosts() }
     }
 
-    /// Whether this machine asks those out there through a proxy.
+    /// Returns whether OAuth requests go through a proxy of this machine: the server is public and
+    /// a proxy is set.
     pub(super) fn has_proxy(&self) -> bool {
         self.zone == ServerZone::Public && !self.proxies.is_empty()
     }
 
-    /// Whether a name may lead to this address. A server whose name leads into the
-    /// house may name others there; so as long as it counts as one of the house, its
-    /// own name leads nowhere else. Else a stranger could have a name lead into the
-    /// house for as long as it is looked at, and out to themselves after that.
-    fn allows(&self, name: &str, ip: IpAddr) -> bool {
-        let is_own = self.private_host.as_ref().is_some_and(|own| *own == normalized_host(name));
-        self.zone.allows_ip(ip) && (!is_own || matches!(zone(ip), Zone::Loopback | Zone::Private))
+    /// Returns whether a host name may resolve to this address. A server whose name resolves to a
+    /// private address may name other private addresses. In return, its own name must resolve to
+    /// private addresses only. Otherwise an attacker could point the name to a private address for
+    /// the check and to their own server afterwards (DNS rebinding).
+    fn allows_address(&self, host_name: &str, ip: IpAddr) -> bool {
+        let is_own =
+            self.private_host.as_ref().is_some_and(|own| *own == normalized_host(host_name));
+        self.zone.allows_ip(ip)
+            && (!is_own || matches!(zone(ip), NetworkZone::Loopback | NetworkZone::Private))
     }
 
-    /// Whether a proxy may be asked for this address, as far as that is seen from
-    /// here: a name that only the proxy knows is the proxy's to judge.
-    pub(super) async fn check_host(&self, url: &Url) -> Result<(), &'static str> {
+    /// Checks whether a URL may be requested through a proxy. A host name that only the proxy can
+    /// resolve is allowed. The error says why not.
+    pub(super) async fn check_proxied_url(&self, url: &Url) -> Result<(), &'static str> {
         let Some(Host::Domain(name)) = url.host() else {
             return Ok(());
         };
@@ -132,50 +138,51 @@ impl FilteringResolver {
         let Ok(Ok(mut found)) = found else {
             return Ok(());
         };
-        match found.all(|address| self.allows(name, address.ip())) {
+        match found.all(|address| self.allows_address(name, address.ip())) {
             true => Ok(()),
             false => Err(PRIVATE_ADDRESS),
         }
     }
 }
 
-/// So long a name is looked up that the proxy looks up once more.
+/// Timeout for resolving a host name here before the proxy resolves it again.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-const PRIVATE_ADDRESS: &str = "it names an address that is private or reserved";
+const PRIVATE_ADDRESS: &str = "an address that the server names is private or reserved";
 
-/// A name as names are compared.
+/// Returns a host name in lower case and without a trailing dot, for comparison.
 fn normalized_host(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// The variables in which a machine names its proxies.
+/// Environment variables that hold the URLs of proxies.
 const PROXY_VARS: [&str; 6] =
     ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
 
-/// The hosts of this machine's proxies: they are its owner's word.
+/// Returns the host names of this machine's proxies. They are trusted because the owner of the
+/// machine sets them.
 fn proxy_hosts() -> BTreeSet<String> {
-    let said = PROXY_VARS.iter().filter_map(|name| std::env::var(name).ok());
-    let hosts = said.filter_map(|said| {
-        let url = said.parse::<Url>().or_else(|_| format!("http://{said}").parse());
+    let value = PROXY_VARS.iter().filter_map(|name| std::env::var(name).ok());
+    let hosts = value.filter_map(|value| {
+        let url = value.parse::<Url>().or_else(|_| format!("http://{value}").parse());
         url.ok()?.host_str().map(str::to_ascii_lowercase)
     });
     hosts.collect()
 }
 
-/// Why a name leads nowhere.
+/// Error of a host name that can't be resolved, with the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct ResolveError(&'static str);
 
 impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let sieve = self.clone();
+        let resolver = self.clone();
         let is_proxy = self.proxies.contains(&name.as_str().to_ascii_lowercase());
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await;
-            let found = found.map_err(|_| ResolveError("nobody knows the name it names"))?;
-            let lets = |ip: IpAddr| is_proxy || sieve.allows(name.as_str(), ip);
+            let found = found.map_err(|_| ResolveError("the host was not found"))?;
+            let lets = |ip: IpAddr| is_proxy || resolver.allows_address(name.as_str(), ip);
             let good = found.filter(|address| lets(address.ip()));
             let good: Vec<SocketAddr> = good.collect();
             if good.is_empty() {
@@ -191,14 +198,14 @@ impl Resolve for FilteringResolver {
 mod tests {
     use super::*;
 
-    fn check(near: ServerZone, url: &str, expect: bool) {
+    fn check_url_policy(zone: ServerZone, url: &str, expect: bool) {
         let url: Url = url.parse().unwrap();
-        assert_eq!(near.check_url(&url).is_ok(), expect, "{near:?} {url}");
+        assert_eq!(zone.check_url(&url).is_ok(), expect, "{zone:?} {url}");
     }
 
     #[test]
     fn a_public_server_can_not_name_private_addresses() {
-        for (url, far, house, here) in [
+        for (url, far, private, here) in [
             ("https://auth.example/x", true, true, true),
             ("http://auth.example/x", false, false, false),
             ("https://8.8.8.8/", true, true, true),
@@ -210,19 +217,19 @@ mod tests {
             ("http://[::1]:8080/", false, false, true),
             ("http://localhost:8080/", false, false, true),
             ("http://a.localhost/", false, false, true),
-            // Where clouds keep their secrets.
+            // Metadata service of cloud providers.
             ("https://169.254.169.254/", false, false, false),
             ("file:///etc/passwd", false, false, false),
         ] {
-            check(ServerZone::Public, url, far);
-            check(ServerZone::Private, url, house);
-            check(ServerZone::Loopback, url, here);
+            check_url_policy(ServerZone::Public, url, far);
+            check_url_policy(ServerZone::Private, url, private);
+            check_url_policy(ServerZone::Loopback, url, here);
         }
     }
 
-    fn resolver(url: &str, near: ServerZone) -> FilteringResolver {
+    fn resolver(url: &str, zone: ServerZone) -> FilteringResolver {
         let proxies = BTreeSet::new();
-        FilteringResolver { proxies, ..FilteringResolver::new(&url.parse().unwrap(), near) }
+        FilteringResolver { proxies, ..FilteringResolver::new(&url.parse().unwrap(), zone) }
     }
 
     #[test]
@@ -230,12 +237,12 @@ mod tests {
         let by_name = resolver("https://Wiki.example/mcp", ServerZone::Private);
         let by_ip = resolver("https://10.0.0.9/mcp", ServerZone::Private);
         let far = resolver("https://wiki.example/mcp", ServerZone::Public);
-        for (sieve, name, ip, expect) in [
+        for (filter, name, ip, expect) in [
             (&by_name, "wiki.example", "10.0.0.9", true),
             (&by_name, "wiki.example", "8.8.8.8", false),
             (&by_name, "WIKI.example.", "8.8.8.8", false),
             (&by_name, "wiki.example", "127.0.0.1", false),
-            // Whom it names may be out there.
+            // Hosts that the server names may be public.
             (&by_name, "auth.example", "8.8.8.8", true),
             (&by_name, "auth.example", "10.0.0.8", true),
             (&by_ip, "auth.example", "8.8.8.8", true),
@@ -243,7 +250,7 @@ mod tests {
             (&far, "wiki.example", "10.0.0.9", false),
         ] {
             let ip: IpAddr = ip.parse().unwrap();
-            assert_eq!(sieve.allows(name, ip), expect, "{sieve:?} {name} {ip}");
+            assert_eq!(filter.allows_address(name, ip), expect, "{filter:?} {name} {ip}");
         }
     }
 
@@ -253,24 +260,24 @@ mod tests {
         for (url, expect) in [
             ("https://localhost/token", false),
             ("https://nobody-knows.invalid/token", true),
-            // What is no name was judged before.
+            // IP addresses are checked elsewhere.
             ("https://8.8.8.8/token", true),
         ] {
             let url: Url = url.parse().unwrap();
-            assert_eq!(far.check_host(&url).await.is_ok(), expect, "{url}");
+            assert_eq!(far.check_proxied_url(&url).await.is_ok(), expect, "{url}");
         }
     }
 
     #[tokio::test]
     async fn the_network_zone_of_a_server_follows_its_address() {
-        for (url, near) in [
+        for (url, zone) in [
             ("http://localhost:1/mcp", ServerZone::Loopback),
             ("http://127.0.0.1:1/mcp", ServerZone::Loopback),
             ("https://192.168.1.2/mcp", ServerZone::Private),
             ("https://8.8.8.8/mcp", ServerZone::Public),
             ("https://169.254.169.254/mcp", ServerZone::Public),
         ] {
-            assert_eq!(ServerZone::from_url(&url.parse().unwrap()).await, near, "{url}");
+            assert_eq!(ServerZone::from_url(&url.parse().unwrap()).await, zone, "{url}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The door on this machine that a browser comes back to when somebody has logged in.
+//! The local HTTP server that receives the redirect of the browser after an OAuth login.
 //!
-//! Never: open to another machine, answers anything but its one path, and repeats
-//! nothing of what it is told.
+//! Invariant: the server listens on loopback only, serves a single path, and repeats no part of a
+//! request in its response.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -14,22 +14,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use url::Url;
 
-/// The one path.
+/// The only path that the callback server serves.
 const CALLBACK_PATH: &str = "/callback";
 
-/// A request is no longer than this.
+/// Maximum length of a request to the callback server, in bytes.
 const REQUEST_BYTES_MAX: usize = 16 * 1024;
 
-/// So long somebody has to say what they want.
+/// Timeout for reading a request to the callback server.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So long it is waited when nobody could be let in.
+/// Delay after an error while accepting a connection.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// So many are heard at once.
+/// Maximum number of concurrent connections to the callback server.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Waits for a browser.
+/// Local HTTP server that waits for the browser's redirect after a login.
 #[derive(Debug)]
 pub struct CallbackServer {
     listener: TcpListener,
@@ -37,7 +37,7 @@ pub struct CallbackServer {
 }
 
 impl CallbackServer {
-    /// Opens the door at this port; none: at any that is free.
+    /// Starts listening on this loopback port. `None` means any free port.
     pub async fn bind(port: Option<u16>) -> io::Result<Self> {
         let at = (Ipv4Addr::LOCALHOST, port.unwrap_or(0));
         let listener = TcpListener::bind(at).await?;
@@ -45,83 +45,85 @@ impl CallbackServer {
         Ok(Self { listener, port })
     }
 
-    /// Where a browser is sent.
+    /// Returns the redirect URI to register for the login.
     pub fn redirect_uri(&self) -> String {
         format!("http://127.0.0.1:{}{CALLBACK_PATH}", self.port)
     }
 
-    /// Waits until a browser comes that brings this back, and says where it was sent.
-    /// To wait anew is to hang up on whoever is being heard.
+    /// Waits for a callback with this OAuth `state` and returns its URL. Dropping the future closes
+    /// the connections that it has accepted.
     pub async fn wait_for_callback(&self, state: &str) -> String {
-        let mut guests = FuturesUnordered::new();
+        let mut connections = FuturesUnordered::new();
         loop {
             tokio::select! {
-                came = self.listener.accept(), if guests.len() < CONNECTIONS_MAX => {
-                    match came {
-                        Ok((guest, _)) => guests.push(timeout(READ_TIMEOUT, self.serve(guest, state))),
-                        // They hung up at once, or too much is open here: that passes.
+                accepted = self.listener.accept(), if connections.len() < CONNECTIONS_MAX => {
+                    match accepted {
+                        Ok((stream, _)) => connections.push(timeout(READ_TIMEOUT, self.serve_connection(stream, state))),
+                        // The connection was closed at once, or too many files are open. Both are
+                        // transient.
                         Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
                     }
                 }
-                Some(heard) = guests.next(), if !guests.is_empty() => {
-                    // Who says nothing, or something else, is no reason to stop.
-                    if let Ok(Some(led_to)) = heard {
-                        return led_to;
+                Some(result) = connections.next(), if !connections.is_empty() => {
+                    // A connection without a valid callback does not end the wait.
+                    if let Ok(Some(callback_url)) = result {
+                        return callback_url;
                     }
                 }
             }
         }
     }
 
-    async fn serve(&self, mut guest: TcpStream, state: &str) -> Option<String> {
-        let asked = read_head(&mut guest).await?;
-        let led_to = self.parse_callback(&asked, state);
-        let (status, words) = match &led_to {
-            Ok(_) => ("200 OK", "Longhaul goes on in the terminal. This page can be closed."),
-            Err(no) => *no,
+    async fn serve_connection(&self, mut stream: TcpStream, state: &str) -> Option<String> {
+        let head = read_request_head(&mut stream).await?;
+        let callback_url = self.parse_callback(&head, state);
+        let (status, message) = match &callback_url {
+            Ok(_) => ("200 OK", "Longhaul continues in the terminal. You can close this page."),
+            Err(rejection) => *rejection,
         };
         let page = format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\n\
              content-length: {}\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n\
-             x-content-type-options: nosniff\r\nconnection: close\r\n\r\n{words}\n",
-            words.len() + 1
+             x-content-type-options: nosniff\r\nconnection: close\r\n\r\n{message}\n",
+            message.len() + 1
         );
-        // Who does not wait for the page has said what they had to say.
-        _ = guest.write_all(page.as_bytes()).await;
-        _ = guest.shutdown().await;
-        led_to.ok()
+        // The callback is complete even if the browser does not wait for the page.
+        _ = stream.write_all(page.as_bytes()).await;
+        _ = stream.shutdown().await;
+        callback_url.ok()
     }
 
-    /// Where a browser was sent, if that is here and with what was asked for.
+    /// Returns the callback URL if the request has the right path and OAuth `state`. The error is
+    /// the HTTP status and the text of the response.
     fn parse_callback(
         &self,
         head: &str,
         state: &str,
     ) -> Result<String, (&'static str, &'static str)> {
-        let mut words = head.lines().next().unwrap_or_default().split(' ');
-        let (Some("GET"), Some(target)) = (words.next(), words.next()) else {
-            return Err(("405 Method Not Allowed", "Nothing is done here but to come back."));
+        let mut parts = head.lines().next().unwrap_or_default().split(' ');
+        let (Some("GET"), Some(target)) = (parts.next(), parts.next()) else {
+            return Err(("405 Method Not Allowed", "Only GET is supported."));
         };
-        let nothing = ("404 Not Found", "There is nothing here.");
+        let nothing = ("404 Not Found", "Not found.");
         if target.split('?').next() != Some(CALLBACK_PATH) {
             return Err(nothing);
         }
-        let led_to = format!("http://127.0.0.1:{}{target}", self.port);
-        let url: Url = led_to.parse().map_err(|_| nothing)?;
+        let callback_url = format!("http://127.0.0.1:{}{target}", self.port);
+        let url: Url = callback_url.parse().map_err(|_| nothing)?;
         let is_ours = url.query_pairs().any(|(key, value)| key == "state" && value == state);
         match is_ours && !state.is_empty() {
-            true => Ok(led_to),
-            false => Err(("400 Bad Request", "This belongs to no login that waits here.")),
+            true => Ok(callback_url),
+            false => Err(("400 Bad Request", "This callback does not belong to a pending login.")),
         }
     }
 }
 
-/// The head of a request; none: it is too long, or there is none.
-async fn read_head(guest: &mut TcpStream) -> Option<String> {
+/// Reads the head of an HTTP request. `None` if the head is too long or incomplete.
+async fn read_request_head(stream: &mut TcpStream) -> Option<String> {
     let mut all = Vec::new();
     let mut some = [0; 2048];
     while !all.windows(4).any(|end| end == b"\r\n\r\n") {
-        let count = guest.read(&mut some).await.ok().filter(|count| *count > 0)?;
+        let count = stream.read(&mut some).await.ok().filter(|count| *count > 0)?;
         all.extend_from_slice(&some[..count]);
         if all.len() > REQUEST_BYTES_MAX {
             return None;
@@ -134,21 +136,21 @@ async fn read_head(guest: &mut TcpStream) -> Option<String> {
 mod tests {
     use super::*;
 
-    async fn send_request(at: u16, request: &str) -> String {
-        let mut line = TcpStream::connect((Ipv4Addr::LOCALHOST, at)).await.unwrap();
+    async fn send_request(port: u16, request: &str) -> String {
+        let mut line = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
         line.write_all(request.as_bytes()).await.unwrap();
-        let mut said = String::new();
-        // Who is turned away in the middle of a word hears nothing.
-        _ = line.read_to_string(&mut said).await;
-        said
+        let mut response = String::new();
+        // A request that is rejected before its end gets no response.
+        _ = line.read_to_string(&mut response).await;
+        response
     }
 
     #[tokio::test]
     async fn only_a_callback_with_the_right_state_is_accepted() {
-        let door = CallbackServer::bind(None).await.unwrap();
-        let port = door.port;
-        let guests = async {
-            // A browser that connects beforehand and says nothing.
+        let server = CallbackServer::bind(None).await.unwrap();
+        let port = server.port;
+        let clients = async {
+            // A browser may open a connection in advance and send nothing.
             let _idle = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
             let long = format!("GET /callback?{} HTTP/1.1\r\n", "x".repeat(REQUEST_BYTES_MAX));
             for (request, status) in [
@@ -160,13 +162,13 @@ mod tests {
                 (long.as_str(), ""),
                 ("GET /callback?state=s&code=c HTTP/1.1\r\n\r\n", "200"),
             ] {
-                let said = send_request(port, request).await;
-                assert!(said.contains(status), "{request:.60} {said}");
-                assert!(!said.contains("code=c"), "{said}");
+                let response = send_request(port, request).await;
+                assert!(response.contains(status), "{request:.60} {response}");
+                assert!(!response.contains("code=c"), "{response}");
             }
         };
-        let (led_to, ()) = tokio::join!(door.wait_for_callback("s"), guests);
+        let (callback_url, ()) = tokio::join!(server.wait_for_callback("s"), clients);
         let expect = format!("http://127.0.0.1:{port}/callback?state=s&code=c");
-        assert_eq!(led_to, expect);
+        assert_eq!(callback_url, expect);
     }
 }

@@ -1,7 +1,7 @@
-//! What logging in at a server needs: where logins are kept, and what the project
-//! says of it.
+//! The context for logins at a server: where they are stored, and the OAuth settings of the
+//! project.
 //!
-//! Never: shows the secret of a client.
+//! Invariant: the `Debug` output of the context does not show the client secret.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,32 +14,32 @@ use crate::auth::redaction;
 use crate::auth::refresh::RefreshCoordinator;
 use crate::auth::unsaved::UnsavedLogin;
 
-/// So much of what a server says about a login is kept.
+/// Maximum length of a stored `WWW-Authenticate` challenge, in characters.
 const CHALLENGE_CHARS_MAX: usize = 2_000;
 
-/// How one logs in at a server. Clones hear the same.
+/// Everything needed to log in at a server. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct LoginContext {
-    /// Where logins are kept; nobody else may look there.
+    /// Directory of the stored logins. Only the current user can access it.
     pub(crate) dir: PathBuf,
     pub(crate) oauth: OAuthConfig,
     pub(crate) clock: Arc<dyn Clock>,
-    /// What the server said when it last refused.
+    /// `WWW-Authenticate` challenge of the last response with which the server rejected a request.
     last_challenge: Arc<Mutex<Option<String>>>,
     pub(super) refreshes: RefreshCoordinator,
     pub(super) unsaved: UnsavedLogin,
-    /// Asks as somebody who has no login.
+    /// Whether requests are sent without the stored login.
     pub(super) is_anonymous: bool,
 }
 
 impl LoginContext {
-    /// Logins in this folder.
-    pub fn new(folder: PathBuf, oauth: OAuthConfig, clock: Arc<dyn Clock>) -> Self {
+    /// Creates the context for logins that are stored in this directory.
+    pub fn new(dir: PathBuf, oauth: OAuthConfig, clock: Arc<dyn Clock>) -> Self {
         if let Some(secret) = &oauth.client_secret {
-            redaction::register(secret);
+            redaction::register_token(secret);
         }
         Self {
-            dir: folder,
+            dir,
             oauth,
             clock,
             last_challenge: Arc::default(),
@@ -49,12 +49,13 @@ impl LoginContext {
         }
     }
 
-    /// The same for somebody who has not logged in: what they hear is heard here too.
+    /// Returns the same context for requests without the stored login. Both contexts share the last
+    /// challenge.
     pub(crate) fn as_anonymous(&self) -> Self {
         Self { is_anonymous: true, ..self.clone() }
     }
 
-    /// Waits for renewals that are under way, but not for long.
+    /// Waits a limited time for token refreshes in flight, when the process shuts down.
     pub(crate) async fn finish_refresh(&self) {
         self.refreshes.shut_down().await;
     }
@@ -65,8 +66,8 @@ impl LoginContext {
     }
 
     pub(super) fn last_challenge(&self) -> Option<String> {
-        let heard = self.last_challenge.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.clone()
+        let challenge = self.last_challenge.lock().unwrap_or_else(PoisonError::into_inner);
+        challenge.clone()
     }
 }
 

@@ -1,6 +1,6 @@
-//! The file in which the login at one server is kept, outside of every project.
+//! The file that stores the login at one server. It is outside of every project.
 //!
-//! Never: read or written where others may look, and never half written.
+//! Invariant: the file is used only if no other user can access it, and it is replaced atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -18,91 +18,92 @@ use serde_json::Value;
 
 use crate::auth::redaction;
 
-/// More than this is no login.
+/// Maximum size of a credential file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Which form the file has.
+/// Version of the credential file format.
 const FORMAT_VERSION: u32 = 1;
 
-/// How often it is looked whether another has finished.
+/// Interval between two attempts to lock a credential file that another process has locked.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// So long another may hold a login: it renews it meanwhile.
+/// Timeout for locking a credential file. Another process may hold the lock while it refreshes the
+/// login.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Why a login can't be read or kept.
+/// Why a credential file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialFileError {
-    /// It can't be read or written.
-    #[error("`{path}`, where a login is kept, can't be used: {source}")]
+    /// The credential file or its directory can't be read or written.
+    #[error("the login file `{path}` can't be used: {source}")]
     Io {
-        /// Which file or folder.
+        /// Path of the credential file or its directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Others may look into it.
+    /// Other users can access the credential file or its directory.
     #[error(
-        "`{path}`, where a login is kept, is open to others (mode {mode:03o}). \
-         Run `chmod go-rwx` on it, and log in anew if somebody may have looked."
+        "the login file `{path}` is accessible to other users (mode {mode:03o}). \
+         Run `chmod go-rwx` on it, and log in again if another user may have read it."
     )]
     NotPrivate {
-        /// Which file or folder.
+        /// Path of the credential file or its directory.
         path: PathBuf,
-        /// Who may.
+        /// Permission bits of the file or directory.
         mode: u32,
     },
-    /// Somebody else owns it.
+    /// Another user owns the credential file or its directory.
     #[error(
-        "`{path}`, where a login is kept, belongs to another user than the one that this runs as. \
-         Run it as that user, or move that out of the way."
+        "the login file `{path}` belongs to another user than the current one. \
+         Run the command as that user, or move the file away."
     )]
     WrongOwner {
-        /// Which file or folder.
+        /// Path of the credential file or its directory.
         path: PathBuf,
     },
-    /// The folder is none of its own.
+    /// The directory of the credential file is a symbolic link or not a directory.
     #[error(
-        "`{path}`, where logins are kept, is a link or no folder. \
-         Put a folder of your own in its place (mode 700)."
+        "the login directory `{path}` is a symbolic link or not a directory. \
+         Replace it with a directory of your own (mode 700)."
     )]
     NotADirectory {
-        /// Which folder.
+        /// Path of the directory of the credential file.
         path: PathBuf,
     },
-    /// It holds something else.
+    /// The content of the credential file is not a login in a known format.
     #[error(
-        "`{path}`, where a login is kept, is a link or not of this build's form. \
-         Run `longhaul mcp logout {server}`, and log in anew."
+        "the login file `{path}` is a symbolic link or has an unknown format. \
+         Run `longhaul mcp logout {server}`, and log in again."
     )]
     Invalid {
-        /// Which file.
+        /// Path of the credential file.
         path: PathBuf,
-        /// Whose login it is.
+        /// Name of the MCP server that the login is for.
         server: String,
     },
-    /// Another process has held it for too long.
-    #[error("`{path}`, where a login is kept, is held by another process, which does not finish")]
+    /// Another process has locked the credential file for too long.
+    #[error("the login file `{path}` has been locked by another process for too long")]
     Locked {
-        /// Which file.
+        /// Path of the credential file.
         path: PathBuf,
     },
 }
 
-/// A login as it is kept.
+/// A login at an MCP server, as stored in its credential file.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct StoredLogin {
     version: u32,
-    /// The server's address.
+    /// URL of the MCP server.
     pub(super) server: String,
-    /// The secret that came with a registration of our own.
+    /// Client secret from our own dynamic client registration at the authorization server.
     pub(super) client_secret: Option<String>,
-    /// What the SDK keeps.
+    /// Tokens and client id, in the form in which the SDK stores them.
     pub(super) credentials: StoredCredentials,
 }
 
-/// What is read of a login.
+/// The tokens of a login.
 #[derive(Default, Deserialize)]
 pub(super) struct TokenInfo {
     pub(super) access_token: String,
@@ -123,17 +124,17 @@ impl StoredLogin {
         Self { version: FORMAT_VERSION, server: url.to_string(), client_secret, credentials }
     }
 
-    /// From now on none of its secrets stays in a text.
+    /// Registers the secrets of this login, so that they are redacted from all texts from now on.
     pub(super) fn register_secrets(&self) {
-        let facts = self.token_info().unwrap_or_default();
-        let secrets = [facts.refresh_token.as_ref(), self.client_secret.as_ref()];
-        redaction::register(&facts.access_token);
+        let tokens = self.token_info().unwrap_or_default();
+        let secrets = [tokens.refresh_token.as_ref(), self.client_secret.as_ref()];
+        redaction::register_token(&tokens.access_token);
         for secret in secrets.into_iter().flatten() {
-            redaction::register(secret);
+            redaction::register_token(secret);
         }
     }
 
-    /// Its tokens; none: they were taken back.
+    /// Returns the tokens of this login. `None` means the tokens were revoked.
     pub(super) fn token_info(&self) -> Option<TokenInfo> {
         let tokens = self.credentials.token_response.as_ref()?;
         let tokens: Value = serde_json::to_value(tokens).ok()?;
@@ -142,19 +143,20 @@ impl StoredLogin {
 }
 
 impl TokenInfo {
-    /// Whether its token can be sent: in a header, and as the one kind that is known.
+    /// Returns whether the access token can be sent: it is a bearer token and valid in an HTTP
+    /// header.
     pub(super) fn is_usable(&self) -> bool {
         let token = self.access_token.as_bytes();
         self.is_bearer() && !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
     }
 
-    /// Whether who has the token may use it.
+    /// Returns whether this is a bearer token.
     pub(super) fn is_bearer(&self) -> bool {
         self.token_type.eq_ignore_ascii_case("bearer")
     }
 }
 
-/// Where the login at one server is kept.
+/// The file that stores the login at one MCP server.
 #[derive(Debug, Clone)]
 pub(super) struct CredentialFile {
     dir: PathBuf,
@@ -162,29 +164,33 @@ pub(super) struct CredentialFile {
     server: String,
 }
 
-/// As long as this lives, nobody else changes the login.
+/// The lock on a credential file. No other process changes the login while the lock exists.
 #[derive(Debug)]
-pub(super) struct FileLock(#[expect(dead_code, reason = "closed, it lets go")] File);
+pub(super) struct FileLock(
+    #[expect(dead_code, reason = "closing the file releases the lock")] File,
+);
 
 impl CredentialFile {
-    /// The place for the login at this address, which the project calls so.
-    pub(super) fn new(folder: &Path, url: &Url, server: &str) -> Self {
+    /// Creates the handle for the credential file of the server at this URL. `server` is the
+    /// server's name in the project.
+    pub(super) fn new(dir: &Path, url: &Url, server: &str) -> Self {
         let mut url = url.clone();
         url.set_fragment(None);
         let name = Hash::digest(url.as_str().as_bytes());
         Self {
-            dir: folder.to_owned(),
-            path: folder.join(format!("{name}.json")),
+            dir: dir.to_owned(),
+            path: dir.join(format!("{name}.json")),
             server: server.to_owned(),
         }
     }
 
-    /// Whether a login could be kept here, before anybody is asked for one.
+    /// Checks whether a login can be stored in this file. Called before the user is asked to log
+    /// in.
     pub(super) fn check_writable(&self) -> Result<(), CredentialFileError> {
         self.open_lock_file().map(drop)
     }
 
-    /// The login; none: there is none.
+    /// Loads the stored login. `None` means no login is stored.
     pub(super) fn load(&self) -> Result<Option<StoredLogin>, CredentialFileError> {
         let strange = || CredentialFileError::Invalid {
             path: self.path.clone(),
@@ -197,10 +203,10 @@ impl CredentialFile {
         let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if is_errno(&error, Errno::LOOP) => return Err(strange()),
+            Err(error) if has_errno(&error, Errno::LOOP) => return Err(strange()),
             Err(error) => return Err(io_error_at(&self.path)(error)),
         };
-        check_private(&self.path, &file)?;
+        check_file_is_private(&self.path, &file)?;
         let mut bytes = Vec::new();
         let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
         read.map_err(io_error_at(&self.path))?;
@@ -211,7 +217,7 @@ impl CredentialFile {
         }
     }
 
-    /// Keeps a login: written beside and moved into place.
+    /// Saves a login atomically: writes a temporary file and renames it.
     pub(super) fn save(
         &self,
         _: &FileLock,
@@ -229,15 +235,15 @@ impl CredentialFile {
                 _ = fs::remove_file(&beside);
             }
             moved?;
-            // A machine that stops now should not come back with the older one. Where
-            // folders can't be synced it is kept all the same.
+            // After a power failure the older login should not come back. File systems that can't
+            // sync directories still have the new file.
             _ = File::open(&self.dir).and_then(|folder| folder.sync_all());
             Ok(())
         };
         wrote().map_err(io_error_at(&self.path))
     }
 
-    /// Forgets the login; says whether there was one.
+    /// Deletes the stored login. Returns whether a login was stored.
     pub(super) fn delete(&self, _: &FileLock) -> Result<bool, CredentialFileError> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(true),
@@ -246,7 +252,7 @@ impl CredentialFile {
         }
     }
 
-    /// Waits until nobody else changes the login.
+    /// Waits for the lock on this credential file.
     pub(super) async fn lock(&self) -> Result<FileLock, CredentialFileError> {
         let file = self.open_lock_file()?;
         let held = async {
@@ -274,12 +280,12 @@ impl CredentialFile {
             .custom_flags((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits().cast_signed())
             .open(&self.dir)
             .map_err(|error| {
-                match is_errno(&error, Errno::LOOP) || is_errno(&error, Errno::NOTDIR) {
+                match has_errno(&error, Errno::LOOP) || has_errno(&error, Errno::NOTDIR) {
                     true => CredentialFileError::NotADirectory { path: self.dir.clone() },
                     false => io_error_at(&self.dir)(error),
                 }
             })?;
-        check_private(&self.dir, &folder)?;
+        check_file_is_private(&self.dir, &folder)?;
         OpenOptions::new()
             .write(true)
             .create(true)
@@ -291,18 +297,18 @@ impl CredentialFile {
     }
 }
 
-fn io_error_at(at: &Path) -> impl FnOnce(io::Error) -> CredentialFileError {
-    move |source| CredentialFileError::Io { path: at.to_owned(), source }
+fn io_error_at(path: &Path) -> impl FnOnce(io::Error) -> CredentialFileError {
+    move |source| CredentialFileError::Io { path: path.to_owned(), source }
 }
 
-/// What others may look into keeps no secret.
-fn check_private(at: &Path, file: &File) -> Result<(), CredentialFileError> {
-    let found = file.metadata().map_err(io_error_at(at))?;
+/// Checks that only the current user can access a file that was opened from this path.
+fn check_file_is_private(path: &Path, file: &File) -> Result<(), CredentialFileError> {
+    let found = file.metadata().map_err(io_error_at(path))?;
     let us = rustix::process::geteuid().as_raw();
-    check_owner_and_mode(at, us, (found.uid(), found.mode() & 0o777))
+    check_owner_and_mode(path, us, (found.uid(), found.mode() & 0o777))
 }
 
-/// Whether what has this owner and this mode is closed to all but us.
+/// Checks that the current user owns a file and that no other user has permissions for it.
 fn check_owner_and_mode(
     at: &Path,
     us: u32,
@@ -316,7 +322,7 @@ fn check_owner_and_mode(
     }
 }
 
-fn is_errno(error: &io::Error, errno: Errno) -> bool {
+fn has_errno(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
@@ -326,7 +332,7 @@ mod tests {
 
     use super::*;
 
-    fn record(url: &Url) -> StoredLogin {
+    fn stored_login(url: &Url) -> StoredLogin {
         let credentials = serde_json::json!({
             "client_id": "c",
             "token_response": { "access_token": "a", "token_type": "bearer", "refresh_token": "r" },
@@ -336,89 +342,89 @@ mod tests {
 
     #[tokio::test]
     async fn stored_credentials_persist_and_only_their_owner_can_read_them() {
-        let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join("state/logins");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let folder = temp_dir.path().join("state/logins");
         let url: Url = "https://a.example/mcp?key=1".parse().unwrap();
-        let book = CredentialFile::new(&folder, &url, "far");
-        assert!(book.load().unwrap().is_none());
-        let hold = book.lock().await.unwrap();
-        assert!(!book.delete(&hold).unwrap());
-        book.save(&hold, &record(&url)).unwrap();
-        let facts = book.load().unwrap().unwrap().token_info().unwrap();
-        assert_eq!(facts.access_token, "a");
-        assert_eq!(facts.refresh_token.as_deref(), Some("r"));
+        let file = CredentialFile::new(&folder, &url, "far");
+        assert!(file.load().unwrap().is_none());
+        let hold = file.lock().await.unwrap();
+        assert!(!file.delete(&hold).unwrap());
+        file.save(&hold, &stored_login(&url)).unwrap();
+        let tokens = file.load().unwrap().unwrap().token_info().unwrap();
+        assert_eq!(tokens.access_token, "a");
+        assert_eq!(tokens.refresh_token.as_deref(), Some("r"));
         let mode = |at: &Path| fs::metadata(at).unwrap().mode() & 0o777;
-        assert_eq!((mode(&folder), mode(&book.path)), (0o700, 0o600));
-        // Another address is another login.
+        assert_eq!((mode(&folder), mode(&file.path)), (0o700, 0o600));
+        // Another URL is another login.
         let other = CredentialFile::new(&folder, &"https://a.example/mcp".parse().unwrap(), "far");
         assert!(other.load().unwrap().is_none());
-        assert!(book.delete(&hold).unwrap());
-        assert!(book.load().unwrap().is_none());
+        assert!(file.delete(&hold).unwrap());
+        assert!(file.load().unwrap().is_none());
     }
 
     #[tokio::test]
     async fn a_credential_file_that_others_can_read_or_own_is_rejected() {
-        let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join("logins");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let folder = temp_dir.path().join("logins");
         let url: Url = "https://a.example/mcp".parse().unwrap();
-        let book = CredentialFile::new(&folder, &url, "far");
-        let hold = book.lock().await.unwrap();
-        book.save(&hold, &record(&url)).unwrap();
-        fs::set_permissions(&book.path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(book.load(), Err(CredentialFileError::NotPrivate { .. })));
-        fs::set_permissions(&book.path, fs::Permissions::from_mode(0o600)).unwrap();
-        let is_strange = |book: &CredentialFile, what: &str| {
-            let Err(error @ CredentialFileError::Invalid { .. }) = book.load() else {
+        let file = CredentialFile::new(&folder, &url, "far");
+        let hold = file.lock().await.unwrap();
+        file.save(&hold, &stored_login(&url)).unwrap();
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(file.load(), Err(CredentialFileError::NotPrivate { .. })));
+        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o600)).unwrap();
+        let is_strange = |file: &CredentialFile, what: &str| {
+            let Err(error @ CredentialFileError::Invalid { .. }) = file.load() else {
                 panic!("{what}");
             };
-            let words = error.to_string();
-            assert!(words.contains("`longhaul mcp logout far`"), "{words}");
+            let message = error.to_string();
+            assert!(message.contains("`longhaul mcp logout far`"), "{message}");
         };
         for text in ["", "{", "[]", "{\"version\":2}"] {
-            fs::write(&book.path, text).unwrap();
-            is_strange(&book, text);
+            fs::write(&file.path, text).unwrap();
+            is_strange(&file, text);
         }
-        fs::write(&book.path, b"\xff\xfe").unwrap();
-        is_strange(&book, "no text");
-        let real = home.path().join("real.json");
-        fs::rename(&book.path, &real).unwrap();
-        symlink(&real, &book.path).unwrap();
-        is_strange(&book, "a link");
-        // The link goes, and what it led to stays.
-        assert!(book.delete(&hold).unwrap());
-        assert!(real.exists() && !book.path.exists());
+        fs::write(&file.path, b"\xff\xfe").unwrap();
+        is_strange(&file, "no text");
+        let real = temp_dir.path().join("real.json");
+        fs::rename(&file.path, &real).unwrap();
+        symlink(&real, &file.path).unwrap();
+        is_strange(&file, "a link");
+        // Deletes the symbolic link, not its target.
+        assert!(file.delete(&hold).unwrap());
+        assert!(real.exists() && !file.path.exists());
     }
 
     #[tokio::test]
     async fn an_insecure_credential_folder_is_detected_before_writing() {
-        let home = tempfile::tempdir().unwrap();
-        let folder = home.path().join("logins");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let folder = temp_dir.path().join("logins");
         let url: Url = "https://a.example/mcp".parse().unwrap();
-        let book = CredentialFile::new(&folder, &url, "far");
-        book.check_writable().unwrap();
+        let file = CredentialFile::new(&folder, &url, "far");
+        file.check_writable().unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(matches!(book.check_writable(), Err(CredentialFileError::NotPrivate { .. })));
-        assert!(matches!(book.lock().await, Err(CredentialFileError::NotPrivate { .. })));
-        let real = home.path().join("real");
+        assert!(matches!(file.check_writable(), Err(CredentialFileError::NotPrivate { .. })));
+        assert!(matches!(file.lock().await, Err(CredentialFileError::NotPrivate { .. })));
+        let real = temp_dir.path().join("real");
         fs::rename(&folder, &real).unwrap();
         fs::set_permissions(&real, fs::Permissions::from_mode(0o700)).unwrap();
         symlink(&real, &folder).unwrap();
-        assert!(matches!(book.check_writable(), Err(CredentialFileError::NotADirectory { .. })));
+        assert!(matches!(file.check_writable(), Err(CredentialFileError::NotADirectory { .. })));
     }
 
     #[test]
     fn a_credential_file_of_another_user_is_reported_as_such() {
         for (owner, mode, expect) in [
             (7, 0o600, ""),
-            (7, 0o640, "is open to others (mode 640)"),
+            (7, 0o640, "is accessible to other users (mode 640)"),
             (8, 0o600, "belongs to another user"),
             (8, 0o644, "belongs to another user"),
         ] {
-            let judged = check_owner_and_mode(Path::new("/logins"), 7, (owner, mode));
-            let words = judged.err().map(|error| error.to_string());
-            let words = words.unwrap_or_default();
-            assert!(words.contains(expect), "{words}");
-            assert_eq!(words.is_empty(), expect.is_empty(), "{words}");
+            let result = check_owner_and_mode(Path::new("/logins"), 7, (owner, mode));
+            let message = result.err().map(|error| error.to_string());
+            let message = message.unwrap_or_default();
+            assert!(message.contains(expect), "{message}");
+            assert_eq!(message.is_empty(), expect.is_empty(), "{message}");
         }
     }
 
@@ -434,12 +440,12 @@ mod tests {
             ("a", "mac", false),
             ("a", "", false),
         ] {
-            let facts = TokenInfo {
+            let tokens = TokenInfo {
                 access_token: token.to_owned(),
                 token_type: kind.to_owned(),
                 ..TokenInfo::default()
             };
-            assert_eq!(facts.is_usable(), expect, "{token:?} {kind}");
+            assert_eq!(tokens.is_usable(), expect, "{token:?} {kind}");
         }
     }
 }

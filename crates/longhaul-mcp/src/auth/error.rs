@@ -1,6 +1,6 @@
-//! Why a login came to nothing, in words that say what helps.
+//! Errors of logins. Each message includes what the user can do about it.
 //!
-//! Never: a token, a code, the secret of a client, or the query of an address.
+//! Invariant: an error contains no token, code, client secret or query string.
 
 use reqwest::Url;
 use rmcp::transport::auth::AuthError;
@@ -9,79 +9,79 @@ use crate::auth::credential_file::CredentialFileError;
 use crate::auth::redaction::redact_tokens;
 use crate::error::McpError;
 
-/// So much of what a stranger says is passed on.
+/// Maximum length of a text from the authorization server in messages, in characters.
 const REMOTE_TEXT_CHARS_MAX: usize = 300;
 
-/// Why there is no login.
+/// Why a login at an MCP server failed or can't be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    /// The server can't be asked at all.
+    /// The server is not configured or can't be reached.
     #[error(transparent)]
     Server(#[from] McpError),
-    /// There is nothing to log in at.
-    #[error("There is no login at the MCP server `{server}`: {reason}.")]
+    /// The server does not use OAuth logins.
+    #[error("The MCP server `{server}` does not use a login: {reason}.")]
     Unsupported {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
-        /// Why not.
+        /// Why the server does not use logins.
         reason: String,
     },
-    /// It was tried.
-    #[error("The login at the MCP server `{server}` came to nothing: {reason}. {hint}")]
+    /// The login at the server failed.
+    #[error("The login at the MCP server `{server}` failed: {reason}. {hint}")]
     Failed {
-        /// Which server.
+        /// Name of the MCP server.
         server: String,
-        /// What happened.
+        /// Why the login failed.
         reason: String,
-        /// What helps.
+        /// What the user can do about the failure.
         hint: String,
     },
-    /// The place where logins are kept can't be used.
+    /// The file that stores the login can't be used.
     #[error(transparent)]
     CredentialFile(#[from] CredentialFileError),
 }
 
-/// What a stranger said, on one line and not too long, without these secrets.
-pub(super) fn sanitize(words: &str, secrets: &[&str]) -> String {
-    let mut words = redact_tokens(words).into_owned();
+/// Returns an untrusted text on one line, truncated, and with these secrets redacted.
+pub(super) fn sanitize_untrusted_text(text: &str, secrets: &[&str]) -> String {
+    let mut text = redact_tokens(text).into_owned();
     for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
-        words = words.replace(secret, "***");
+        text = text.replace(secret, "***");
     }
-    let plain = words.chars().map(|letter| match letter.is_control() {
+    let plain = text.chars().map(|c| match c.is_control() {
         true => ' ',
-        false => letter,
+        false => c,
     });
     let plain: String = plain.take(REMOTE_TEXT_CHARS_MAX).collect();
     let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
     plain.trim_end_matches('.').to_owned()
 }
 
-/// What an address holds that nobody else is to read.
+/// Returns the query and the password of a URL, which must not appear in messages.
 pub(super) fn url_secrets(url: &Url) -> Vec<&str> {
     let secrets = [url.query(), url.password()];
     secrets.into_iter().flatten().collect()
 }
 
-/// What is wrong, and what helps, as the SDK tells it.
-pub(super) fn describe(error: &AuthError, secrets: &[&str]) -> (String, &'static str) {
-    let words = sanitize(&error.to_string(), secrets);
+/// Returns the message of an SDK error, with these secrets redacted, and a hint for the user.
+pub(super) fn error_reason_and_hint(error: &AuthError, secrets: &[&str]) -> (String, &'static str) {
+    let text = sanitize_untrusted_text(&error.to_string(), secrets);
     if let AuthError::AuthorizationServerMismatch { .. }
     | AuthError::AuthorizationServerMissingIssuer { .. } = error
     {
-        let helps = "Somebody else may have answered in its place: nothing was sent to them.";
-        return (words, helps);
+        let helps = "Another server may have answered in its place; nothing was sent to it.";
+        return (text, helps);
     }
     if let AuthError::RegistrationFailed(_) = error {
-        return (words, REGISTER_CLIENT_HINT);
+        return (text, REGISTER_CLIENT_HINT);
     }
-    (words, "Try it again, or ask whoever runs that server.")
+    (text, "Try again, or ask the operator of that server.")
 }
 
-/// Whether what went wrong may be otherwise the next time. What an authorization
-/// server has answered it means, unless it says that it can't just now.
+/// Returns whether an OAuth error is transient. An error response of the authorization server is
+/// permanent, unless its code says that the server is temporarily unavailable.
 pub(super) fn is_transient(error: &AuthError) -> bool {
-    if let AuthError::TokenRefreshFailed(words) = error {
-        let answered = words.strip_prefix(ERROR_RESPONSE_PREFIX);
+    if let AuthError::TokenRefreshFailed(message) = error {
+        let answered = message.strip_prefix(ERROR_RESPONSE_PREFIX);
         return answered.is_none_or(|code| TRANSIENT_CODES.iter().any(|now| code.starts_with(now)));
     }
     matches!(
@@ -90,14 +90,14 @@ pub(super) fn is_transient(error: &AuthError) -> bool {
     )
 }
 
-/// How the SDK begins when it tells of an answer; nothing of a stranger's comes before.
+/// Start of the SDK's message about an error response. Text of the server comes only after this.
 const ERROR_RESPONSE_PREFIX: &str = "Server returned error response: ";
 
-/// Answers that mean no more than that.
+/// OAuth error codes that mean a temporary outage of the authorization server.
 const TRANSIENT_CODES: [&str; 2] = ["temporarily_unavailable", "server_error"];
 
-/// What helps where a server takes no clients by itself.
-pub(super) const REGISTER_CLIENT_HINT: &str = "Register a client there by hand, and write its id as \
+/// Hint for a server without dynamic client registration.
+pub(super) const REGISTER_CLIENT_HINT: &str = "Register a client there manually, and write its id as \
      `\"oauth\": { \"clientId\": \"...\" }` in .mcp.json.";
 
 #[cfg(test)]
@@ -106,19 +106,19 @@ mod tests {
 
     #[test]
     fn texts_of_authorization_servers_are_truncated_and_redacted() {
-        for (words, expect) in [
+        for (text, expect) in [
             ("plain words.", "plain words"),
             ("two\nlines \u{1b}[2J of s3cret", "two lines [2J of ***"),
             ("", ""),
         ] {
-            assert_eq!(sanitize(words, &["s3cret", ""]), expect);
+            assert_eq!(sanitize_untrusted_text(text, &["s3cret", ""]), expect);
         }
-        assert_eq!(sanitize(&"x".repeat(9_000), &[]).len(), REMOTE_TEXT_CHARS_MAX);
+        assert_eq!(sanitize_untrusted_text(&"x".repeat(9_000), &[]).len(), REMOTE_TEXT_CHARS_MAX);
     }
 
     #[test]
     fn error_responses_are_permanent_and_outages_transient() {
-        let refresh = |words: &str| AuthError::TokenRefreshFailed(words.to_owned());
+        let refresh = |text: &str| AuthError::TokenRefreshFailed(text.to_owned());
         for (error, expect) in [
             (refresh("Server returned error response: invalid_client"), false),
             (refresh("Server returned error response: temporarily_unavailable"), true),

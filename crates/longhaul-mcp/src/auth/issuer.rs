@@ -1,6 +1,6 @@
-//! Who gave a login: found anew whenever something of it goes there.
+//! The authorization server that issued a login. It is discovered again before each use.
 //!
-//! Never: takes another for it. A token goes to whom it came from, or to nobody.
+//! Invariant: a token is sent only to the authorization server that issued it.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use rmcp::transport::auth::{
 
 use crate::auth::oauth_http::{self, OAuthHttp};
 
-/// Why nothing came of asking who gave a login.
+/// Why the issuer of a login can't be used.
 pub(super) enum IssuerError {
-    /// As the SDK tells it.
+    /// The SDK failed to discover the issuer or to get tokens from it.
     Sdk(AuthError),
-    /// It was not asked: nobody is there whom its tokens are for. And whether there
-    /// may be somebody the next time.
+    /// The issuer was not found or is not allowed, so no token was sent. Holds the reason, and
+    /// whether the problem is transient.
     Unusable(&'static str, bool),
 }
 
@@ -28,7 +28,7 @@ impl From<AuthError> for IssuerError {
     }
 }
 
-/// The authorization server that gave a login.
+/// The authorization server that issued a login.
 pub(super) struct Issuer {
     pub(super) http: Arc<OAuthHttp>,
     pub(super) metadata: AuthorizationMetadata,
@@ -37,39 +37,39 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
-    /// Who gave this login at the server at this address.
+    /// Discovers the authorization server that issued the login at an MCP server.
     pub(super) async fn discover(
         server: &Url,
         given: &StoredCredentials,
     ) -> Result<Self, IssuerError> {
-        let asks = OAuthHttp::for_server(server).await.map_err(AuthError::InternalError)?;
-        let asks = Arc::new(asks);
-        let client: Arc<dyn OAuthHttpClient> = Arc::<OAuthHttp>::clone(&asks);
+        let http = OAuthHttp::for_server(server).await.map_err(AuthError::InternalError)?;
+        let http = Arc::new(http);
+        let client: Arc<dyn OAuthHttpClient> = Arc::<OAuthHttp>::clone(&http);
         let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), client);
         let mut manager = manager.await?;
         let found = manager.resolve_metadata().await?;
-        // What one authorization server gave is none of another's business. And one
-        // that can't be asked for a while looks to the SDK like one that says nothing.
+        // Credentials of one authorization server must not be sent to another. An authorization
+        // server that is temporarily unreachable looks to the SDK like one without metadata.
         if found.metadata.issuer != given.issuer {
             let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
             let why = match is_silent {
-                true => "it does not say now who gave it",
-                false => "it names another authorization server than the one that gave it",
+                true => "the server currently names no authorization server",
+                false => "the login was issued by another authorization server",
             };
             return Err(IssuerError::Unusable(why, is_silent));
         }
-        // An address that it has no business to name does not get better by waiting.
+        // Waiting does not help against an endpoint that is not allowed.
         let tokens = found.metadata.token_endpoint.parse();
         let tokens: Url =
             tokens.map_err(|_| IssuerError::Unusable(oauth_http::INVALID_URL, false))?;
-        let judged = asks.check_address(&tokens).await;
-        judged.map_err(|why| IssuerError::Unusable(why, false))?;
+        let result = http.check_address(&tokens).await;
+        result.map_err(|why| IssuerError::Unusable(why, false))?;
         manager.set_metadata(found.metadata.clone());
-        Ok(Self { http: asks, metadata: found.metadata, manager, server: server.clone() })
+        Ok(Self { http, metadata: found.metadata, manager, server: server.clone() })
     }
 
-    /// Has the login renewed; what comes of it is not yet kept.
-    pub(super) async fn refresh(
+    /// Requests new tokens for the login from its issuer. The result is not saved yet.
+    pub(super) async fn refresh_tokens(
         mut self,
         given: &StoredCredentials,
         secret: Option<String>,
@@ -84,6 +84,6 @@ impl Issuer {
         })?;
         self.manager.refresh_token().await?;
         let renewed = store.load().await?;
-        renewed.ok_or(IssuerError::Unusable("nothing came of it", false))
+        renewed.ok_or(IssuerError::Unusable("the server returned no tokens", false))
     }
 }

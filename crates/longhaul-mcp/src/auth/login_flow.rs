@@ -1,7 +1,7 @@
-//! One login, from finding out whom to ask to keeping what they gave.
+//! The login flow: discovery, authorization in a browser, code exchange, storing the tokens.
 //!
-//! Never: takes an answer that is not to its own question, and never sends a person
-//! or a secret to an address that the server has no business to name.
+//! Invariant: a callback is accepted only with the state of its own request. Neither the user nor a
+//! secret is sent to an address that the address policy rejects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,36 +19,38 @@ use tracing::subscriber::NoSubscriber;
 use crate::auth::address_policy::ServerZone;
 use crate::auth::config::LoginContext;
 use crate::auth::credential_file::{CredentialFile, StoredLogin};
-use crate::auth::error::{LoginError, REGISTER_CLIENT_HINT, describe, sanitize, url_secrets};
+use crate::auth::error::{
+    LoginError, REGISTER_CLIENT_HINT, error_reason_and_hint, sanitize_untrusted_text, url_secrets,
+};
 use crate::auth::oauth_http::OAuthHttp;
 use crate::auth::token_provider::{LoginStatus, login_status};
 
-/// So long it may take to find out whom to ask, and to be given a token.
+/// Timeout of each of the two network phases of a login: discovery and code exchange.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// So many scopes are asked for.
+/// Maximum number of requested OAuth scopes.
 const SCOPES_MAX: usize = 100;
 
-/// What a person is to open, and what is asked for.
+/// Parameters of a login at an MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoginRequest {
-    /// Where the browser is sent back to.
+    /// URI to which the browser is redirected after the login.
     pub redirect_uri: String,
-    /// What is asked for besides what the server says it needs.
+    /// OAuth scopes to request in addition to those the server requires.
     pub scopes: Vec<String>,
 }
 
-/// A login that has begun: somebody has to open its address.
+/// A login in progress: the user has to open its authorization URL in a browser.
 pub struct PendingLogin {
     server: String,
     url: Url,
     login: LoginContext,
     manager: AuthorizationManager,
-    /// What the SDK was given, until it is written down.
+    /// Tokens that the SDK has received and that are not saved yet.
     credentials: InMemoryCredentialStore,
     authorization_url: String,
     state: String,
-    /// The secret of a client that was registered just now.
+    /// Client secret of an OAuth client that was registered for this login.
     client_secret: Option<String>,
 }
 
@@ -58,7 +60,7 @@ impl std::fmt::Debug for PendingLogin {
     }
 }
 
-/// The parts that make up a login at a server.
+/// The MCP server to log in at, with its URL and login context.
 #[derive(Clone, Copy)]
 pub(crate) struct LoginTarget<'a> {
     pub(crate) server: &'a str,
@@ -67,7 +69,7 @@ pub(crate) struct LoginTarget<'a> {
 }
 
 impl LoginTarget<'_> {
-    fn failure(&self, reason: &str, hint: &str) -> LoginError {
+    fn login_error(&self, reason: &str, hint: &str) -> LoginError {
         LoginError::Failed {
             server: self.server.to_owned(),
             reason: reason.to_owned(),
@@ -79,103 +81,109 @@ impl LoginTarget<'_> {
         CredentialFile::new(&self.login.dir, self.url, self.server)
     }
 
-    fn sdk_error(&self, error: &AuthError) -> LoginError {
-        self.sdk_error_redacting(error, &[])
+    fn convert_sdk_error(&self, error: &AuthError) -> LoginError {
+        self.convert_sdk_error_redacting(error, &[])
     }
 
-    /// What the SDK says, without what was sent.
-    fn sdk_error_redacting(&self, error: &AuthError, sent: &[&str]) -> LoginError {
+    /// Converts an SDK error into a [`LoginError`]. The secrets that were sent in the request are
+    /// redacted from its message.
+    fn convert_sdk_error_redacting(&self, error: &AuthError, sent_secrets: &[&str]) -> LoginError {
         let mut secrets = url_secrets(self.url);
         secrets.extend(self.login.oauth.client_secret.as_deref());
-        secrets.extend(sent);
-        let (why, helps) = describe(error, &secrets);
-        self.failure(&why, helps)
+        secrets.extend(sent_secrets);
+        let (why, helps) = error_reason_and_hint(error, &secrets);
+        self.login_error(&why, helps)
     }
 
     fn timeout_error(&self) -> LoginError {
-        let why = format!("nobody answered within {} s", LOGIN_TIMEOUT.as_secs());
-        self.failure(&why, "Try it again.")
+        let why = format!("the server did not respond within {} s", LOGIN_TIMEOUT.as_secs());
+        self.login_error(&why, "Try again.")
     }
 }
 
-/// Begins a login.
-pub(crate) async fn start(
-    at: LoginTarget<'_>,
-    visit: &LoginRequest,
+/// Starts a login: discovers the authorization server and creates the authorization URL.
+pub(crate) async fn start_login(
+    target: LoginTarget<'_>,
+    request: &LoginRequest,
 ) -> Result<PendingLogin, LoginError> {
-    // Nobody is sent to a browser for what could not be kept.
-    at.credential_file().check_writable()?;
-    // The SDK tells its log more than is anybody's business.
-    let begun = Box::pin(prepare(at, visit)).with_subscriber(NoSubscriber::default());
-    match timeout(LOGIN_TIMEOUT, begun).await {
-        Ok(begun) => begun,
-        Err(_) => Err(at.timeout_error()),
+    // Checked first, so that the user does not log in for nothing.
+    target.credential_file().check_writable()?;
+    // The SDK would log secrets.
+    let pending = Box::pin(prepare_login(target, request)).with_subscriber(NoSubscriber::default());
+    match timeout(LOGIN_TIMEOUT, pending).await {
+        Ok(pending) => pending,
+        Err(_) => Err(target.timeout_error()),
     }
 }
 
-/// Whether a server says how one logs in there; it may let strangers in as well, and
-/// want a login only for some of what it has.
-pub(crate) async fn is_advertised(at: LoginTarget<'_>) -> Result<bool, LoginError> {
-    let asked = Box::pin(discover(at)).with_subscriber(NoSubscriber::default());
-    match timeout(LOGIN_TIMEOUT, asked).await {
+/// Returns whether a server publishes OAuth metadata. Such a server may also accept anonymous
+/// requests and require a login only for some tools.
+pub(crate) async fn advertises_login(target: LoginTarget<'_>) -> Result<bool, LoginError> {
+    let discovery = Box::pin(has_oauth_metadata(target)).with_subscriber(NoSubscriber::default());
+    match timeout(LOGIN_TIMEOUT, discovery).await {
         Ok(found) => found,
-        Err(_) => Err(at.timeout_error()),
+        Err(_) => Err(target.timeout_error()),
     }
 }
 
-/// Where the server stands, and who asks on its behalf.
-async fn manager(at: LoginTarget<'_>) -> Result<(ServerZone, AuthorizationManager), LoginError> {
-    let asks = OAuthHttp::for_server(at.url).await;
-    let asks = asks.map_err(|why| at.failure(&why, "Try it again."))?;
-    let near = asks.zone();
-    let url = at.url.clone();
-    let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(asks));
-    Ok((near, manager.await.map_err(|error| at.sdk_error(&error))?))
+/// Creates the SDK's authorization manager for a server, and returns the server's network zone.
+async fn authorization_manager(
+    target: LoginTarget<'_>,
+) -> Result<(ServerZone, AuthorizationManager), LoginError> {
+    let http = OAuthHttp::for_server(target.url).await;
+    let http = http.map_err(|why| target.login_error(&why, "Try again."))?;
+    let zone = http.zone();
+    let url = target.url.clone();
+    let manager = AuthorizationManager::new_with_oauth_http_client(url, Arc::new(http));
+    Ok((zone, manager.await.map_err(|error| target.convert_sdk_error(&error))?))
 }
 
-async fn discover(at: LoginTarget<'_>) -> Result<bool, LoginError> {
-    let (near, manager) = manager(at).await?;
-    // Over such a way nobody logs in, whatever it says.
-    if near.check_url(at.url).is_err() {
+async fn has_oauth_metadata(target: LoginTarget<'_>) -> Result<bool, LoginError> {
+    let (zone, manager) = authorization_manager(target).await?;
+    // A login over this transport is not secure, whatever the metadata says.
+    if zone.check_url(target.url).is_err() {
         return Ok(false);
     }
     let found = manager.resolve_metadata().await;
-    let found = found.map_err(|error| at.sdk_error(&error))?;
+    let found = found.map_err(|error| target.convert_sdk_error(&error))?;
     Ok(found.source != AuthorizationMetadataSource::LegacyEndpointFallback)
 }
 
-async fn prepare(at: LoginTarget<'_>, visit: &LoginRequest) -> Result<PendingLogin, LoginError> {
-    let sdk = |error: AuthError| at.sdk_error(&error);
-    let (near, mut manager) = manager(at).await?;
-    near.check_url(at.url).map_err(|_| {
-        let why = "it is not asked over https://, so everybody on the way could take the login";
-        at.failure(why, "Write its https:// address as `url` in .mcp.json.")
+async fn prepare_login(
+    target: LoginTarget<'_>,
+    request: &LoginRequest,
+) -> Result<PendingLogin, LoginError> {
+    let sdk = |error: AuthError| target.convert_sdk_error(&error);
+    let (zone, mut manager) = authorization_manager(target).await?;
+    zone.check_url(target.url).map_err(|_| {
+        let why = "the server's URL is not https://, so the login could be intercepted";
+        target.login_error(why, "Write its https:// URL as `url` in .mcp.json.")
     })?;
     let given = InMemoryCredentialStore::new();
     manager.set_credential_store(given.clone());
-    let heard = at.login.last_challenge();
-    let found = manager.resolve_metadata_from_challenge(heard.as_deref());
+    let challenge = target.login.last_challenge();
+    let found = manager.resolve_metadata_from_challenge(challenge.as_deref());
     let found = found.await.map_err(sdk)?;
     let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
     let metadata = found.metadata;
-    check_endpoints(at, near, &metadata)?;
+    check_endpoints(target, zone, &metadata)?;
     manager.set_metadata(metadata.clone());
-    let scopes = select_scopes(at, visit, &manager, &metadata).await?;
-    let client = configure_client(at, visit, &mut manager, (&metadata, &scopes)).await;
+    let scopes = select_scopes(target, request, &manager, &metadata).await?;
+    let client = configure_client(target, request, &mut manager, (&metadata, &scopes)).await;
     let client_secret = client.map_err(|error| match is_silent {
-        true => at.failure(
-            "it does not say how one logs in there",
-            "If it wants a key, write it as an Authorization header in .mcp.json.",
+        true => target.login_error(
+            "the server publishes no login metadata",
+            "If it requires a key, write it as an Authorization header in .mcp.json.",
         ),
         false => error,
     })?;
-    let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
-    let address = manager.get_authorization_url(&wanted).await.map_err(sdk)?;
+    let scope_names: Vec<&str> = scopes.iter().map(String::as_str).collect();
+    let address = manager.get_authorization_url(&scope_names).await.map_err(sdk)?;
     let state = address.parse::<Url>().ok().and_then(|url| query_param(&url, "state"));
     Ok(PendingLogin {
-        server: at.server.to_owned(),
-        url: at.url.clone(),
-        login: at.login.clone(),
+        server: target.server.to_owned(),
+        url: target.url.clone(),
+        login: target.login.clone(),
         manager,
         credentials: given,
         state: state.unwrap_or_default(),
@@ -184,43 +192,44 @@ async fn prepare(at: LoginTarget<'_>, visit: &LoginRequest) -> Result<PendingLog
     })
 }
 
-/// Whether the addresses of an authorization server may be gone to.
+/// Checks whether the address policy allows requests to the endpoints of an authorization server.
 fn check_endpoints(
-    at: LoginTarget<'_>,
-    near: ServerZone,
+    target: LoginTarget<'_>,
+    zone: ServerZone,
     metadata: &AuthorizationMetadata,
 ) -> Result<(), LoginError> {
     let registers = metadata.registration_endpoint.as_ref();
     let named = [&metadata.authorization_endpoint, &metadata.token_endpoint];
     for named in named.into_iter().chain(registers) {
-        let url = named.parse::<Url>().map_err(|_| "it names an address that is none");
-        let may = url.and_then(|url| near.check_url(&url));
-        may.map_err(|why| at.failure(why, "Ask whoever runs that server."))?;
+        let url = named.parse::<Url>().map_err(|_| "an OAuth endpoint is not a valid URL");
+        let may = url.and_then(|url| zone.check_url(&url));
+        may.map_err(|why| target.login_error(why, "Ask the operator of that server."))?;
     }
     Ok(())
 }
 
-/// What is asked for: what the project or the server says, and what was had before.
+/// Returns the OAuth scopes to request: those of the project or of the server, those granted
+/// before, and those of this login request.
 async fn select_scopes(
-    at: LoginTarget<'_>,
-    visit: &LoginRequest,
+    target: LoginTarget<'_>,
+    request: &LoginRequest,
     manager: &AuthorizationManager,
     metadata: &AuthorizationMetadata,
 ) -> Result<Vec<String>, LoginError> {
-    let mut scopes = match at.login.oauth.scopes.as_slice() {
+    let mut scopes = match target.login.oauth.scopes.as_slice() {
         [] => manager.select_initial_scopes(&[]).await,
-        said => {
+        configured => {
             let offline = "offline_access".to_owned();
             let supported = metadata.scopes_supported.as_ref();
             let lasts = supported.is_some_and(|scopes| scopes.contains(&offline));
-            said.iter().cloned().chain(lasts.then_some(offline)).collect()
+            configured.iter().cloned().chain(lasts.then_some(offline)).collect()
         }
     };
-    let before = at.credential_file().load()?;
-    // What another authorization server gave means nothing here.
+    let before = target.credential_file().load()?;
+    // Scopes that another authorization server granted do not apply.
     let before = before.filter(|before| before.credentials.issuer == metadata.issuer);
     let before = before.map(|before| before.credentials.granted_scopes);
-    let more = before.into_iter().flatten().chain(visit.scopes.clone());
+    let more = before.into_iter().flatten().chain(request.scopes.clone());
     for scope in more {
         if !scopes.contains(&scope) {
             scopes.push(scope);
@@ -230,18 +239,18 @@ async fn select_scopes(
     Ok(scopes)
 }
 
-/// Says who we are, and is told so where nobody knows it yet. A secret is one that
-/// was given just now.
+/// Configures the OAuth client, registering a new client if necessary. Returns the client secret of
+/// a new registration.
 async fn configure_client(
-    at: LoginTarget<'_>,
-    visit: &LoginRequest,
+    target: LoginTarget<'_>,
+    request: &LoginRequest,
     manager: &mut AuthorizationManager,
     (metadata, scopes): (&AuthorizationMetadata, &[String]),
 ) -> Result<Option<String>, LoginError> {
-    let oauth = &at.login.oauth;
-    let sdk = |error: AuthError| at.sdk_error(&error);
+    let oauth = &target.login.oauth;
+    let sdk = |error: AuthError| target.convert_sdk_error(&error);
     if let Some(id) = &oauth.client_id {
-        let config = OAuthClientConfig::new(id, &visit.redirect_uri);
+        let config = OAuthClientConfig::new(id, &request.redirect_uri);
         let config = match &oauth.client_secret {
             Some(secret) => config.with_client_secret(secret),
             None => config,
@@ -252,15 +261,16 @@ async fn configure_client(
     let reads = metadata.additional_fields.get("client_id_metadata_document_supported");
     let reads = reads.and_then(serde_json::Value::as_bool) == Some(true);
     if let (Some(document), true) = (&oauth.client_metadata_url, reads) {
-        let config = OAuthClientConfig::new(document, &visit.redirect_uri);
+        let config = OAuthClientConfig::new(document, &request.redirect_uri);
         manager.configure_client(config).map_err(sdk)?;
         return Ok(None);
     }
     if metadata.registration_endpoint.is_none() {
-        return Err(at.failure("it takes no clients that it does not know", REGISTER_CLIENT_HINT));
+        return Err(target
+            .login_error("the server can't register clients dynamically", REGISTER_CLIENT_HINT));
     }
-    let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
-    let registered = manager.register_client("Longhaul", &visit.redirect_uri, &wanted);
+    let scope_names: Vec<&str> = scopes.iter().map(String::as_str).collect();
+    let registered = manager.register_client("Longhaul", &request.redirect_uri, &scope_names);
     Ok(registered.await.map_err(sdk)?.client_secret)
 }
 
@@ -270,89 +280,90 @@ fn query_param(url: &Url, name: &str) -> Option<String> {
 }
 
 impl PendingLogin {
-    /// What somebody is to open.
+    /// Returns the authorization URL that the user has to open.
     pub fn authorization_url(&self) -> &str {
         &self.authorization_url
     }
 
-    /// What the answer has to bring back.
+    /// Returns the OAuth `state` that the callback URL has to contain.
     pub fn state(&self) -> &str {
         &self.state
     }
 
-    /// Whether this address is the answer to this login, good or bad.
-    pub fn matches_callback(&self, led_to: &str) -> bool {
-        let url = led_to.trim().parse::<Url>().ok();
+    /// Returns whether this URL is the callback of this login, successful or not.
+    pub fn matches_callback(&self, callback_url: &str) -> bool {
+        let url = callback_url.trim().parse::<Url>().ok();
         let state = url.and_then(|url| query_param(&url, "state"));
         !self.state.is_empty() && state.as_deref() == Some(&self.state)
     }
 
-    /// Ends the login with the address that the browser was sent back to, and keeps it.
-    pub async fn finish(self, led_to: &str) -> Result<LoginStatus, LoginError> {
-        self.finish_with_timeout(led_to, LOGIN_TIMEOUT).await
+    /// Finishes the login with the callback URL and saves the tokens.
+    pub async fn finish(self, callback_url: &str) -> Result<LoginStatus, LoginError> {
+        self.finish_with_timeout(callback_url, LOGIN_TIMEOUT).await
     }
 
     async fn finish_with_timeout(
         &self,
-        led_to: &str,
-        most: Duration,
+        callback_url: &str,
+        max_wait: Duration,
     ) -> Result<LoginStatus, LoginError> {
-        let given = Box::pin(self.exchange_code(led_to)).with_subscriber(NoSubscriber::default());
-        let record = match timeout(most, given).await {
+        let given =
+            Box::pin(self.exchange_code(callback_url)).with_subscriber(NoSubscriber::default());
+        let record = match timeout(max_wait, given).await {
             Ok(given) => given?,
-            Err(_) => return Err(self.target().timeout_error()),
+            Err(_) => return Err(self.login_target().timeout_error()),
         };
         record.register_secrets();
-        // Another may hold the place for a while. What was given must not be lost over
-        // that: the code is good for once.
-        let book = self.target().credential_file();
-        let hold = book.lock().await?;
-        book.save(&hold, &record)?;
+        // Another process may hold the lock for a while. The tokens must not be lost over that,
+        // because the code can be used only once. So this wait is outside of the timeout.
+        let file = self.login_target().credential_file();
+        let hold = file.lock().await?;
+        file.save(&hold, &record)?;
         let now: Timestamp = self.login.clock.now();
         Ok(login_status(&record, now))
     }
 
-    fn target(&self) -> LoginTarget<'_> {
+    fn login_target(&self) -> LoginTarget<'_> {
         LoginTarget { server: &self.server, url: &self.url, login: &self.login }
     }
 
-    /// What the server gives for the answer.
-    async fn exchange_code(&self, led_to: &str) -> Result<StoredLogin, LoginError> {
-        let at = self.target();
+    /// Exchanges the authorization code in the callback URL for tokens.
+    async fn exchange_code(&self, callback_url: &str) -> Result<StoredLogin, LoginError> {
+        let target = self.login_target();
         let again = format!("Run `longhaul mcp login {}` again.", self.server);
-        let no = |why: &str| at.failure(why, &again);
-        let Ok(url) = led_to.trim().parse::<Url>() else {
-            return Err(no("what came back is no address"));
+        let fail = |why: &str| target.login_error(why, &again);
+        let Ok(url) = callback_url.trim().parse::<Url>() else {
+            return Err(fail("the callback is not a URL"));
         };
-        if !self.matches_callback(led_to) {
-            return Err(no("the answer is not to the question that was asked"));
+        if !self.matches_callback(callback_url) {
+            return Err(fail("the callback belongs to another login"));
         }
         if let Some(error) = query_param(&url, "error") {
-            let words = query_param(&url, "error_description").unwrap_or_default();
-            let said = sanitize(&format!("{error} {words}"), &[]);
-            return Err(no(&format!("the server said no: {said}")));
+            let description = query_param(&url, "error_description").unwrap_or_default();
+            let reason = sanitize_untrusted_text(&format!("{error} {description}"), &[]);
+            return Err(fail(&format!("the server rejected the login: {reason}")));
         }
         let Ok(back) = AuthorizationCallback::from_redirect_url(url.as_str()) else {
-            return Err(no("the answer holds no code"));
+            return Err(fail("the callback has no code"));
         };
         let issuer = back.issuer.as_deref();
-        let asked =
+        let exchange =
             self.manager.exchange_code_for_token_with_issuer(&back.code, &back.csrf_token, issuer);
         let sent = [back.code.as_str()];
-        let asked = asked.await;
-        asked.map_err(|error| at.sdk_error_redacting(&error, &sent))?;
+        let exchange = exchange.await;
+        exchange.map_err(|error| target.convert_sdk_error_redacting(&error, &sent))?;
         let Some(credentials) = self.credentials.load().await.unwrap_or_default() else {
-            return Err(no("nothing came of it"));
+            return Err(fail("the server returned no tokens"));
         };
         let record = StoredLogin::new(&self.url, self.client_secret.clone(), credentials);
-        let facts = record.token_info().unwrap_or_default();
-        if !facts.is_bearer() {
-            let helps = "Ask whoever runs that server for one that takes bearer tokens.";
-            return Err(at.failure("it gave a token of a kind that is not known here", helps));
+        let tokens = record.token_info().unwrap_or_default();
+        if !tokens.is_bearer() {
+            let helps = "Ask its operator for a server that accepts bearer tokens.";
+            return Err(target.login_error("the token has an unknown type", helps));
         }
-        if !facts.is_usable() {
-            let helps = "Ask whoever runs that server.";
-            return Err(at.failure("it gave a token that can't be sent", helps));
+        if !tokens.is_usable() {
+            let helps = "Ask the operator of that server.";
+            return Err(target.login_error("the token is not valid in a header", helps));
         }
         Ok(record)
     }
@@ -379,7 +390,7 @@ mod tests {
         async fn sleep(&self, _: longhaul_core::time::Millis) {}
     }
 
-    /// Answers at once, with this status and these words.
+    /// HTTP client that answers every request with this status and body.
     struct CannedResponse(u16, &'static str);
 
     impl OAuthHttpClient for CannedResponse {
@@ -390,10 +401,10 @@ mod tests {
         }
     }
 
-    /// A login that somebody has agreed to, and where the browser was sent.
+    /// Returns a login that the user has authorized, and its callback URL.
     async fn authorized_login(
         folder: &std::path::Path,
-        says: CannedResponse,
+        response: CannedResponse,
     ) -> (PendingLogin, String) {
         let url: Url = "https://u:p4ssw0rd@a.example/mcp?key=k3y".parse().unwrap();
         let metadata = serde_json::json!({
@@ -403,7 +414,8 @@ mod tests {
             "code_challenge_methods_supported": ["S256"],
             "response_types_supported": ["code"],
         });
-        let manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(says));
+        let manager =
+            AuthorizationManager::new_with_oauth_http_client(url.clone(), Arc::new(response));
         let mut manager = manager.await.unwrap();
         let given = InMemoryCredentialStore::new();
         manager.set_credential_store(given.clone());
@@ -412,7 +424,7 @@ mod tests {
         manager.configure_client(client).unwrap();
         let address = manager.get_authorization_url(&[]).await.unwrap();
         let state = query_param(&address.parse().unwrap(), "state").unwrap();
-        let led_to = format!("http://127.0.0.1/callback?state={state}&code=c0de-7");
+        let callback_url = format!("http://127.0.0.1/callback?state={state}&code=c0de-7");
         let began = PendingLogin {
             server: "far".to_owned(),
             url,
@@ -427,7 +439,7 @@ mod tests {
             state,
             client_secret: None,
         };
-        (began, led_to)
+        (began, callback_url)
     }
 
     const TOKEN_RESPONSE: CannedResponse =
@@ -435,22 +447,23 @@ mod tests {
 
     #[tokio::test]
     async fn new_credentials_are_saved_however_long_the_file_is_locked() {
-        let home = tempfile::tempdir().unwrap();
-        let (began, led_to) = authorized_login(&home.path().join("logins"), TOKEN_RESPONSE).await;
-        let book = began.target().credential_file();
-        let hold = book.lock().await.unwrap();
-        // The answer is there at once, and no time is left beyond it.
-        let mut finished = Box::pin(began.finish_with_timeout(&led_to, Duration::ZERO));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let (began, callback_url) =
+            authorized_login(&temp_dir.path().join("logins"), TOKEN_RESPONSE).await;
+        let file = began.login_target().credential_file();
+        let hold = file.lock().await.unwrap();
+        // The response is immediate, so a timeout of zero is enough for it.
+        let mut finished = Box::pin(began.finish_with_timeout(&callback_url, Duration::ZERO));
         assert!((&mut finished).now_or_never().is_none());
         drop(hold);
         finished.await.unwrap();
-        assert!(book.load().unwrap().is_some());
+        assert!(file.load().unwrap().is_some());
     }
 
     #[tokio::test]
     async fn a_failed_login_error_has_no_secrets() {
-        let home = tempfile::tempdir().unwrap();
-        for (says, why) in [
+        let temp_dir = tempfile::tempdir().unwrap();
+        for (response, why) in [
             (
                 CannedResponse(
                     400,
@@ -460,12 +473,16 @@ mod tests {
             ),
             (
                 CannedResponse(200, r#"{"access_token":"a\r\n","token_type":"bearer"}"#),
-                "that can't be sent",
+                "not valid in a header",
             ),
-            (CannedResponse(200, r#"{"access_token":"a","token_type":"mac"}"#), "not known here"),
+            (
+                CannedResponse(200, r#"{"access_token":"a","token_type":"mac"}"#),
+                "has an unknown type",
+            ),
         ] {
-            let (began, led_to) = authorized_login(&home.path().join("logins"), says).await;
-            let error = began.finish(&led_to).await.unwrap_err().to_string();
+            let (began, callback_url) =
+                authorized_login(&temp_dir.path().join("logins"), response).await;
+            let error = began.finish(&callback_url).await.unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
             for secret in ["c0de", "p4ss", "k3y"] {
                 assert!(!error.contains(secret), "{error}");

@@ -1,10 +1,9 @@
-//! The requests that logging in needs: metadata, registration, tokens.
+//! HTTP requests of the OAuth login: metadata, registration, tokens.
 //!
-//! Never: follows a redirect by itself (the SDK follows those to the same origin, and
-//! each of them is judged here like any other request), reads more than an answer may
-//! be long, asks an address that the server has no business to name, or says an
-//! address in an error. Behind a proxy there is one exception: where a name leads
-//! that this machine can't look up, only the proxy sees.
+//! Invariant: responses have a size limit, errors contain no URL, and every address is checked
+//! against the address policy. Redirects are not followed here. The SDK follows those to the same
+//! origin, and each is checked like any other request. One exception: with a proxy, a name that
+//! this machine can't resolve is checked only by the proxy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +16,18 @@ use rmcp::transport::auth::{
 
 use crate::auth::address_policy::{FilteringResolver, ServerZone};
 use crate::request_error::RequestError;
-use crate::tls::ensure_provider;
+use crate::tls::ensure_crypto_provider;
 
-/// The longest answer that is read.
+/// Maximum length of a response to an OAuth request, in bytes.
 const RESPONSE_BYTES_MAX: usize = 256 * 1024;
 
-/// How long it may take to reach somebody.
+/// Timeout for connecting to an authorization server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long one question may take.
+/// Timeout of one OAuth request.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Asks within bounds.
+/// HTTP client for OAuth requests on behalf of one MCP server.
 #[derive(Debug)]
 pub(super) struct OAuthHttp {
     client: Client,
@@ -36,17 +35,16 @@ pub(super) struct OAuthHttp {
     resolver: Arc<FilteringResolver>,
 }
 
-/// Why there is no answer.
+/// Why an OAuth request has no response.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct OAuthHttpError(String);
 
-/// An answer as the SDK wants it: the crate of that type has no name here but through
-/// the SDK's own.
+/// The SDK's response type, which can only be named through the SDK's own types.
 pub(super) type OAuthResponse =
     <<OAuthHttpClientFuture<'static> as Future>::Output as OkType>::Value;
 
-/// What stands in a result that is good.
+/// Gives access to the `Ok` type of a result type.
 pub(super) trait OkType {
     type Value;
 }
@@ -56,52 +54,57 @@ impl<T, E> OkType for Result<T, E> {
 }
 
 impl OAuthHttp {
-    /// Whoever asks on behalf of the server at this address.
+    /// Creates the HTTP client for logins at the MCP server with this URL.
     pub(super) async fn for_server(server: &Url) -> Result<Self, String> {
-        let near = ServerZone::from_url(server).await;
-        let sieve = Arc::new(FilteringResolver::new(server, near));
-        ensure_provider();
-        // A machine without certificates can still talk without TLS.
-        let client = match (builder(near, &sieve).build(), near) {
-            (Err(_), ServerZone::Loopback) => builder(near, &sieve).tls_certs_only([]).build(),
+        let zone = ServerZone::from_url(server).await;
+        let resolver = Arc::new(FilteringResolver::new(server, zone));
+        ensure_crypto_provider();
+        // A local server without TLS also works on a machine without certificates.
+        let client = match (client_builder(zone, &resolver).build(), zone) {
+            (Err(_), ServerZone::Loopback) => {
+                client_builder(zone, &resolver).tls_certs_only([]).build()
+            }
             (built, _) => built,
         };
         let client = client.map_err(error_text)?;
-        Ok(Self { client, zone: near, resolver: sieve })
+        Ok(Self { client, zone, resolver })
     }
 
-    /// Where the server stands that this asks for.
+    /// Returns the network zone of the MCP server.
     pub(super) const fn zone(&self) -> ServerZone {
         self.zone
     }
 
-    async fn send(&self, asked: OAuthHttpRequest) -> Result<OAuthResponse, OAuthHttpClientError> {
-        let (parts, body) = asked.request.into_parts();
-        let no = |why: String| -> OAuthHttpClientError { Box::new(OAuthHttpError(why)) };
-        let url: Url = parts.uri.to_string().parse().map_err(|_| no(INVALID_URL.into()))?;
+    async fn send(
+        &self,
+        oauth_request: OAuthHttpRequest,
+    ) -> Result<OAuthResponse, OAuthHttpClientError> {
+        let (parts, body) = oauth_request.request.into_parts();
+        let to_error = |why: String| -> OAuthHttpClientError { Box::new(OAuthHttpError(why)) };
+        let url: Url = parts.uri.to_string().parse().map_err(|_| to_error(INVALID_URL.into()))?;
         let may = self.check_address(&url).await;
-        may.map_err(|why| no(why.to_owned()))?;
+        may.map_err(|why| to_error(why.to_owned()))?;
         let request = self.client.request(parts.method, url).headers(parts.headers);
         let request = match body.is_empty() {
             true => request,
             false => request.body(body),
         };
-        let response = request.send().await.map_err(|error| no(error_text(error)))?;
-        read_response(response).await.map_err(no)
+        let response = request.send().await.map_err(|error| to_error(error_text(error)))?;
+        read_response(response).await.map_err(to_error)
     }
 
-    /// Whether this address may be asked; the error says why not.
+    /// Checks whether the address policy allows requests to this URL. The error says why not.
     pub(super) async fn check_address(&self, url: &Url) -> Result<(), &'static str> {
         self.zone.check_url(url)?;
         match self.resolver.has_proxy() {
-            true => self.resolver.check_host(url).await,
+            true => self.resolver.check_proxied_url(url).await,
             false => Ok(()),
         }
     }
 
-    /// Sends a form, as the client of this name and secret where one is given; only
-    /// what came of it is heard.
-    pub(super) async fn post(
+    /// Posts a form, with HTTP basic authentication if client credentials are given. Returns only
+    /// the status of the response.
+    pub(super) async fn post_form(
         &self,
         url: &Url,
         form: String,
@@ -118,7 +121,7 @@ impl OAuthHttp {
     }
 }
 
-fn builder(near: ServerZone, sieve: &Arc<FilteringResolver>) -> ClientBuilder {
+fn client_builder(zone: ServerZone, resolver: &Arc<FilteringResolver>) -> ClientBuilder {
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
@@ -126,25 +129,26 @@ fn builder(near: ServerZone, sieve: &Arc<FilteringResolver>) -> ClientBuilder {
         .connect_timeout(CONNECT_TIMEOUT)
         .timeout(REQUEST_TIMEOUT)
         .pool_max_idle_per_host(0)
-        .dns_resolver(Arc::clone(sieve));
-    match near {
+        .dns_resolver(Arc::clone(resolver));
+    match zone {
         ServerZone::Public => client,
         ServerZone::Private | ServerZone::Loopback => client.no_proxy(),
     }
 }
 
-pub(super) const INVALID_URL: &str = "it names an address that is none";
+pub(super) const INVALID_URL: &str = "an OAuth endpoint is not a valid URL";
 
 async fn read_response(mut response: Response) -> Result<OAuthResponse, String> {
     let status = response.status();
     let headers = response.headers().clone();
-    let said = headers.get(CONTENT_TYPE);
-    // A stream of events says nothing of logins, and may have no end.
-    let is_stream = said.is_some_and(|said| said.as_bytes().starts_with(b"text/event-stream"));
+    let content_type = headers.get(CONTENT_TYPE);
+    // A stream of events is not an OAuth response and may be endless.
+    let is_stream = content_type
+        .is_some_and(|content_type| content_type.as_bytes().starts_with(b"text/event-stream"));
     let mut all = Vec::new();
     while !is_stream && let Some(some) = response.chunk().await.map_err(error_text)? {
         if all.len() + some.len() > RESPONSE_BYTES_MAX {
-            return Err("the answer is too long".to_owned());
+            return Err("the response is too long".to_owned());
         }
         all.extend_from_slice(&some);
     }
@@ -154,7 +158,7 @@ async fn read_response(mut response: Response) -> Result<OAuthResponse, String> 
     Ok(answer)
 }
 
-/// What lies behind an error, without where to.
+/// Returns the message of the innermost error, without the URL.
 fn error_text(error: reqwest::Error) -> String {
     RequestError::from(error).reason
 }
@@ -172,10 +176,10 @@ mod tests {
     #[tokio::test]
     async fn no_request_is_sent_to_an_address_that_a_server_may_not_name() {
         let server: Url = "https://8.8.8.8/mcp".parse().unwrap();
-        let sieve = Arc::new(FilteringResolver::new(&server, ServerZone::Public));
-        ensure_provider();
-        let client = builder(ServerZone::Public, &sieve).tls_certs_only([]).build();
-        let asks = OAuthHttp { client: client.unwrap(), zone: ServerZone::Public, resolver: sieve };
+        let resolver = Arc::new(FilteringResolver::new(&server, ServerZone::Public));
+        ensure_crypto_provider();
+        let client = client_builder(ServerZone::Public, &resolver).tls_certs_only([]).build();
+        let http = OAuthHttp { client: client.unwrap(), zone: ServerZone::Public, resolver };
         for (url, why) in [
             ("https://10.0.0.9/revoke", "private or reserved"),
             ("https://127.0.0.1/revoke", "private or reserved"),
@@ -183,7 +187,7 @@ mod tests {
             ("http://auth.example/revoke", "not https://"),
         ] {
             let url: Url = url.parse().unwrap();
-            let sent = asks.post(&url, "token=t".to_owned(), None).await;
+            let sent = http.post_form(&url, "token=t".to_owned(), None).await;
             let error = sent.unwrap_err();
             assert!(error.contains(why), "{url}: {error}");
         }

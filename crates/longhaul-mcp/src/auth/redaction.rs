@@ -1,7 +1,4 @@
-//! The tokens that this process has used, so that no text that is kept or told holds
-//! one.
-//!
-//! Never: given out again.
+//! Redacts the tokens that this process has used from texts that are stored or shown.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -10,60 +7,60 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use longhaul_core::port::redact::Redact as _;
 use longhaul_core::redact::Redactor;
 
-/// So many are remembered; older ones have ended long since.
+/// Maximum number of remembered tokens. The tokens dropped first have expired long ago.
 const TOKENS_MAX: usize = 64;
 
-/// A token shorter than this may be a word.
+/// Minimum length of a token that is redacted. A shorter one may be an ordinary word.
 const TOKEN_BYTES_MIN: usize = 8;
 
-/// What a token is called where one stood.
+/// Name that stands for a token in the placeholder of a redacted text.
 const PLACEHOLDER_NAME: &str = "mcp-login";
 
-/// Those that were used, the last of them at the end.
+/// The tokens that this process has used, the most recent one last.
 #[derive(Default)]
 struct KnownTokens {
     tokens: VecDeque<String>,
     redactor: Redactor,
 }
 
-/// Of the whole process: whichever server a token is for, no text may hold it.
+/// The tokens of the whole process: no text may contain a token of any server.
 static KNOWN_TOKENS: Mutex<Option<KnownTokens>> = Mutex::new(None);
 
 fn known_tokens() -> MutexGuard<'static, Option<KnownTokens>> {
     KNOWN_TOKENS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Knows all of them. No text is searched under the lock.
+/// Returns a redactor for all known tokens. It is a clone, so that no text is searched under the
+/// lock.
 fn redactor() -> Redactor {
     let sent = known_tokens();
     sent.as_ref().map(|sent| sent.redactor.clone()).unwrap_or_default()
 }
 
-/// Remembers that this is one; whoever uses it again remembers it again.
-pub(crate) fn register(token: &str) {
-    known_tokens().get_or_insert_default().register(token);
+/// Registers a token for redaction. A token that is used again counts as the most recent.
+pub(crate) fn register_token(token: &str) {
+    known_tokens().get_or_insert_default().register_token(token);
 }
 
-/// The text without the tokens of any login that this process has used, however they are
-/// encoded.
+/// Redacts the tokens of all logins that this process has used, in all known encodings.
 pub fn redact_tokens(text: &str) -> Cow<'_, str> {
     redactor().redact(text)
 }
 
-/// So many bytes at the end of a text may be the beginning of a token.
+/// Returns how many bytes at the end of a text may be the beginning of a known token.
 pub fn partial_token_len(text: &str) -> usize {
     redactor().partial_match_len(text)
 }
 
 impl KnownTokens {
-    fn register(&mut self, token: &str) {
+    fn register_token(&mut self, token: &str) {
         if token.len() < TOKEN_BYTES_MIN {
             return;
         }
-        let known = self.tokens.iter().position(|known| known == token);
-        // What is still used is not the first to be forgotten.
-        if let Some(known) = known.and_then(|at| self.tokens.remove(at)) {
-            self.tokens.push_back(known);
+        let existing = self.tokens.iter().position(|existing| existing == token);
+        // A token that is still used is evicted last.
+        if let Some(existing) = existing.and_then(|at| self.tokens.remove(at)) {
+            self.tokens.push_back(existing);
             return;
         }
         if self.tokens.len() >= TOKENS_MAX {
@@ -78,22 +75,22 @@ impl KnownTokens {
 mod tests {
     use super::*;
 
-    fn known(tokens: &[&str]) -> KnownTokens {
+    fn tokens_from(tokens: &[&str]) -> KnownTokens {
         let mut sent = KnownTokens::default();
-        tokens.iter().for_each(|token| sent.register(token));
+        tokens.iter().for_each(|token| sent.register_token(token));
         sent
     }
 
     #[test]
     fn sent_tokens_are_redacted() {
-        let plain = known(&["t0ken-of-a-test", "t0ken-of-a-test", "short"]);
+        let plain = tokens_from(&["t0ken-of-a-test", "t0ken-of-a-test", "short"]);
         assert_eq!(
             plain.redactor.redact("a t0ken-of-a-test, short"),
             "a {{secret:mcp-login}}, short"
         );
         assert!(matches!(plain.redactor.redact("nothing"), Cow::Borrowed(_)));
-        // However it is spelled, and whichever is the beginning of another.
-        let spelled = known(&["sp/lled=token", "sp/lled=token-2"]);
+        // In all encodings, and if one token is a prefix of another.
+        let overlapping = tokens_from(&["sp/lled=token", "sp/lled=token-2"]);
         for (text, clean) in [
             ("<sp%2Flled%3Dtoken>", "<{{secret:mcp-login}}>"),
             ("<%73&#112;/lled\\u003dtoken>", "<{{secret:mcp-login}}>"),
@@ -102,19 +99,19 @@ mod tests {
             ("<73702f6c6c65643d746f6b656e>", "<{{secret:mcp-login}}>"),
             ("<sp/lled=token-2>", "<{{secret:mcp-login}}>"),
         ] {
-            assert_eq!(spelled.redactor.redact(text), clean, "{text}");
+            assert_eq!(overlapping.redactor.redact(text), clean, "{text}");
         }
     }
 
     #[test]
     fn recently_used_tokens_are_evicted_last() {
-        let mut sent = known(&["used-all-along", "used-just-once"]);
+        let mut sent = tokens_from(&["used-all-along", "used-just-once"]);
         for next in 2..TOKENS_MAX {
-            sent.register(&format!("t0ken-{next:04}"));
+            sent.register_token(&format!("t0ken-{next:04}"));
         }
-        // It is full: one more, and the first goes.
-        sent.register("used-all-along");
-        sent.register("t0ken-of-another");
+        // The list is full: one more evicts the oldest.
+        sent.register_token("used-all-along");
+        sent.register_token("t0ken-of-another");
         assert_eq!(sent.tokens.len(), TOKENS_MAX);
         assert_eq!(sent.redactor.redact("used-all-along"), "{{secret:mcp-login}}");
         assert_eq!(sent.redactor.redact("used-just-once"), "used-just-once");
@@ -122,8 +119,8 @@ mod tests {
 
     #[test]
     fn a_partial_token_at_the_end_is_detected() {
-        let sent = known(&["sp/lled=tökén"]);
-        for (text, begun) in [
+        let sent = tokens_from(&["sp/lled=tökén"]);
+        for (text, partial) in [
             ("", ""),
             ("nothing of it", ""),
             ("see sp/l", "sp/l"),
@@ -134,8 +131,8 @@ mod tests {
             ("see c3AvbGxlZD1", "c3AvbGxlZD1"),
             ("ö", ""),
         ] {
-            assert_eq!(sent.redactor.partial_match_len(text), begun.len(), "{text}");
+            assert_eq!(sent.redactor.partial_match_len(text), partial.len(), "{text}");
         }
-        assert_eq!(known(&[]).redactor.partial_match_len("100%"), 0);
+        assert_eq!(tokens_from(&[]).redactor.partial_match_len("100%"), 0);
     }
 }

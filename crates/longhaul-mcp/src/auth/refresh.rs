@@ -1,7 +1,7 @@
-//! What a request is sent with, and the one renewal that all wait for who need it.
+//! The access token of a request, and the single refresh that concurrent requests share.
 //!
-//! Never: ends a renewal because nobody waits for it any more. Its answer may be the
-//! only one that holds the next token.
+//! Invariant: a refresh continues when nobody waits for it, because only its response holds the
+//! next refresh token.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::auth::credential_file::CredentialFileError;
 use crate::auth::oauth_http;
 use crate::request_error::RequestError;
 
-/// So long a renewal that is under way is waited for at the end: as long as its last
-/// question may take.
+/// How long a shutdown waits for a token refresh in flight: as long as its last request may take.
 const SHUTDOWN_TIMEOUT: Duration = oauth_http::REQUEST_TIMEOUT;
 
-/// What a request is sent with.
+/// The access token for a request, or why there is none.
 #[derive(Clone, Default)]
 pub(crate) struct AccessToken {
-    /// The token.
+    /// The access token. `None` means the request is sent without a token.
     pub(crate) token: Option<String>,
-    /// Why there is none though somebody has logged in.
+    /// Why there is no access token although the user has logged in.
     pub(crate) missing_reason: Option<&'static str>,
 }
 
 impl From<CredentialFileError> for RequestError {
     fn from(error: CredentialFileError) -> Self {
-        let passes = matches!(error, CredentialFileError::Locked { .. });
-        Self::login_required(error.to_string().trim_end_matches('.'), passes)
+        let is_transient = matches!(error, CredentialFileError::Locked { .. });
+        Self::login_required(error.to_string().trim_end_matches('.'), is_transient)
     }
 }
 
 pub(crate) type TokenResult = Result<AccessToken, RequestError>;
 
-/// A renewal that any number wait for.
+/// A token refresh that any number of requests can wait for.
 type SharedRefresh = Shared<BoxFuture<'static, TokenResult>>;
 
-/// The renewal under way at one server. Clones share it.
+/// Shares one token refresh in flight among all requests to a server. Cheap to clone; clones share
+/// state.
 #[derive(Clone, Default)]
 pub(super) struct RefreshCoordinator(Arc<Mutex<RefreshState>>);
 
@@ -49,14 +49,15 @@ pub(super) struct RefreshCoordinator(Arc<Mutex<RefreshState>>);
 struct RefreshState {
     in_flight: Option<(SharedRefresh, AbortHandle)>,
     tasks: JoinSet<()>,
-    /// Nobody will be there for what is begun now.
+    /// Whether the process is shutting down, so that the tokens of a new refresh could not be
+    /// saved.
     is_shutting_down: bool,
 }
 
 impl RefreshCoordinator {
-    /// The renewal that is under way, or this one; and whether it is this one. It goes
-    /// on when whoever waits for it does not.
-    pub(super) fn join_or_start(
+    /// Joins the token refresh in flight or starts a new one. Also returns whether this call
+    /// started it. The refresh continues when its waiters are dropped.
+    pub(super) fn join_or_start_refresh(
         &self,
         new: impl FnOnce() -> BoxFuture<'static, TokenResult>,
     ) -> (SharedRefresh, bool) {
@@ -67,15 +68,15 @@ impl RefreshCoordinator {
             return (waited.clone(), false);
         }
         while open.tasks.try_join_next().is_some() {}
-        let (tell, told) = oneshot::channel();
+        let (tell, receiver) = oneshot::channel();
         let renewal = new();
         let task = open.tasks.spawn(async move {
-            // Nobody may wait for it any more; what counts is written by then.
+            // The waiters may be gone. The result is already saved then.
             _ = tell.send(renewal.await);
         });
-        let waited = told.map(|ended| {
+        let waited = receiver.map(|ended| {
             ended.unwrap_or_else(|_| {
-                let why = "its login could not be renewed: this process is ending";
+                let why = "the login could not be refreshed: this process is shutting down";
                 let sent = false;
                 Err(RequestError { may_have_been_sent: sent, ..RequestError::new(why) })
             })
@@ -85,14 +86,14 @@ impl RefreshCoordinator {
         (waited, true)
     }
 
-    /// Whether everything ends: no token is asked for any more.
+    /// Returns whether the process is shutting down. Then no new token refresh is requested.
     pub(super) fn is_shutting_down(&self) -> bool {
         let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.is_shutting_down
     }
 
-    /// Waits until none is under way, but not for long. One that has not come to its
-    /// last question does not ask it.
+    /// Starts the shutdown and waits a limited time for the token refresh in flight. A refresh that
+    /// has not sent its token request yet does not send it.
     pub(super) async fn shut_down(&self) {
         let open = {
             let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +103,7 @@ impl RefreshCoordinator {
         if let Some((waited, task)) = open
             && !task.is_finished()
         {
-            // What takes longer is lost with the process.
+            // A refresh that takes longer is lost with the process.
             _ = timeout(SHUTDOWN_TIMEOUT, waited).await;
         }
     }

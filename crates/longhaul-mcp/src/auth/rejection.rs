@@ -1,65 +1,67 @@
-//! What it means that a server refused, in words that say what helps.
+//! Messages about requests that a server rejected for lack of a login, each with the command that
+//! helps.
 //!
-//! Never: a word of a server that a shell could read as more than a name.
+//! Invariant: a text of the server is put into a command only if a shell reads it as a plain word.
 
 use reqwest::StatusCode;
 use rmcp::transport::auth::WWWAuthenticateParams;
 
-use crate::auth::error::sanitize;
+use crate::auth::error::sanitize_untrusted_text;
 use crate::auth::refresh::AccessToken;
 
-/// So many scopes are named in a message.
+/// Maximum number of OAuth scopes in a message.
 const SCOPES_MAX: usize = 10;
 
-/// The command that helps.
+/// Returns the CLI command with which the user logs in at a server.
 pub(crate) fn login_command(server: &str) -> String {
     format!("longhaul mcp login {server}")
 }
 
-/// Why a server refused who came with this; none: a login has nothing to do with it.
+/// Returns the message about a request that a server rejected. `None` if the rejection has nothing
+/// to do with the login.
 pub(super) fn rejection_message(
     server: &str,
     status: StatusCode,
     params: &WWWAuthenticateParams,
-    pass: &AccessToken,
+    access_token: &AccessToken,
 ) -> Option<String> {
     let command = login_command(server);
     if status == StatusCode::FORBIDDEN && !params.is_insufficient_scope() {
-        return pass.token.as_ref().map(|_| {
+        return access_token.token.as_ref().map(|_| {
             format!(
-                "it knows our login, and does not allow this; \
-                 run `{command}` as somebody who may"
+                "the login does not allow this request; \
+                 run `{command}` with an account that is allowed to"
             )
         });
     }
     if status == StatusCode::FORBIDDEN {
         let scopes = shell_safe_scopes(params.scope.as_deref().unwrap_or_default());
         return Some(match scopes.is_empty() {
-            true => format!("it wants more than its login allows; run `{command}`"),
+            true => format!("the server requires more scopes than the login has; run `{command}`"),
             false => format!(
-                "it wants more than its login allows: {scopes}; \
+                "the server requires more scopes than the login has: {scopes}; \
                  run `{command} --scope \"{scopes}\"`"
             ),
         });
     }
-    Some(match (&pass.missing_reason, &pass.token) {
+    Some(match (&access_token.missing_reason, &access_token.token) {
         (Some(over), _) => format!("{over}; run `{command}`"),
-        (None, Some(_)) => format!("it takes its login no more; run `{command}`"),
+        (None, Some(_)) => format!("the server no longer accepts the login; run `{command}`"),
         (None, None) => format!(
-            "it wants a login; run `{command}`, or give it an Authorization header in .mcp.json"
+            "a login is required; run `{command}`, or set an Authorization header in .mcp.json"
         ),
     })
 }
 
-/// Scopes that can stand in a command which somebody copies: a server's word is
-/// none that a shell should read.
+/// Returns the OAuth scopes if they are safe in a shell command that the user copies, else an empty
+/// string.
 fn shell_safe_scopes(scopes: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || ":._/-".contains(letter);
+    let plain = |c: char| c.is_ascii_alphanumeric() || ":._/-".contains(c);
     let fits =
         |scope: &&str| scope.len() <= 100 && !scope.starts_with('-') && scope.chars().all(plain);
     let scopes: Vec<&str> = scopes.split_whitespace().take(SCOPES_MAX).collect();
     match scopes.iter().all(fits) {
-        true => sanitize(&scopes.join(" "), &[]),
+        true => sanitize_untrusted_text(&scopes.join(" "), &[]),
         false => String::new(),
     }
 }
@@ -82,7 +84,7 @@ mod tests {
                 forbidden,
                 String::new(),
                 Some("t"),
-                Some("run `longhaul mcp login far` as somebody who may"),
+                Some("run `longhaul mcp login far` with an account that is allowed to"),
             ),
             (
                 forbidden,
@@ -95,12 +97,13 @@ mod tests {
         ] {
             let url = "https://a.example/mcp".parse().unwrap();
             let params = WWWAuthenticateParams::parse(&challenge, &url);
-            let pass = AccessToken { token: token.map(str::to_owned), missing_reason: None };
-            let said = rejection_message("far", status, &params, &pass);
-            match (&said, expect) {
-                (Some(said), Some(expect)) => assert!(said.contains(expect), "{said}"),
+            let access_token =
+                AccessToken { token: token.map(str::to_owned), missing_reason: None };
+            let message = rejection_message("far", status, &params, &access_token);
+            match (&message, expect) {
+                (Some(message), Some(expect)) => assert!(message.contains(expect), "{message}"),
                 (None, None) => {}
-                (Some(_), None) | (None, Some(_)) => panic!("{said:?} {expect:?}"),
+                (Some(_), None) | (None, Some(_)) => panic!("{message:?} {expect:?}"),
             }
         }
     }

@@ -1,7 +1,6 @@
-//! Takes a login back where it came from, as RFC 7009 has it.
+//! Revokes a login at its authorization server (RFC 7009).
 //!
-//! Never: sends a token to anybody but who gave it, and never repeats what they say
-//! to it.
+//! Invariant: a token is sent only to its issuer, and the response text is not shown.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,27 +13,27 @@ use tracing::subscriber::NoSubscriber;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use crate::auth::credential_file::{StoredLogin, TokenInfo};
-use crate::auth::error::{describe, url_secrets};
+use crate::auth::error::{error_reason_and_hint, url_secrets};
 use crate::auth::issuer::{Issuer, IssuerError};
 use crate::auth::oauth_http::INVALID_URL;
 
-/// So long it may take, with all its questions.
+/// Timeout for revoking a login, including all requests.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What became of a login that is to be forgotten.
+/// Result of a logout from an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogoutOutcome {
-    /// There was none.
+    /// No login was stored.
     NotLoggedIn,
-    /// It is forgotten, and no longer good where it came from.
+    /// The stored login was deleted here and revoked at the authorization server.
     Revoked,
-    /// It is forgotten here; where it came from, there is no way to take it back.
+    /// The stored login was deleted here; the authorization server does not support revocation.
     RevocationUnsupported,
-    /// It is forgotten here; nobody was asked to take it back.
+    /// The stored login was deleted here; revocation was not requested.
     RevocationSkipped,
-    /// It is forgotten here; it could not be taken back.
+    /// The stored login was deleted here; the revocation at the authorization server failed.
     RevocationFailed {
-        /// Why not.
+        /// Why the revocation failed.
         reason: String,
     },
 }
@@ -46,34 +45,34 @@ impl LogoutOutcome {
     }
 }
 
-/// Asks who gave a login to take it back.
-pub(super) async fn revoke(
+/// Revokes a login at the authorization server that issued it.
+pub(super) async fn revoke_login(
     server: &Url,
     record: &StoredLogin,
     secret: Option<&str>,
 ) -> LogoutOutcome {
-    let Some(facts) = record.token_info() else {
+    let Some(tokens) = record.token_info() else {
         return LogoutOutcome::Revoked;
     };
     record.register_secrets();
-    // The SDK tells its log more than is anybody's business.
-    let asked = Box::pin(request_revocation(server, (record, &facts), secret));
-    let asked = asked.with_subscriber(NoSubscriber::default());
-    match timeout(REVOKE_TIMEOUT, asked).await {
+    // The SDK would log secrets.
+    let revocation = Box::pin(request_revocation(server, (record, &tokens), secret));
+    let revocation = revocation.with_subscriber(NoSubscriber::default());
+    match timeout(REVOKE_TIMEOUT, revocation).await {
         Ok(Ok(forgotten)) => forgotten,
         Ok(Err(IssuerError::Unusable(why, _))) => LogoutOutcome::revocation_failed(why),
         Ok(Err(IssuerError::Sdk(error))) => {
             let mut secrets = url_secrets(server);
             secrets.extend(secret);
-            LogoutOutcome::revocation_failed(&describe(&error, &secrets).0)
+            LogoutOutcome::revocation_failed(&error_reason_and_hint(&error, &secrets).0)
         }
-        Err(_) => LogoutOutcome::revocation_failed("nobody answered in time"),
+        Err(_) => LogoutOutcome::revocation_failed("the server did not respond in time"),
     }
 }
 
 async fn request_revocation(
     server: &Url,
-    (record, facts): (&StoredLogin, &TokenInfo),
+    (record, tokens): (&StoredLogin, &TokenInfo),
     secret: Option<&str>,
 ) -> Result<LogoutOutcome, IssuerError> {
     let issuer = Issuer::discover(server, &record.credentials).await?;
@@ -89,20 +88,20 @@ async fn request_revocation(
         is_secret_in_form: uses_form_auth(fields),
     };
     let mut why = None;
-    // First what would bring more tokens.
+    // The refresh token first, because it can be used to get more tokens.
     for (kind, token) in [
-        ("refresh_token", facts.refresh_token.as_deref()),
-        ("access_token", Some(facts.access_token.as_str())),
+        ("refresh_token", tokens.refresh_token.as_deref()),
+        ("access_token", Some(tokens.access_token.as_str())),
     ] {
         let Some(token) = token.filter(|token| !token.is_empty()) else {
             continue;
         };
         let (form, basic) = client.revocation_request(token, kind);
-        let wrong = match issuer.http.post(&address, form, basic).await {
+        let wrong = match issuer.http.post_form(&address, form, basic).await {
             Ok(status) if status.is_success() => continue,
             Ok(status) => {
                 let kind = kind.replace('_', " ");
-                format!("it answered with HTTP {} for its {kind}", status.as_u16())
+                format!("the server answered with HTTP {} for the {kind}", status.as_u16())
             }
             Err(wrong) => wrong,
         };
@@ -114,17 +113,17 @@ async fn request_revocation(
     })
 }
 
-/// Whether it takes the secret of a client only in a form. Who does not say so for
-/// this says it for tokens.
+/// Returns whether the client secret must be sent in the form instead of an HTTP header. If the
+/// metadata does not say so for revocation, the methods of the token endpoint apply.
 fn uses_form_auth(fields: &HashMap<String, Value>) -> bool {
-    let said =
+    let methods =
         ["revocation_endpoint_auth_methods_supported", "token_endpoint_auth_methods_supported"];
-    let said = said.into_iter().find_map(|name| fields.get(name)?.as_array());
-    let has = |method: &str| said.is_some_and(|said| said.iter().any(|one| one == method));
+    let methods = methods.into_iter().find_map(|name| fields.get(name)?.as_array());
+    let has = |method: &str| methods.is_some_and(|methods| methods.iter().any(|one| one == method));
     has("client_secret_post") && !has("client_secret_basic")
 }
 
-/// Who we are to whoever is asked.
+/// Client credentials for the revocation endpoint.
 struct ClientAuth<'a> {
     id: &'a str,
     secret: Option<&'a str>,
@@ -132,11 +131,16 @@ struct ClientAuth<'a> {
 }
 
 impl ClientAuth<'_> {
-    /// The form that asks to take a token back, and what goes before it.
-    fn revocation_request(&self, token: &str, kind: &str) -> (String, Option<(String, String)>) {
+    /// Returns the form that revokes a token, and the client credentials for HTTP basic
+    /// authentication.
+    fn revocation_request(
+        &self,
+        token: &str,
+        token_kind: &str,
+    ) -> (String, Option<(String, String)>) {
         let mut form = Serializer::new(String::new());
         form.append_pair("token", token);
-        form.append_pair("token_type_hint", kind);
+        form.append_pair("token_type_hint", token_kind);
         let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
         match self.secret {
             Some(secret) if !self.is_secret_in_form => {
@@ -163,18 +167,18 @@ mod tests {
     #[test]
     fn a_supported_client_authentication_method_is_used() {
         let id = "https://us.example/a b";
-        let asked = "token=t%2F1&token_type_hint=access_token";
+        let base_form = "token=t%2F1&token_type_hint=access_token";
         let us = "client_id=https%3A%2F%2Fus.example%2Fa+b";
         for (secret, in_form, form, basic) in [
-            (None, false, format!("{asked}&{us}"), None),
-            (None, true, format!("{asked}&{us}"), None),
+            (None, false, format!("{base_form}&{us}"), None),
+            (None, true, format!("{base_form}&{us}"), None),
             (
                 Some("s:1"),
                 false,
-                asked.to_owned(),
+                base_form.to_owned(),
                 Some(("https%3A%2F%2Fus.example%2Fa+b".into(), "s%3A1".into())),
             ),
-            (Some("s:1"), true, format!("{asked}&{us}&client_secret=s%3A1"), None),
+            (Some("s:1"), true, format!("{base_form}&{us}&client_secret=s%3A1"), None),
         ] {
             let client = ClientAuth { id, secret, is_secret_in_form: in_form };
             assert_eq!(client.revocation_request("t/1", "access_token"), (form, basic));
@@ -199,9 +203,9 @@ mod tests {
             ),
             (serde_json::json!({ for_this: "client_secret_post" }), false),
         ] {
-            let said = fields.to_string();
+            let text = fields.to_string();
             let fields = serde_json::from_value(fields).unwrap();
-            assert_eq!(uses_form_auth(&fields), expect, "{said}");
+            assert_eq!(uses_form_auth(&fields), expect, "{text}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! Who holds the login at a server: hands its token to requests, renews it when it
-//! has run out, and says what is wanted where there is none.
+//! Provides the access token of a login to requests, refreshes the token when it expires, and
+//! explains what to do if there is none.
 //!
-//! Never: renews a login twice because two need it at once, or in two processes, and
-//! never forgets one but when its authorization server says that it is over, or
-//! somebody logs out.
+//! Invariant: concurrent requests and processes share one refresh. A login is deleted only when the
+//! authorization server rejects its refresh token or the user logs out.
 
 use std::time::Duration;
 
@@ -19,34 +18,34 @@ use crate::auth::config::LoginContext;
 use crate::auth::credential_file::{
     CredentialFile, CredentialFileError, FileLock, StoredLogin, TokenInfo,
 };
-use crate::auth::error::{describe, is_transient, url_secrets};
+use crate::auth::error::{error_reason_and_hint, is_transient, url_secrets};
 use crate::auth::issuer::{Issuer, IssuerError};
 use crate::auth::redaction;
 use crate::auth::refresh::{AccessToken, TokenResult};
 use crate::auth::rejection::{self, login_command};
-use crate::auth::revoke::{LogoutOutcome, revoke};
+use crate::auth::revoke::{LogoutOutcome, revoke_login};
 use crate::request_error::RequestError;
 
-/// A token that ends within this is renewed before it is used.
+/// An access token that expires within this time is refreshed before use.
 const REFRESH_MARGIN: Millis = Millis::from_secs(30);
 
-/// So long renewing may take, with all its questions.
+/// Timeout of a token refresh, including discovery of the authorization server.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How a login stands.
+/// Status of a login at an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginStatus {
-    /// What it allows.
+    /// OAuth scopes that the authorization server granted.
     pub scopes: Vec<String>,
-    /// When its token ends; none: nobody said.
+    /// When the access token expires. `None` means the authorization server did not say.
     pub expires_at: Option<Timestamp>,
-    /// It is renewed by itself.
+    /// Whether the access token is refreshed automatically.
     pub is_renewable: bool,
-    /// It has ended, and only a person can begin it anew.
+    /// Whether the login has expired and the user has to log in again.
     pub is_expired: bool,
 }
 
-/// Holds the login at a server.
+/// Provides the access token of the login at a server.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenProvider {
     server: String,
@@ -63,18 +62,18 @@ impl TokenProvider {
         CredentialFile::new(&self.login.dir, &self.url, &self.server)
     }
 
-    /// The login as it stands; none: there is none.
+    /// Loads the newest state of the login. `None` means nobody is logged in.
     fn load_login(
         &self,
-        book: &CredentialFile,
+        file: &CredentialFile,
     ) -> Result<Option<StoredLogin>, CredentialFileError> {
-        let record = book.load()?;
-        Ok(record.map(|kept| self.login.unsaved.newest(kept)))
+        let record = file.load()?;
+        Ok(record.map(|stored| self.login.unsaved.newest_login(stored)))
     }
 
-    /// What a request is sent with; a token that was refused is not handed out
-    /// again. The error says why that is not known.
-    pub(crate) async fn access_token(&self, refused: Option<&str>) -> TokenResult {
+    /// Returns the access token for a request, but never `rejected_token`, which the server has
+    /// rejected before. The error says why the login can't be used.
+    pub(crate) async fn access_token(&self, rejected_token: Option<&str>) -> TokenResult {
         if self.login.is_anonymous {
             return Ok(AccessToken::default());
         }
@@ -82,124 +81,130 @@ impl TokenProvider {
             let Some(record) = self.load_login(&self.credential_file())? else {
                 return Ok(AccessToken::default());
             };
-            if let Some(pass) = self.usable_token(&record, refused) {
-                return Ok(pass);
+            if let Some(access_token) = self.usable_token(&record, rejected_token) {
+                return Ok(access_token);
             }
-            let (renewal, is_ours) = self.login.refreshes.join_or_start(|| {
-                let (keeper, refused) = (self.clone(), refused.map(str::to_owned));
-                async move { keeper.refresh(refused.as_deref()).await }.boxed()
+            let (renewal, is_ours) = self.login.refreshes.join_or_start_refresh(|| {
+                let (provider, rejected_token) = (self.clone(), rejected_token.map(str::to_owned));
+                async move { provider.refresh_access_token(rejected_token.as_deref()).await }
+                    .boxed()
             });
-            let pass = match (renewal.await, refused) {
-                // It is early: what can't be renewed just now is good until it ends.
+            let access_token = match (renewal.await, rejected_token) {
+                // The refresh was early: the old token stays valid until it expires.
                 (Err(error), None) => return self.unexpired_token(&record).ok_or(error),
-                (pass, _) => pass,
+                (access_token, _) => access_token,
             };
-            // Another may have waited for the very token that we were refused with.
-            let is_refused = pass.as_ref().is_ok_and(|pass| {
-                let token = pass.token.as_deref();
-                token.is_some() && token == refused
+            // The refresh we joined may have returned the very token that was rejected.
+            let is_refused = access_token.as_ref().is_ok_and(|access_token| {
+                let token = access_token.token.as_deref();
+                token.is_some() && token == rejected_token
             });
             if is_ours || !is_refused {
-                return pass;
+                return access_token;
             }
         }
     }
 
-    async fn refresh(&self, refused: Option<&str>) -> TokenResult {
-        let book = self.credential_file();
-        let hold = book.lock().await?;
-        // Whoever held it before us may have renewed it.
-        let Some(record) = self.load_login(&book)? else {
+    async fn refresh_access_token(&self, rejected_token: Option<&str>) -> TokenResult {
+        let file = self.credential_file();
+        let lock = file.lock().await?;
+        // Another process may have refreshed the login before we got the lock.
+        let Some(record) = self.load_login(&file)? else {
             return Ok(AccessToken::default());
         };
-        match self.usable_token(&record, refused) {
-            Some(pass) => Ok(pass),
-            None => self.refresh_locked(&book, &hold, record).await,
+        match self.usable_token(&record, rejected_token) {
+            Some(access_token) => Ok(access_token),
+            None => self.refresh_locked(&file, &lock, record).await,
         }
     }
 
-    /// What is had without asking anybody; none: it is to be renewed.
-    fn usable_token(&self, record: &StoredLogin, refused: Option<&str>) -> Option<AccessToken> {
+    /// Returns the stored access token if it can be used, or the reason why the login has none.
+    /// `None` means the token has to be refreshed.
+    fn usable_token(
+        &self,
+        login: &StoredLogin,
+        rejected_token: Option<&str>,
+    ) -> Option<AccessToken> {
         let over = |why| Some(AccessToken { token: None, missing_reason: Some(why) });
-        let Some(facts) = record.token_info() else {
-            return over("its login was taken back");
+        let Some(tokens) = login.token_info() else {
+            return over("the login was revoked");
         };
         let soon = self.login.clock.now().plus(REFRESH_MARGIN);
-        let lasts = expires_at(record, &facts).is_none_or(|until| until > soon);
-        let is_fresh = lasts && facts.is_usable();
-        let is_refused = refused == Some(facts.access_token.as_str());
+        let lasts = expires_at(login, &tokens).is_none_or(|until| until > soon);
+        let is_fresh = lasts && tokens.is_usable();
+        let is_refused = rejected_token == Some(tokens.access_token.as_str());
         if is_fresh && !is_refused {
-            return Some(self.issue_token(record, facts));
+            return Some(self.build_access_token(login, tokens));
         }
         let client = self.login.oauth.client_id.as_ref();
-        if client.is_some_and(|client| *client != record.credentials.client_id) {
-            return over("its login belongs to another `clientId`");
+        if client.is_some_and(|client| *client != login.credentials.client_id) {
+            return over("the login belongs to another `clientId`");
         }
-        match facts.refresh_token {
+        match tokens.refresh_token {
             Some(_) => None,
-            None if is_refused => over("it takes its login no more"),
-            None => over("its login has run out"),
+            None if is_refused => over("the server no longer accepts the login"),
+            None => over("the login has expired"),
         }
     }
 
-    /// A token that ends soon, and has not ended yet.
-    fn unexpired_token(&self, record: &StoredLogin) -> Option<AccessToken> {
-        let facts = record.token_info().filter(TokenInfo::is_usable)?;
-        let end = expires_at(record, &facts)?;
-        (end > self.login.clock.now()).then(|| self.issue_token(record, facts))
+    /// Returns an access token that expires soon but has not expired yet.
+    fn unexpired_token(&self, login: &StoredLogin) -> Option<AccessToken> {
+        let tokens = login.token_info().filter(TokenInfo::is_usable)?;
+        let end = expires_at(login, &tokens)?;
+        (end > self.login.clock.now()).then(|| self.build_access_token(login, tokens))
     }
 
-    fn issue_token(&self, record: &StoredLogin, facts: TokenInfo) -> AccessToken {
-        record.register_secrets();
-        // The project's own secret goes with every renewal.
-        if let Some(secret) = self.client_secret(record) {
-            redaction::register(&secret);
+    fn build_access_token(&self, login: &StoredLogin, tokens: TokenInfo) -> AccessToken {
+        login.register_secrets();
+        // The project's own client secret is sent with every refresh.
+        if let Some(secret) = self.client_secret(login) {
+            redaction::register_token(&secret);
         }
-        AccessToken { token: Some(facts.access_token), missing_reason: None }
+        AccessToken { token: Some(tokens.access_token), missing_reason: None }
     }
 
     async fn refresh_locked(
         &self,
-        book: &CredentialFile,
-        hold: &FileLock,
+        file: &CredentialFile,
+        lock: &FileLock,
         record: StoredLogin,
     ) -> TokenResult {
         let secret = self.client_secret(&record);
-        let refresh = record.token_info().and_then(|facts| facts.refresh_token);
+        let refresh = record.token_info().and_then(|tokens| tokens.refresh_token);
         let refresh = refresh.unwrap_or_default();
-        // The SDK tells its log more than is anybody's business.
-        let asked = Box::pin(self.request_refresh(&record, secret.clone()));
-        let asked = asked.with_subscriber(NoSubscriber::default());
+        // The SDK would log secrets.
+        let request = Box::pin(self.request_refresh(&record, secret.clone()));
+        let request = request.with_subscriber(NoSubscriber::default());
         let mut secrets = url_secrets(&self.url);
         secrets.extend(secret.as_deref());
         secrets.push(&refresh);
-        let failed = |why: &str, passes: bool| {
+        let failed = |why: &str, transient: bool| {
             let command = login_command(&self.server);
             let why =
-                format!("its login could not be renewed: {why}; try it again, or run `{command}`");
-            Err(RequestError::login_required(why, passes))
+                format!("the login could not be refreshed: {why}; try again, or run `{command}`");
+            Err(RequestError::login_required(why, transient))
         };
-        match timeout(REFRESH_TIMEOUT, asked).await {
-            Err(_) => failed("nobody answered in time", true),
-            // Nothing else says that the login is over: what passes must not end it.
+        match timeout(REFRESH_TIMEOUT, request).await {
+            Err(_) => failed("the server did not respond in time", true),
+            // Only this error means that the login is over. A transient error must not end it.
             Ok(Err(IssuerError::Sdk(AuthError::TokenRefreshRejected(_)))) => {
-                let mut gone = record;
-                gone.credentials.token_response = None;
-                self.save((book, hold), &refresh, &gone);
-                Ok(AccessToken { token: None, missing_reason: Some("its login was taken back") })
+                let mut revoked = record;
+                revoked.credentials.token_response = None;
+                self.save_login((file, lock), &refresh, &revoked);
+                Ok(AccessToken { token: None, missing_reason: Some("the login was revoked") })
             }
             Ok(Err(IssuerError::Sdk(error))) => {
-                failed(&describe(&error, &secrets).0, is_transient(&error))
+                failed(&error_reason_and_hint(&error, &secrets).0, is_transient(&error))
             }
-            Ok(Err(IssuerError::Unusable(why, passes))) => failed(why, passes),
+            Ok(Err(IssuerError::Unusable(why, transient))) => failed(why, transient),
             Ok(Ok(credentials)) => {
                 let record = StoredLogin::new(&self.url, record.client_secret, credentials);
-                // Kept whatever it is: what it was renewed with may be good no more.
-                self.save((book, hold), &refresh, &record);
+                // Saved in any case, because the old refresh token may be invalid now.
+                self.save_login((file, lock), &refresh, &record);
                 record.register_secrets();
                 match record.token_info().filter(TokenInfo::is_usable) {
-                    Some(facts) => Ok(self.issue_token(&record, facts)),
-                    None => failed("it gave a token that can't be sent", false),
+                    Some(tokens) => Ok(self.build_access_token(&record, tokens)),
+                    None => failed("the token is not valid in a header", false),
                 }
             }
         }
@@ -212,78 +217,83 @@ impl TokenProvider {
     ) -> Result<StoredCredentials, IssuerError> {
         let given = &record.credentials;
         let issuer = Issuer::discover(&self.url, given).await?;
-        // What is asked now may be answered when nobody is there to keep it.
+        // During shutdown the response could arrive too late to be saved.
         if self.login.refreshes.is_shutting_down() {
-            return Err(IssuerError::Unusable("this process is ending", true));
+            return Err(IssuerError::Unusable("this process is shutting down", true));
         }
-        issuer.refresh(given, secret).await
+        issuer.refresh_tokens(given, secret).await
     }
 
-    /// Writes down what came of a login. What can't be written is no less good, and
-    /// whoever needs it here has it.
-    fn save(&self, (book, hold): (&CredentialFile, &FileLock), used: &str, record: &StoredLogin) {
-        match book.save(hold, record) {
+    /// Saves a refreshed login. If saving fails, the login is kept in memory for this process.
+    /// `used_refresh_token` is the refresh token with which the login was refreshed.
+    fn save_login(
+        &self,
+        (file, lock): (&CredentialFile, &FileLock),
+        used_refresh_token: &str,
+        login: &StoredLogin,
+    ) {
+        match file.save(lock, login) {
             Ok(()) => self.login.unsaved.clear(),
             Err(error) => {
                 tracing::warn!(
                     server = self.server,
                     %error,
-                    "a renewed login could not be kept: it is lost when this process ends"
+                    "could not save the refreshed login; it is lost when this process ends"
                 );
-                self.login.unsaved.set(used, record.clone());
+                self.login.unsaved.set_refreshed_login(used_refresh_token, login.clone());
             }
         }
     }
 
-    fn client_secret(&self, record: &StoredLogin) -> Option<String> {
+    fn client_secret(&self, login: &StoredLogin) -> Option<String> {
         let oauth = &self.login.oauth;
         match &oauth.client_id {
-            Some(id) if *id == record.credentials.client_id => oauth.client_secret.clone(),
+            Some(id) if *id == login.credentials.client_id => oauth.client_secret.clone(),
             Some(_) => None,
-            None => record.client_secret.clone(),
+            None => login.client_secret.clone(),
         }
     }
 
-    /// What it means that a server refused, in words that say what helps; and what
-    /// it wants is remembered.
+    /// Explains why a server rejected a request and what helps. Stores the server's challenge for
+    /// the next login. `None` if the rejection has nothing to do with the login.
     pub(crate) fn explain_rejection(
         &self,
         status: StatusCode,
         challenge: &str,
-        pass: &AccessToken,
+        access_token: &AccessToken,
     ) -> Option<String> {
         let params = WWWAuthenticateParams::parse(challenge, &self.url);
-        // What else is forbidden says nothing of what a login should ask for.
+        // Other 403 responses say nothing about the scopes a login should request.
         if status != StatusCode::FORBIDDEN || params.is_insufficient_scope() {
             self.login.set_challenge(challenge);
         }
-        rejection::rejection_message(&self.server, status, &params, pass)
+        rejection::rejection_message(&self.server, status, &params, access_token)
     }
 
-    /// How the login stands; none: nobody has logged in.
+    /// Returns the status of the login. `None` means nobody is logged in.
     pub(crate) fn status(&self) -> Result<Option<LoginStatus>, CredentialFileError> {
         let record = self.credential_file().load()?;
         Ok(record.map(|record| login_status(&record, self.login.clock.now())))
     }
 
-    /// Forgets the login, and has it taken back where it came from if anybody may be
-    /// asked. Whatever comes of that, it is forgotten here.
+    /// Deletes the login. If the authorization server may be contacted, the login is revoked there
+    /// first. The login is deleted here even if the revocation fails.
     pub(crate) async fn log_out(
         &self,
-        may_ask: bool,
+        may_contact_server: bool,
     ) -> Result<LogoutOutcome, CredentialFileError> {
-        let book = self.credential_file();
-        let hold = book.lock().await?;
-        let forgotten = match self.load_login(&book) {
+        let file = self.credential_file();
+        let lock = file.lock().await?;
+        let forgotten = match self.load_login(&file) {
             Ok(None) => LogoutOutcome::NotLoggedIn,
-            Ok(Some(_)) if !may_ask => LogoutOutcome::RevocationSkipped,
+            Ok(Some(_)) if !may_contact_server => LogoutOutcome::RevocationSkipped,
             Ok(Some(record)) => {
                 let secret = self.client_secret(&record);
-                revoke(&self.url, &record, secret.as_deref()).await
+                revoke_login(&self.url, &record, secret.as_deref()).await
             }
-            Err(_) => LogoutOutcome::revocation_failed("what was kept can't be read"),
+            Err(_) => LogoutOutcome::revocation_failed("the stored login can't be read"),
         };
-        let was_there = book.delete(&hold)?;
+        let was_there = file.delete(&lock)?;
         Ok(match was_there {
             true => forgotten,
             false => LogoutOutcome::NotLoggedIn,
@@ -291,24 +301,24 @@ impl TokenProvider {
     }
 }
 
-/// How a login stands at this time.
-pub(super) fn login_status(record: &StoredLogin, now: Timestamp) -> LoginStatus {
-    let facts = record.token_info();
-    let end = facts.as_ref().and_then(|facts| expires_at(record, facts));
-    let renews = facts.as_ref().is_some_and(|facts| facts.refresh_token.is_some());
+/// Returns the status of a login at this time.
+pub(super) fn login_status(login: &StoredLogin, now: Timestamp) -> LoginStatus {
+    let tokens = login.token_info();
+    let end = tokens.as_ref().and_then(|tokens| expires_at(login, tokens));
+    let renews = tokens.as_ref().is_some_and(|tokens| tokens.refresh_token.is_some());
     let has_ended = end.is_some_and(|end| end <= now);
     LoginStatus {
-        scopes: record.credentials.granted_scopes.clone(),
+        scopes: login.credentials.granted_scopes.clone(),
         expires_at: end,
         is_renewable: renews,
-        is_expired: facts.is_none() || (has_ended && !renews),
+        is_expired: tokens.is_none() || (has_ended && !renews),
     }
 }
 
-/// When a token ends.
-fn expires_at(record: &StoredLogin, facts: &TokenInfo) -> Option<Timestamp> {
-    let received = record.credentials.token_received_at?;
-    let end = received.saturating_add(facts.expires_in?);
+/// Returns when the access token of a login expires. `None` if that is not known.
+fn expires_at(login: &StoredLogin, tokens: &TokenInfo) -> Option<Timestamp> {
+    let received = login.credentials.token_received_at?;
+    let end = received.saturating_add(tokens.expires_in?);
     let micros = i64::try_from(end).unwrap_or(i64::MAX).saturating_mul(1_000_000);
     Some(Timestamp::from_micros(micros))
 }
@@ -338,7 +348,7 @@ mod tests {
         TokenProvider::new("far", &url, &login)
     }
 
-    fn record(tokens: serde_json::Value, received: u64) -> StoredLogin {
+    fn stored_login(tokens: serde_json::Value, received: u64) -> StoredLogin {
         let credentials = serde_json::json!({
             "client_id": "c",
             "token_response": tokens,
@@ -356,37 +366,37 @@ mod tests {
                 "expires_in": expires, "refresh_token": refresh,
             })
         };
-        let pass = |record: &StoredLogin, oauth: OAuthConfig, refused| {
-            let pass = token_provider(oauth).usable_token(record, refused)?;
-            Some((pass.token.is_some(), pass.missing_reason.unwrap_or_default()))
+        let usable = |record: &StoredLogin, oauth: OAuthConfig, refused| {
+            let usable = token_provider(oauth).usable_token(record, refused)?;
+            Some((usable.token.is_some(), usable.missing_reason.unwrap_or_default()))
         };
         let plain = OAuthConfig::default;
-        // It is 1000 s past the beginning.
-        let fresh = record(tokens(Some(100), Some("r")), 950);
-        assert_eq!(pass(&fresh, plain(), None), Some((true, "")));
-        assert_eq!(pass(&fresh, plain(), Some("b")), Some((true, "")));
-        assert_eq!(pass(&fresh, plain(), Some("a")), None);
+        // The clock is at 1000 s.
+        let fresh = stored_login(tokens(Some(100), Some("r")), 950);
+        assert_eq!(usable(&fresh, plain(), None), Some((true, "")));
+        assert_eq!(usable(&fresh, plain(), Some("b")), Some((true, "")));
+        assert_eq!(usable(&fresh, plain(), Some("a")), None);
         let other = OAuthConfig { client_id: Some("d".into()), ..plain() };
-        let why = "its login belongs to another `clientId`";
-        assert_eq!(pass(&fresh, other, Some("a")), Some((false, why)));
-        let soon = record(tokens(Some(100), Some("r")), 925);
-        assert_eq!(pass(&soon, plain(), None), None);
-        let ended = record(tokens(Some(100), None), 800);
-        assert_eq!(pass(&ended, plain(), None), Some((false, "its login has run out")));
-        let lasting = record(tokens(None, None), 0);
-        assert_eq!(pass(&lasting, plain(), None), Some((true, "")));
-        let why = "it takes its login no more";
-        assert_eq!(pass(&lasting, plain(), Some("a")), Some((false, why)));
+        let why = "the login belongs to another `clientId`";
+        assert_eq!(usable(&fresh, other, Some("a")), Some((false, why)));
+        let soon = stored_login(tokens(Some(100), Some("r")), 925);
+        assert_eq!(usable(&soon, plain(), None), None);
+        let ended = stored_login(tokens(Some(100), None), 800);
+        assert_eq!(usable(&ended, plain(), None), Some((false, "the login has expired")));
+        let lasting = stored_login(tokens(None, None), 0);
+        assert_eq!(usable(&lasting, plain(), None), Some((true, "")));
+        let why = "the server no longer accepts the login";
+        assert_eq!(usable(&lasting, plain(), Some("a")), Some((false, why)));
         let mut broken = tokens(None, Some("r"));
         broken["access_token"] = "a\r\n".into();
-        assert_eq!(pass(&record(broken, 0), plain(), None), None);
-        let gone = record(serde_json::Value::Null, 0);
-        assert_eq!(pass(&gone, plain(), None), Some((false, "its login was taken back")));
+        assert_eq!(usable(&stored_login(broken, 0), plain(), None), None);
+        let revoked = stored_login(serde_json::Value::Null, 0);
+        assert_eq!(usable(&revoked, plain(), None), Some((false, "the login was revoked")));
     }
 
     #[test]
     fn a_token_without_refresh_is_used_until_it_expires() {
-        // It is 1000 s past the beginning.
+        // The clock is at 1000 s.
         for (token, received, expires, expect) in [
             ("a", 925, Some(100), true),
             ("a", 899, Some(100), false),
@@ -396,17 +406,17 @@ mod tests {
             let tokens = serde_json::json!({
                 "access_token": token, "token_type": "bearer", "expires_in": expires,
             });
-            let record = record(tokens, received);
-            let pass = token_provider(OAuthConfig::default()).unexpired_token(&record);
-            assert_eq!(pass.is_some(), expect, "{token} {received} {expires:?}");
+            let record = stored_login(tokens, received);
+            let access_token = token_provider(OAuthConfig::default()).unexpired_token(&record);
+            assert_eq!(access_token.is_some(), expect, "{token} {received} {expires:?}");
         }
     }
 
     #[test]
     fn a_client_secret_is_sent_only_with_its_client_id() {
-        let mut record = record(serde_json::Value::Null, 0);
+        let mut record = stored_login(serde_json::Value::Null, 0);
         record.client_secret = Some("registered".into());
-        let known = |id: Option<&str>| OAuthConfig {
+        let config_with = |id: Option<&str>| OAuthConfig {
             client_id: id.map(str::to_owned),
             client_secret: id.map(|_| "ours".to_owned()),
             ..OAuthConfig::default()
@@ -414,7 +424,7 @@ mod tests {
         for (id, expect) in
             [(None, Some("registered")), (Some("c"), Some("ours")), (Some("d"), None)]
         {
-            let secret = token_provider(known(id)).client_secret(&record);
+            let secret = token_provider(config_with(id)).client_secret(&record);
             assert_eq!(secret.as_deref(), expect, "{id:?}");
         }
     }

@@ -1,24 +1,24 @@
-//! A renewed login that could not be written down, for as long as this process lives.
+//! A refreshed login that could not be saved, kept in memory for the lifetime of this process.
 //!
-//! Never: in the place of another login. One that was made anew, or forgotten, counts
-//! as it is kept.
+//! Invariant: the unsaved login replaces only the stored login from which it was refreshed. After a
+//! new login or a logout, the stored state applies.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::auth::credential_file::StoredLogin;
 
-/// What came of a login that is kept as it was before. Clones are the same.
+/// A refreshed login that could not be saved to its file. Cheap to clone; clones share state.
 #[derive(Clone, Default)]
 pub(super) struct UnsavedLogin(Arc<Mutex<Option<RefreshedLogin>>>);
 
 struct RefreshedLogin {
-    /// The refresh token of the login as it is kept.
+    /// Refresh token of the outdated login in the credential file.
     saved_refresh_token: String,
     login: StoredLogin,
 }
 
-fn refresh_token(record: &StoredLogin) -> Option<String> {
-    record.token_info()?.refresh_token
+fn refresh_token(login: &StoredLogin) -> Option<String> {
+    login.token_info()?.refresh_token
 }
 
 impl UnsavedLogin {
@@ -26,29 +26,31 @@ impl UnsavedLogin {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This came of a login when it was renewed with this refresh token.
-    pub(super) fn set(&self, used: &str, record: StoredLogin) {
+    /// Stores the login that a refresh returned. `used_refresh_token` was sent in that refresh.
+    pub(super) fn set_refreshed_login(&self, used_refresh_token: &str, login: StoredLogin) {
         let mut inner = self.lock();
         let before = inner.take();
-        // That one may itself be of a login that is kept as it was before.
-        let before = before.filter(|newer| refresh_token(&newer.login).as_deref() == Some(used));
-        let of = before.map_or_else(|| used.to_owned(), |newer| newer.saved_refresh_token);
-        *inner = Some(RefreshedLogin { saved_refresh_token: of, login: record });
+        // The login that was refreshed may itself be an unsaved one.
+        let before = before
+            .filter(|newer| refresh_token(&newer.login).as_deref() == Some(used_refresh_token));
+        let saved_token =
+            before.map_or_else(|| used_refresh_token.to_owned(), |newer| newer.saved_refresh_token);
+        *inner = Some(RefreshedLogin { saved_refresh_token: saved_token, login });
     }
 
-    /// All is written down.
+    /// Removes the unsaved login after its file was written.
     pub(super) fn clear(&self) {
         *self.lock() = None;
     }
 
-    /// What a login as it is kept stands for.
-    pub(super) fn newest(&self, kept: StoredLogin) -> StoredLogin {
+    /// Returns the unsaved login if it was refreshed from this stored one, else the stored login.
+    pub(super) fn newest_login(&self, stored: StoredLogin) -> StoredLogin {
         let inner = self.lock();
         let newer = inner.as_ref().filter(|newer| {
-            let kept = refresh_token(&kept);
-            kept.as_ref() == Some(&newer.saved_refresh_token)
+            let stored = refresh_token(&stored);
+            stored.as_ref() == Some(&newer.saved_refresh_token)
         });
-        newer.map_or(kept, |newer| newer.login.clone())
+        newer.map_or(stored, |newer| newer.login.clone())
     }
 }
 
@@ -56,7 +58,7 @@ impl UnsavedLogin {
 mod tests {
     use super::*;
 
-    fn record(refresh: &str) -> StoredLogin {
+    fn stored_login(refresh: &str) -> StoredLogin {
         let credentials = serde_json::json!({
             "client_id": "c",
             "token_response": {
@@ -70,19 +72,20 @@ mod tests {
 
     #[test]
     fn unsaved_credentials_replace_only_those_they_were_refreshed_from() {
-        let unkept = UnsavedLogin::default();
-        let stands = |kept: &str| refresh_token(&unkept.newest(record(kept))).unwrap();
-        assert_eq!(stands("r0"), "r0");
-        unkept.set("r0", record("r1"));
-        assert_eq!(stands("r0"), "r1");
-        // It was renewed once more, and the disk is still full.
-        unkept.set("r1", record("r2"));
-        assert_eq!(stands("r0"), "r2");
-        // Somebody logged in anew.
-        assert_eq!(stands("s0"), "s0");
-        unkept.set("s0", record("s1"));
-        assert_eq!(stands("s0"), "s1");
-        unkept.clear();
-        assert_eq!(stands("s0"), "s0");
+        let unsaved = UnsavedLogin::default();
+        let newest_token =
+            |stored: &str| refresh_token(&unsaved.newest_login(stored_login(stored))).unwrap();
+        assert_eq!(newest_token("r0"), "r0");
+        unsaved.set_refreshed_login("r0", stored_login("r1"));
+        assert_eq!(newest_token("r0"), "r1");
+        // Refreshed again while the disk is still full.
+        unsaved.set_refreshed_login("r1", stored_login("r2"));
+        assert_eq!(newest_token("r0"), "r2");
+        // The user logged in again.
+        assert_eq!(newest_token("s0"), "s0");
+        unsaved.set_refreshed_login("s0", stored_login("s1"));
+        assert_eq!(newest_token("s0"), "s1");
+        unsaved.clear();
+        assert_eq!(newest_token("s0"), "s0");
     }
 }

@@ -14,19 +14,19 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::harness::RUN;
 
-/// Folder in which the child process below starts its server.
+/// Environment variable with the directory in which the child process below starts its server.
 const CHILD: &str = "LONGHAUL_TOOL_GUARD_CHILD";
-/// Ignores the end of its input and every signal that it can, as does its own child.
+/// A server that, like its own child, ignores the end of its input and all signals it can ignore.
 const SERVER: &str = "trap '' HUP INT TERM
     sleep 600 & echo $! > own
     echo $$ > leader.part; mv leader.part leader
     while :; do sleep 1; done";
 
-/// Maximum number of looks, and the pause between them: half a minute in all.
+/// Maximum number of polls, and the interval between them: half a minute in all.
 const POLLS_MAX: u32 = 6_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Not a test by itself: the driver that is killed below.
+/// Not a test by itself: the driver process that is killed below.
 #[tokio::test]
 async fn child() {
     let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else {
@@ -54,7 +54,7 @@ fn poll_until<T>(mut look: impl FnMut() -> Option<T>) -> T {
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    panic!("it takes too long");
+    panic!("the condition was not met in time");
 }
 
 fn read_pid(file: &Path) -> Option<Pid> {
@@ -80,7 +80,7 @@ fn a_server_that_ignores_signals_is_killed_with_its_driver() {
     poll_until(|| (is_gone(leader) && is_gone(own)).then_some(()));
 }
 
-/// A killed process that its new parent has not reaped yet.
+/// Returns whether this is a killed process that its new parent has not reaped yet.
 fn is_zombie(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))

@@ -1,5 +1,5 @@
-//! What the tests of servers share: specs, a clock that never lets anybody wait,
-//! and somebody who hears how far a call is.
+//! Helpers of the server tests: specs, a clock whose sleeps return at once, and a receiver of
+//! progress.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,32 +17,32 @@ use longhaul_mcp::{ServerSpec, ServerTransport, Servers};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// Nothing here takes so long.
+/// Timeout of every wait in these tests.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A run to work for.
+/// The claim that calls are made for.
 pub(super) const RUN: ClaimId = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
 
-/// Waits for something, but not for ever.
+/// Awaits a future with a timeout.
 pub(super) async fn within_timeout<T>(work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(TIMEOUT, work).await;
-    done.expect("it takes too long")
+    done.expect("timed out")
 }
 
-/// A clock by which every wait is over at once, and remembered.
+/// A clock whose sleeps return at once and are recorded.
 #[derive(Debug, Default)]
 pub(super) struct SkippingClock(Mutex<(Timestamp, Vec<u64>)>);
 
 impl SkippingClock {
-    /// The waits so far, in milliseconds.
+    /// Returns the durations of all sleeps so far in milliseconds.
     pub(super) fn sleeps(&self) -> Vec<u64> {
         self.0.lock().unwrap().1.clone()
     }
 
-    /// Lets time pass.
-    pub(super) fn advance(&self, span: Millis) {
+    /// Advances the clock.
+    pub(super) fn advance(&self, duration: Millis) {
         let mut inner = self.0.lock().unwrap();
-        inner.0 = inner.0.plus(span);
+        inner.0 = inner.0.plus(duration);
     }
 }
 
@@ -52,14 +52,14 @@ impl Clock for SkippingClock {
         self.0.lock().unwrap().0
     }
 
-    async fn sleep(&self, span: Millis) {
+    async fn sleep(&self, duration: Millis) {
         let mut inner = self.0.lock().unwrap();
-        inner.1.push(span.0);
-        inner.0 = inner.0.plus(span);
+        inner.1.push(duration.0);
+        inner.0 = inner.0.plus(duration);
     }
 }
 
-/// Passes on what it hears.
+/// Sends reported progress to a channel.
 #[derive(Debug)]
 struct ChannelProgress(mpsc::UnboundedSender<(Option<u8>, String)>);
 
@@ -71,28 +71,29 @@ impl Progress for ChannelProgress {
 
 pub(super) type ProgressReceiver = mpsc::UnboundedReceiver<(Option<u8>, String)>;
 
-/// What surrounds a call, and what it says of its progress.
+/// Returns the context of a call, and the receiver of its progress.
 pub(super) fn tool_context() -> (ToolContext, ProgressReceiver) {
-    let (ear, told) = mpsc::unbounded_channel();
-    let mut around = ToolContext::new(RUN.run, CallId { turn: 1, index: 1 }, RUN.epoch);
-    around.progress = Arc::new(ChannelProgress(ear));
-    (around, told)
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let mut ctx = ToolContext::new(RUN.run, CallId { turn: 1, index: 1 }, RUN.epoch);
+    ctx.progress = Arc::new(ChannelProgress(sender));
+    (ctx, receiver)
 }
 
-/// The folder with what the judges lean on.
+/// Returns the directory of the installed external programs.
 pub(super) fn packages() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let said = std::env::var_os("LONGHAUL_INTEROP_DIR").filter(|said| !said.is_empty());
-    let folder = here.join(said.map_or_else(|| "target/interop".into(), PathBuf::from));
-    let shown = folder.display();
+    let configured =
+        std::env::var_os("LONGHAUL_INTEROP_DIR").filter(|configured| !configured.is_empty());
+    let folder = here.join(configured.map_or_else(|| "target/interop".into(), PathBuf::from));
+    let path = folder.display();
     assert!(
         folder.join("stamp").is_file(),
-        "the interop programs are not installed in {shown}: run scripts/interop"
+        "the interop programs are not installed in {path}: run scripts/interop"
     );
     folder
 }
 
-/// A server that is started.
+/// Returns the spec of a stdio server.
 pub(super) fn stdio_spec(name: &str, command: &Path, args: &[&str]) -> ServerSpec {
     ServerSpec {
         name: name.to_owned(),
@@ -107,7 +108,7 @@ pub(super) fn stdio_spec(name: &str, command: &Path, args: &[&str]) -> ServerSpe
     }
 }
 
-/// A server at an address.
+/// Returns the spec of an HTTP server.
 pub(super) fn http_spec(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     ServerSpec {
@@ -122,20 +123,20 @@ pub(super) fn http_spec(name: &str, url: &str, headers: &[(&str, &str)]) -> Serv
     }
 }
 
-/// A server written in Python, of the environment of the judges.
+/// Returns the spec of a Python server in the installed environment.
 pub(super) fn python_spec(name: &str, args: &[&str]) -> ServerSpec {
     stdio_spec(name, &packages().join("python/bin/python"), args)
 }
 
-/// A server that misbehaves, with a folder of its own.
+/// Returns the spec of a server that misbehaves and has a directory of its own.
 pub(super) fn hostile_spec(mode: &str, folder: &Path) -> ServerSpec {
-    let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
-    let program = judges.join("hostile_mcp.py");
+    let interop_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
+    let program = interop_dir.join("hostile_mcp.py");
     let args = ["-B", program.to_str().unwrap(), mode, folder.to_str().unwrap()];
     python_spec(mode, &args)
 }
 
-/// Adds to what a server sees of an environment.
+/// Adds an environment variable to a spec.
 pub(super) fn with_env(mut spec: ServerSpec, name: &str, value: &str) -> ServerSpec {
     if let ServerTransport::Stdio { env, .. } = &mut spec.transport {
         env.insert(name.to_owned(), value.to_owned());
@@ -143,13 +144,13 @@ pub(super) fn with_env(mut spec: ServerSpec, name: &str, value: &str) -> ServerS
     spec
 }
 
-/// One server, alone.
+/// Creates [`Servers`] with a single server.
 pub(super) fn single_server(spec: ServerSpec) -> (Servers, Arc<SkippingClock>) {
     let clock = Arc::new(SkippingClock::default());
     (Servers::new(vec![spec], clock.clone()), clock)
 }
 
-/// A tool of a server.
+/// Returns a tool of the only server.
 pub(super) async fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
     let server = servers.names().remove(0);
     let mut tools = within_timeout(servers.tools(&server, Some(name), RUN)).await.unwrap();
@@ -157,27 +158,27 @@ pub(super) async fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
     tools.remove(0)
 }
 
-/// Calls a tool of a server.
+/// Calls a tool of the only server.
 pub(super) async fn call(
     servers: &Servers,
     name: &str,
     input: Value,
 ) -> Result<String, ToolFailure> {
     let tool = tool(servers, name).await;
-    let (around, _told) = tool_context();
-    within_timeout(tool.call(input, &around)).await.map(|output| text(&output))
+    let (ctx, _progress) = tool_context();
+    within_timeout(tool.call(input, &ctx)).await.map(|output| text(&output))
 }
 
-/// All words of an output.
+/// Returns all text of an output.
 pub(super) fn text(output: &ToolOutput) -> String {
-    let words = output.content.iter().map(|part| match part {
+    let texts = output.content.iter().map(|part| match part {
         Part::Text(text) => text.to_string(),
         Part::Image(image) => format!("{image:?}"),
     });
-    words.collect::<Vec<_>>().join("\n")
+    texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The names and classes of what a server has.
+/// Returns the names and effect classes of a server's tools.
 pub(super) async fn classes(servers: &Servers) -> BTreeMap<String, EffectClass> {
     let server = servers.names().remove(0);
     let tools = within_timeout(servers.tools(&server, None, RUN)).await.unwrap();
@@ -186,7 +187,7 @@ pub(super) async fn classes(servers: &Servers) -> BTreeMap<String, EffectClass> 
     tools.into_iter().map(named).collect()
 }
 
-/// How many lines a file has.
+/// Returns the number of lines of a file.
 pub(super) fn lines(folder: &Path, file: &str) -> usize {
     let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
     text.lines().count()

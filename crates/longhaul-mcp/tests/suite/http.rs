@@ -1,4 +1,4 @@
-//! Servers over HTTP: a real one, and some that misbehave.
+//! HTTP servers: a real one, and some that misbehave.
 
 use std::process::{Child, Command, Stdio};
 
@@ -12,7 +12,7 @@ use super::harness::{
     RUN, call, http_spec, packages, single_server, text, tool, tool_context, within_timeout,
 };
 
-/// The server of everything, until it is dropped.
+/// The reference server `server-everything`; it is killed on drop.
 struct EverythingServer(Child, String);
 
 impl EverythingServer {
@@ -30,15 +30,15 @@ impl EverythingServer {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let told = tokio::process::ChildStderr::from_std(child.stderr.take().unwrap()).unwrap();
-        let mut told = BufReader::new(told).lines();
+        let stderr = tokio::process::ChildStderr::from_std(child.stderr.take().unwrap()).unwrap();
+        let mut stderr = BufReader::new(stderr).lines();
         let ready = async {
-            while let Some(line) = told.next_line().await.unwrap() {
+            while let Some(line) = stderr.next_line().await.unwrap() {
                 if line.contains("listening") {
                     return;
                 }
             }
-            panic!("it ended");
+            panic!("the server exited");
         };
         within_timeout(ready).await;
         Self(child, format!("http://127.0.0.1:{port}/mcp"))
@@ -58,38 +58,38 @@ async fn the_everything_server_works_over_http() {
     let (servers, _) = single_server(http_spec("everything", &server.1, &[]));
     let checked = within_timeout(servers.check("everything")).await.unwrap();
     assert!(checked.name.contains("everything"), "{checked:?}");
-    let said = call(&servers, "echo", json!({ "message": "dear" })).await;
-    assert_eq!(said.unwrap(), "Echo: dear");
+    let result = call(&servers, "echo", json!({ "message": "dear" })).await;
+    assert_eq!(result.unwrap(), "Echo: dear");
     let long = tool(&servers, "trigger-long-running-operation").await;
-    let (around, mut told) = tool_context();
+    let (ctx, mut progress) = tool_context();
     let input = json!({ "duration": 1, "steps": 2 });
-    let said = within_timeout(long.call(input, &around)).await.unwrap();
-    assert!(text(&said).contains("ompleted"), "{said:?}");
-    assert_eq!(told.try_recv().unwrap().0, Some(50));
-    let said = call(&servers, "get-tiny-image", json!({})).await.unwrap();
-    assert!(said.contains("image/png"), "{said}");
+    let result = within_timeout(long.call(input, &ctx)).await.unwrap();
+    assert!(text(&result).contains("ompleted"), "{result:?}");
+    assert_eq!(progress.try_recv().unwrap().0, Some(50));
+    let result = call(&servers, "get-tiny-image", json!({})).await.unwrap();
+    assert!(result.contains("image/png"), "{result}");
     drop(server);
     let failure = call(&servers, "echo", json!({ "message": "dear" })).await;
     let failure = failure.unwrap_err();
-    // Nobody was there to hear it.
+    // The server is gone, so the request can't have reached it.
     assert!(!failure.is_outcome_unknown(), "{failure}");
     within_timeout(servers.close()).await;
 }
 
-/// A server that gives the same answer to everything: its address.
+/// Starts a server that gives the same response to every request, and returns its URL.
 async fn canned_server(tasks: &mut JoinSet<()>, answer: &'static [&'static str]) -> String {
-    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = door.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
     tasks.spawn(async move {
         loop {
-            let (mut line, _) = door.accept().await.unwrap();
+            let (mut line, _) = listener.accept().await.unwrap();
             read_request(&mut line).await;
-            'said: for (place, some) in answer.iter().enumerate() {
-                // The last part is said for ever.
-                let times = if place > 0 && place + 1 == answer.len() { usize::MAX } else { 1 };
+            'parts: for (index, some) in answer.iter().enumerate() {
+                // The last part is repeated forever.
+                let times = if index > 0 && index + 1 == answer.len() { usize::MAX } else { 1 };
                 for _ in 0..times {
                     if line.write_all(some.as_bytes()).await.is_err() {
-                        break 'said;
+                        break 'parts;
                     }
                 }
             }
@@ -117,7 +117,7 @@ async fn http_responses_are_limited_and_redacted() {
         (
             &["HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nwww-authenticate: Bearer\r\n\r\n"]
                 [..],
-            "Give it an Authorization header",
+            "Set an Authorization header",
         ),
         (
             &[
@@ -128,14 +128,14 @@ async fn http_responses_are_limited_and_redacted() {
         (&["HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"], "HTTP 503"),
         (
             &["HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 5\r\n\r\n<html"],
-            "what is no message",
+            "not a JSON-RPC message",
         ),
         (
             &[
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n[",
                 "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,",
             ],
-            "too long",
+            "exceeds the size limit",
         ),
         (
             &[
@@ -149,35 +149,35 @@ async fn http_responses_are_limited_and_redacted() {
         let spec = http_spec("far", &url, &[("Authorization", "Bearer hunter2hunter")]);
         let servers = single_server(spec).0;
         let error = within_timeout(servers.check("far")).await.unwrap_err();
-        let words = format!("{error} {error:?} {servers:?}");
-        assert!(words.contains(why), "{words}");
-        assert!(!words.contains("hunter2"), "{words}");
-        assert!(words.len() < 3_000, "{words}");
+        let message = format!("{error} {error:?} {servers:?}");
+        assert!(message.contains(why), "{message}");
+        assert!(!message.contains("hunter2"), "{message}");
+        assert!(message.len() < 3_000, "{message}");
     }
 }
 
 #[tokio::test]
 async fn an_unreachable_server_is_reported_after_one_retry() {
-    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", door.local_addr().unwrap());
-    drop(door);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    drop(listener);
     let (servers, clock) = single_server(http_spec("far", &url, &[]));
     let error = within_timeout(servers.tools("far", None, RUN)).await.unwrap_err();
-    let words = error.to_string();
-    assert!(matches!(error, McpError::RepeatedFailures { times: 2, .. }), "{words}");
-    assert!(words.contains("Connection refused"), "{words}");
-    assert!(words.ends_with(&format!("Is it running at {url}?")), "{words}");
+    let message = error.to_string();
+    assert!(matches!(error, McpError::RepeatedFailures { times: 2, .. }), "{message}");
+    assert!(message.contains("Connection refused"), "{message}");
+    assert!(message.ends_with(&format!("Check that the server is running at {url}.")), "{message}");
     assert_eq!(clock.sleeps(), [1_000]);
 }
 
 #[tokio::test]
 async fn invalid_urls_and_headers_are_reported_before_sending() {
     for (url, header, why) in [
-        ("no address", ("a", "b"), "no URL"),
-        ("ftp://a/", ("a", "b"), "no http://"),
-        ("http://a/", ("Mcp-Session-Id", "b"), "the protocol's own"),
-        ("http://a/", ("a b", "c"), "no name of a header"),
-        ("http://a/", ("a", "b\nc"), "can't be sent"),
+        ("no address", ("a", "b"), "URL is invalid"),
+        ("ftp://a/", ("a", "b"), "not an http://"),
+        ("http://a/", ("Mcp-Session-Id", "b"), "reserved for the protocol"),
+        ("http://a/", ("a b", "c"), "not a valid header name"),
+        ("http://a/", ("a", "b\nc"), "not a valid header value"),
     ] {
         let servers: Servers = single_server(http_spec("far", url, &[header])).0;
         let error = within_timeout(servers.check("far")).await.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! A server over HTTP that turns single requests away: whatever others do there goes on.
+//! An HTTP server that rejects single requests. Other requests to it continue.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,13 +16,13 @@ use super::harness::{
     RUN, call, http_spec, single_server, text, tool, tool_context, within_timeout,
 };
 
-/// A request: its first line, and its message if it has one.
+/// Reads a request: its first line, and its message if there is one.
 async fn read_request(line: &mut TcpStream) -> (String, Value) {
     let mut all = Vec::new();
     let mut some = [0; 4096];
     loop {
-        let said = String::from_utf8_lossy(&all).into_owned();
-        if let Some((head, body)) = said.split_once("\r\n\r\n") {
+        let text = String::from_utf8_lossy(&all).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.lines().find_map(|field| {
                 let (name, value) = field.split_once(':')?;
                 let is_it = name.eq_ignore_ascii_case("content-length");
@@ -40,16 +40,15 @@ async fn read_request(line: &mut TcpStream) -> (String, Value) {
     }
 }
 
-/// So many calls are under way at once: more than libraries allow where nobody says
-/// otherwise.
+/// Number of concurrent calls. More than the default limit of HTTP libraries.
 const CONCURRENT_CALLS: usize = 20;
 
-/// What the server knows.
+/// State of the server.
 struct RejectingServer {
     handshakes: AtomicUsize,
-    /// How the next lists are turned away.
+    /// Statuses with which the next list requests are rejected.
     list_rejections: Mutex<Vec<u16>>,
-    /// Who waits here is answered when all are there.
+    /// Calls wait here until all have arrived.
     barrier: Barrier,
 }
 
@@ -58,13 +57,13 @@ impl RejectingServer {
         self.handshakes.load(Ordering::Acquire)
     }
 
-    /// What it answers; none: only the status.
-    async fn answer(&self, asked: &Value) -> (u16, Option<Value>) {
-        let result = match asked["method"].as_str() {
+    /// Returns the response. `None` means only the status is sent.
+    async fn answer(&self, message: &Value) -> (u16, Option<Value>) {
+        let result = match message["method"].as_str() {
             Some("initialize") => {
                 self.handshakes.fetch_add(1, Ordering::AcqRel);
                 json!({
-                    "protocolVersion": asked["params"]["protocolVersion"],
+                    "protocolVersion": message["params"]["protocolVersion"],
                     "capabilities": { "tools": {} },
                     "serverInfo": { "name": "picky", "version": "1" },
                 })
@@ -78,7 +77,7 @@ impl RejectingServer {
                 json!({ "tools": tools })
             }
             Some("tools/call") => {
-                let name = asked["params"]["name"].as_str().unwrap();
+                let name = message["params"]["name"].as_str().unwrap();
                 if let Some(status) = name.strip_prefix('t') {
                     return (status.parse().unwrap(), None);
                 }
@@ -91,31 +90,31 @@ impl RejectingServer {
             Some(_) => return (202, None),
             None => return (405, None),
         };
-        let whole = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
+        let whole = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
         (200, Some(whole))
     }
 
     async fn serve(&self, mut line: TcpStream) {
-        let (_, asked) = read_request(&mut line).await;
-        let (status, body) = self.answer(&asked).await;
+        let (_, message) = read_request(&mut line).await;
+        let (status, body) = self.answer(&message).await;
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let length = body.len();
         let whole = format!(
             "HTTP/1.1 {status} It\r\nmcp-session-id: s\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\nconnection: close\r\n\r\n{body}"
         );
-        // Whoever does not wait for it does not need it.
+        // The client may be gone already.
         _ = line.write_all(whole.as_bytes()).await;
     }
 }
 
-/// Starts it; the next lists are turned away so, the last first.
+/// Starts the server. The next list requests are rejected with these statuses, the last one first.
 async fn rejecting_server(
     tasks: &mut JoinSet<()>,
     lists: &[u16],
 ) -> (Servers, Arc<RejectingServer>) {
-    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", door.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let picky = Arc::new(RejectingServer {
         handshakes: AtomicUsize::new(0),
         list_rejections: Mutex::new(lists.to_vec()),
@@ -125,7 +124,7 @@ async fn rejecting_server(
     tasks.spawn(async move {
         let mut served = JoinSet::new();
         loop {
-            let (line, _) = door.accept().await.unwrap();
+            let (line, _) = listener.accept().await.unwrap();
             let picky = Arc::clone(&shared);
             served.spawn(async move { picky.serve(line).await });
         }
@@ -144,22 +143,22 @@ async fn a_rejected_request_does_not_end_a_session() {
         failure
     };
     let hello = async || call(&servers, "hello", json!({})).await.unwrap();
-    let words = refused("t400").await.to_string();
-    assert!(words.ends_with("refused: it answered with HTTP 400"), "{words}");
+    let message = refused("t400").await.to_string();
+    assert!(message.ends_with("rejected the call: the server answered with HTTP 400"), "{message}");
     for _ in 0..5 {
         refused("t429").await;
     }
     refused("t400").await;
     assert_eq!(hello().await, "Hello.");
-    // Neither does what the key is not good for.
+    // Rejections for a wrong key do not end the session either.
     for name in ["t401", "t403"] {
-        let words = refused(name).await.to_string();
-        assert!(words.contains("refused: it does not let us in"), "{words}");
-        assert!(!words.contains("hunter2"), "{words}");
+        let message = refused(name).await.to_string();
+        assert!(message.contains("the call: the server requires a valid key"), "{message}");
+        assert!(!message.contains("hunter2"), "{message}");
     }
     assert_eq!(hello().await, "Hello.");
     assert_eq!(picky.handshakes(), 1);
-    // A session that lets nothing through is no session.
+    // After three rejections in a row, a new session is opened.
     for _ in 0..3 {
         refused("t400").await;
     }
@@ -173,12 +172,12 @@ async fn a_rejected_listing_is_retried_in_a_new_session() {
     let mut tasks = JoinSet::new();
     for status in [400, 401, 429] {
         let (servers, server) = rejecting_server(&mut tasks, &[status]).await;
-        let said = call(&servers, "hello", json!({})).await;
-        assert_eq!(said.unwrap(), "Hello.", "{status}");
+        let result = call(&servers, "hello", json!({})).await;
+        assert_eq!(result.unwrap(), "Hello.", "{status}");
         assert_eq!(server.handshakes(), 2, "{status}");
         within_timeout(servers.close()).await;
     }
-    // Who says so twice is believed.
+    // After a second rejection the error is returned.
     let (servers, server) = rejecting_server(&mut tasks, &[400, 429]).await;
     let error = within_timeout(servers.tools("picky", None, RUN)).await.unwrap_err();
     assert!(matches!(error, McpError::Disconnected { .. }), "{error:?}");
@@ -191,11 +190,11 @@ async fn a_rejected_listing_is_retried_in_a_new_session() {
 async fn calls_do_not_wait_for_each_other() {
     let mut tasks = JoinSet::new();
     let (servers, _) = rejecting_server(&mut tasks, &[]).await;
-    let crowd = tool(&servers, "crowd").await;
-    let (around, _told) = tool_context();
-    let calls = (0..CONCURRENT_CALLS).map(|_| crowd.call(json!({}), &around));
-    for said in within_timeout(join_all(calls)).await {
-        assert_eq!(text(&said.unwrap()), "Hello.");
+    let crowd_tool = tool(&servers, "crowd").await;
+    let (ctx, _progress) = tool_context();
+    let calls = (0..CONCURRENT_CALLS).map(|_| crowd_tool.call(json!({}), &ctx));
+    for result in within_timeout(join_all(calls)).await {
+        assert_eq!(text(&result.unwrap()), "Hello.");
     }
     within_timeout(servers.close()).await;
 }

@@ -1,5 +1,5 @@
-//! Logins that something is wrong with, here or at the server: said as it is, and no
-//! worse than it is.
+//! Logins with errors in the credential file or at the server. The error is reported, and the login
+//! is not deleted without need.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -17,29 +17,29 @@ async fn an_unusable_credential_file_is_reported_and_ends_no_login() {
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     let file = server.login_file();
-    let kept = fs::read(&file).unwrap();
-    let (open, shut) = (Permissions::from_mode(0o644), Permissions::from_mode(0o600));
-    // Somebody is in the middle of a run when it happens.
+    let saved = fs::read(&file).unwrap();
+    let (open, private) = (Permissions::from_mode(0o644), Permissions::from_mode(0o600));
+    // The file becomes unusable in the middle of a run.
     let greet = tool(&servers, "greet").await;
     fs::set_permissions(&file, open).unwrap();
-    let (around, _told) = tool_context();
-    let failure = within_timeout(greet.call(json!({}), &around)).await.unwrap_err();
-    let words = failure.to_string();
-    assert!(!failure.is_outcome_unknown(), "{words}");
-    assert!(words.contains("is open to others (mode 644)"), "{words}");
-    fs::set_permissions(&file, shut).unwrap();
+    let (ctx, _progress) = tool_context();
+    let failure = within_timeout(greet.call(json!({}), &ctx)).await.unwrap_err();
+    let message = failure.to_string();
+    assert!(!failure.is_outcome_unknown(), "{message}");
+    assert!(message.contains("is accessible to other users (mode 644)"), "{message}");
+    fs::set_permissions(&file, private).unwrap();
     fs::write(&file, "{").unwrap();
-    // Whoever comes new is told once, and nothing that is not so.
+    // A new worker gets a single accurate error.
     let error = within_timeout(server.servers().tools("guarded", None, RUN)).await;
     let error = error.unwrap_err();
     assert!(matches!(error, McpError::LoginRequired { .. }), "{error:?}");
-    let words = error.to_string();
-    assert!(words.contains("`longhaul mcp logout guarded`"), "{words}");
-    assert!(!words.contains("Is it running"), "{words}");
-    assert!(!words.contains(".."), "{words}");
-    fs::write(&file, kept).unwrap();
+    let message = error.to_string();
+    assert!(message.contains("`longhaul mcp logout guarded`"), "{message}");
+    assert!(!message.contains("server is running"), "{message}");
+    assert!(!message.contains(".."), "{message}");
+    fs::write(&file, saved).unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    // All over the one link.
+    // All over one connection.
     assert_eq!(server.stats().await["greets"], 1);
     within_timeout(servers.close()).await;
 }
@@ -77,17 +77,17 @@ async fn a_token_that_does_not_fit_a_header_is_rejected() {
     let servers = server.servers();
     server.get("/do?access=%22s3cret%5Cr%5Cn%22").await;
     let error = server.log_in(&servers, "").await.unwrap_err().to_string();
-    assert!(error.contains("can't be sent"), "{error}");
+    assert!(error.contains("not valid in a header"), "{error}");
     assert!(server.saved_logins().is_empty());
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     server.get("/do?revoke=1&access=%22s3cret%5Cr%5Cn%22").await;
     let failure = call(&servers, "greet", json!({})).await.unwrap_err();
-    let words = failure.to_string();
-    assert!(!failure.is_outcome_unknown(), "{words}");
-    assert!(words.contains("a token that can't be sent"), "{words}");
-    assert!(!words.contains("s3cret"), "{words}");
-    // What renews it came with it, and was kept.
+    let message = failure.to_string();
+    assert!(!failure.is_outcome_unknown(), "{message}");
+    assert!(message.contains("the token is not valid in a header"), "{message}");
+    assert!(!message.contains("s3cret"), "{message}");
+    // The refresh token of the same response was saved.
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-3"));
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert_eq!(server.stats().await["refreshes"], 2);
@@ -102,8 +102,8 @@ async fn an_expiring_token_is_used_while_refresh_fails() {
     server.log_in(&servers, "").await.unwrap();
     server.get("/do?refresh_error=%22temporarily_unavailable%22").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    let seen = server.stats().await;
-    assert!(seen["refreshes"].as_u64().unwrap() >= 1, "{seen}");
+    let stats = server.stats().await;
+    assert!(stats["refreshes"].as_u64().unwrap() >= 1, "{stats}");
     server.get("/do?refresh_error=null").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-2"));
@@ -115,7 +115,7 @@ async fn a_refreshed_token_is_used_even_if_it_can_not_be_saved() {
     let server = OAuthServer::start();
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
-    // Something lies where the file is written.
+    // A directory blocks the path of the temporary file.
     let beside = format!("json.{}", std::process::id());
     let beside = server.login_file().with_extension(beside);
     fs::create_dir(&beside).unwrap();
@@ -125,7 +125,7 @@ async fn a_refreshed_token_is_used_even_if_it_can_not_be_saved() {
     }
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
     assert_eq!(server.stats().await["refreshes"], 1);
-    // It can be written again, and what is renewed is the newer one.
+    // The path is free again, and the newer login is the one that gets refreshed.
     fs::remove_dir(&beside).unwrap();
     server.get("/do?revoke=1").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
@@ -142,10 +142,10 @@ async fn a_forbidden_call_is_reported_and_does_not_end_the_login() {
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     server.get("/do?forbids=true").await;
     let failure = call(&servers, "greet", json!({})).await.unwrap_err();
-    let words = failure.to_string();
-    assert!(!failure.is_outcome_unknown(), "{words}");
-    assert!(words.contains("does not allow this"), "{words}");
-    assert!(!words.contains("Authorization header"), "{words}");
+    let message = failure.to_string();
+    assert!(!failure.is_outcome_unknown(), "{message}");
+    assert!(message.contains("does not allow this"), "{message}");
+    assert!(!message.contains("Authorization header"), "{message}");
     server.get("/do?forbids=false").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     assert_eq!(server.stats().await["greets"], 1);

@@ -1,4 +1,4 @@
-//! A server that lets in only who has logged in, and a person with a browser.
+//! An OAuth-protected server, and a simulated user with a browser.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 use super::harness::{http_spec, within_timeout};
 
-/// The time of this machine: what ends is told by it.
+/// The system clock, because tokens expire by real time.
 #[derive(Debug)]
 struct WallClock;
 
@@ -34,7 +34,7 @@ impl Clock for WallClock {
     async fn sleep(&self, _: Millis) {}
 }
 
-/// The server, until it is dropped, and a home to keep logins in.
+/// The server, killed on drop, and a home directory for logins.
 pub(super) struct OAuthServer {
     child: Child,
     port: u16,
@@ -50,20 +50,20 @@ impl Drop for OAuthServer {
 
 impl OAuthServer {
     pub(super) fn start() -> Self {
-        let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
+        let interop_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
         let mut child = Command::new("python3")
-            .args(["-B".as_ref(), judges.join("oauth_mcp.py").as_os_str()])
+            .args(["-B".as_ref(), interop_dir.join("oauth_mcp.py").as_os_str()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        said.read_line(&mut line).unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
         Self { child, port: line.trim().parse().unwrap(), home: tempfile::tempdir().unwrap() }
     }
 
-    /// Somebody who knows the server; each is as good as a process of its own.
+    /// Returns servers with shared logins. Each call acts as a process of its own.
     pub(super) fn servers(&self) -> Servers {
         self.servers_with(OAuthConfig::default())
     }
@@ -72,7 +72,7 @@ impl OAuthServer {
         self.servers_with_timeout(oauth, ServerSpec::TIMEOUT)
     }
 
-    /// Whose calls may take so long.
+    /// Like [`OAuthServer::servers`], with these OAuth settings and this call timeout.
     pub(super) fn servers_with_timeout(&self, oauth: OAuthConfig, timeout: Millis) -> Servers {
         let clock = Arc::new(WallClock);
         let mut spec: ServerSpec = http_spec("guarded", &format!("{}/mcp", self.base_url()), &[]);
@@ -87,7 +87,7 @@ impl OAuthServer {
         self.home.path().join("state/logins")
     }
 
-    /// Where the one login lies.
+    /// Returns the path of the only saved login.
     pub(super) fn login_file(&self) -> PathBuf {
         let mut files = self.login_files();
         assert_eq!(files.len(), 1);
@@ -103,59 +103,60 @@ impl OAuthServer {
         logins.collect()
     }
 
-    /// Where it is asked.
+    /// Returns the base URL of the server.
     pub(super) fn base_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// What is kept, and who may look at it.
+    /// Returns the contents and modes of the saved logins.
     pub(super) fn saved_logins(&self) -> Vec<(String, u32)> {
-        let kept = self.login_files().into_iter().map(|path| {
+        let logins = self.login_files().into_iter().map(|path| {
             let mode = fs::metadata(&path).unwrap().mode() & 0o777;
             (fs::read_to_string(&path).unwrap(), mode)
         });
-        kept.collect()
+        logins.collect()
     }
 
-    /// Asks the server for something as a browser would; its whole answer.
+    /// Sends a GET request to the server and returns the whole response.
     pub(super) async fn get(&self, path: &str) -> String {
         get(self.port, path).await
     }
 
-    /// What it has seen.
+    /// Returns what the server has counted.
     pub(super) async fn stats(&self) -> Value {
         let answer = self.get("/seen").await;
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         serde_json::from_str(body).unwrap()
     }
 
-    /// Logs in as a person would.
+    /// Logs in like a user.
     pub(super) async fn log_in(
         &self,
         servers: &Servers,
         scope: &str,
     ) -> Result<LoginStatus, LoginError> {
-        let door = CallbackServer::bind(None).await.unwrap();
+        let callback_server = CallbackServer::bind(None).await.unwrap();
         let visit = LoginRequest {
-            redirect_uri: door.redirect_uri(),
+            redirect_uri: callback_server.redirect_uri(),
             scopes: scope.split_whitespace().map(str::to_owned).collect(),
         };
         let began = within_timeout(servers.login("guarded", &visit)).await?;
         let browser = async {
-            let led_to = self.approve(began.authorization_url()).await;
-            let path = led_to.split_once("/callback").unwrap().1;
-            let port = door.redirect_uri();
+            let callback_url = self.approve(began.authorization_url()).await;
+            let path = callback_url.split_once("/callback").unwrap().1;
+            let port = callback_server.redirect_uri();
             let port = port.rsplit(':').next().unwrap().split('/').next().unwrap();
             get(port.parse().unwrap(), &format!("/callback{path}")).await
         };
-        let (led_to, page) =
-            within_timeout(async { tokio::join!(door.wait_for_callback(began.state()), browser) })
-                .await;
+        let (callback_url, page) = within_timeout(async {
+            tokio::join!(callback_server.wait_for_callback(began.state()), browser)
+        })
+        .await;
         assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-        within_timeout(began.finish(&led_to)).await
+        within_timeout(began.finish(&callback_url)).await
     }
 
-    /// Opens an address of the server, and says where it leads.
+    /// Opens a URL of the server and returns its redirect target.
     pub(super) async fn approve(&self, address: &str) -> String {
         let path = address.split_once(&format!(":{}", self.port)).unwrap().1;
         let answer = self.get(path).await;
@@ -166,10 +167,10 @@ impl OAuthServer {
 
 async fn get(port: u16, path: &str) -> String {
     let mut line = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    let asked =
+    let request =
         format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n");
-    line.write_all(asked.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    line.read_to_string(&mut said).await.unwrap();
-    said
+    line.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    line.read_to_string(&mut response).await.unwrap();
+    response
 }

@@ -1,4 +1,4 @@
-//! Logins that are given up: forgotten here, and taken back where they came from.
+//! Logouts: logins are deleted here and revoked at their authorization server.
 
 use longhaul_mcp::{LogoutOutcome, OAuthConfig, Servers};
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ async fn log_out(servers: &Servers, may_ask: bool) -> LogoutOutcome {
     within_timeout(servers.logout("guarded", may_ask)).await.unwrap()
 }
 
-/// Why it was not taken back; never with a word of whoever was asked.
-fn failure_reason(gone: &LogoutOutcome) -> &str {
-    let LogoutOutcome::RevocationFailed { reason: why } = gone else {
-        panic!("{gone:?}");
+/// Returns why the revocation failed. The text never contains a response of the server.
+fn failure_reason(outcome: &LogoutOutcome) -> &str {
+    let LogoutOutcome::RevocationFailed { reason: why } = outcome else {
+        panic!("{outcome:?}");
     };
     assert!(!why.contains("s3cret"), "{why}");
     why
@@ -26,18 +26,18 @@ async fn both_tokens_are_revoked_before_they_are_deleted() {
     server.log_in(&registered, "").await.unwrap();
     assert_eq!(log_out(&registered, true).await, LogoutOutcome::Revoked);
     assert!(server.saved_logins().is_empty());
-    let known = |secret: Option<&str>| {
+    let configured = |secret: Option<&str>| {
         server.servers_with(OAuthConfig {
             client_id: Some("us:1".to_owned()),
             client_secret: secret.map(str::to_owned),
             ..OAuthConfig::default()
         })
     };
-    for known in [known(Some("our/s3cret")), known(None)] {
-        server.log_in(&known, "").await.unwrap();
-        assert_eq!(log_out(&known, true).await, LogoutOutcome::Revoked);
+    for configured in [configured(Some("our/s3cret")), configured(None)] {
+        server.log_in(&configured, "").await.unwrap();
+        assert_eq!(log_out(&configured, true).await, LogoutOutcome::Revoked);
     }
-    let seen = server.stats().await;
+    let stats = server.stats().await;
     let expect = json!([
         ["refresh_token", "refresh-s3cret-1", "registered:registered-s3cret"],
         ["access_token", "access-s3cret-1", "registered:registered-s3cret"],
@@ -46,7 +46,7 @@ async fn both_tokens_are_revoked_before_they_are_deleted() {
         ["refresh_token", "refresh-s3cret-3", "us:1"],
         ["access_token", "access-s3cret-3", "us:1"],
     ]);
-    assert_eq!(seen["revoked"], expect, "{seen}");
+    assert_eq!(stats["revoked"], expect, "{stats}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,21 +54,21 @@ async fn tokens_are_deleted_even_if_revocation_fails() {
     let server = OAuthServer::start();
     let servers = server.servers();
     for (amiss, expect) in [
-        ("revoke_status=503", "HTTP 503 for its refresh token"),
-        ("revoke_status=302", "HTTP 302 for its refresh token"),
+        ("revoke_status=503", "HTTP 503 for the refresh token"),
+        ("revoke_status=302", "HTTP 302 for the refresh token"),
         ("revocation_endpoint=%22https://169.254.169.254/revoke%22", "private or reserved"),
         ("revocation_endpoint=%22http://far.example/revoke%22", "not https://"),
-        ("revocation_endpoint=%22nowhere%22", "an address that is none"),
-        ("well_known=404", "does not say now who gave it"),
+        ("revocation_endpoint=%22nowhere%22", "not a valid URL"),
+        ("well_known=404", "currently names no authorization server"),
         ("well_known=503", "503"),
     ] {
         server.log_in(&servers, "").await.unwrap();
         server.get(&format!("/do?{amiss}")).await;
-        let gone = log_out(&servers, true).await;
-        assert!(failure_reason(&gone).contains(expect), "{amiss}: {gone:?}");
+        let outcome = log_out(&servers, true).await;
+        assert!(failure_reason(&outcome).contains(expect), "{amiss}: {outcome:?}");
         assert!(server.saved_logins().is_empty(), "{amiss}");
-        let mended = "revoke_status=200&revocation_endpoint=null&well_known=0";
-        server.get(&format!("/do?{mended}")).await;
+        let fix = "revoke_status=200&revocation_endpoint=null&well_known=0";
+        server.get(&format!("/do?{fix}")).await;
     }
     server.log_in(&servers, "").await.unwrap();
     server.get("/do?revoke_status=202").await;
@@ -86,20 +86,20 @@ async fn tokens_are_revoked_only_at_their_own_allowed_issuer() {
     server.log_in(&servers, "").await.unwrap();
     let named = format!("/do?authorization_server=%22{}%22", other.base_url());
     server.get(&named).await;
-    let told = log_out(&servers, true).await;
-    assert!(failure_reason(&told).contains("another authorization server"), "{told:?}");
+    let outcome = log_out(&servers, true).await;
+    assert!(failure_reason(&outcome).contains("another authorization server"), "{outcome:?}");
     assert!(server.saved_logins().is_empty());
     server.get("/do?authorization_server=null").await;
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(log_out(&servers, false).await, LogoutOutcome::RevocationSkipped);
     assert!(server.saved_logins().is_empty());
-    // What can't be read says nothing that could be sent.
+    // An unreadable login has no token that could be sent.
     server.log_in(&servers, "").await.unwrap();
     std::fs::write(server.login_file(), "{").unwrap();
     assert!(failure_reason(&log_out(&servers, true).await).contains("can't be read"));
     assert!(server.saved_logins().is_empty());
     for server in [&server, &other] {
-        let seen: Value = server.stats().await;
-        assert_eq!(seen["revoked"], json!([]), "{seen}");
+        let stats: Value = server.stats().await;
+        assert_eq!(stats["revoked"], json!([]), "{stats}");
     }
 }

@@ -1,4 +1,4 @@
-//! Servers of others, over pipes: what they have, what they answer, how they end.
+//! Third-party stdio servers: tools, responses, shutdown.
 
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
@@ -25,8 +25,8 @@ async fn the_everything_server_reports_its_name_and_tools() {
     assert!(checked.name.contains("everything"), "{checked:?}");
     assert!(checked.protocol.starts_with("202"), "{checked:?}");
     let has = |name: &str| {
-        let wanted = format!("mcp:everything/{name}");
-        checked.tools.iter().any(|offered| offered.spec.name.as_str() == wanted)
+        let expected = format!("mcp:everything/{name}");
+        checked.tools.iter().any(|listed| listed.spec.name.as_str() == expected)
     };
     assert!(has("echo") && has("get-sum"), "{checked:#?}");
     assert_eq!(checked.notes, Vec::<String>::new());
@@ -35,28 +35,28 @@ async fn the_everything_server_reports_its_name_and_tools() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_everything_server_returns_text_structured_content_and_images() {
     let (servers, _) = single_server(node_spec("server-everything", &["stdio"]));
-    let said = call(&servers, "echo", json!({ "message": "dear" })).await;
-    assert_eq!(said.unwrap(), "Echo: dear");
-    let said = call(&servers, "get-sum", json!({ "a": 2, "b": 3 })).await;
-    assert!(said.unwrap().contains('5'));
+    let result = call(&servers, "echo", json!({ "message": "dear" })).await;
+    assert_eq!(result.unwrap(), "Echo: dear");
+    let result = call(&servers, "get-sum", json!({ "a": 2, "b": 3 })).await;
+    assert!(result.unwrap().contains('5'));
     let tiny = tool(&servers, "get-tiny-image").await;
-    let (around, _told) = tool_context();
-    let said = within_timeout(tiny.call(json!({}), &around)).await.unwrap();
-    let shown = said.content.iter().find_map(|part| match part {
+    let (ctx, _progress) = tool_context();
+    let result = within_timeout(tiny.call(json!({}), &ctx)).await.unwrap();
+    let image_part = result.content.iter().find_map(|part| match part {
         Part::Image(image) => Some(image),
         Part::Text(_) => None,
     });
-    let shown = shown.expect("a picture");
-    assert_eq!(shown.media_type, "image/png");
-    let put_up = around.images.drain();
+    let image_part = image_part.expect("no image");
+    assert_eq!(image_part.media_type, "image/png");
+    let put_up = ctx.images.drain();
     assert_eq!(put_up.len(), 1);
-    assert_eq!(put_up[0].blob_ref, shown.blob);
-    let said = call(&servers, "get-structured-content", json!({ "location": "Chicago" })).await;
-    assert!(said.unwrap().contains("temperature"));
-    let said = call(&servers, "get-resource-links", json!({ "count": 2 })).await;
-    assert!(said.unwrap().contains("(link to "));
-    let said = call(&servers, "get-sum", json!({ "a": "no", "b": 3 })).await;
-    let failure = said.unwrap_err();
+    assert_eq!(put_up[0].blob_ref, image_part.blob);
+    let result = call(&servers, "get-structured-content", json!({ "location": "Chicago" })).await;
+    assert!(result.unwrap().contains("temperature"));
+    let result = call(&servers, "get-resource-links", json!({ "count": 2 })).await;
+    assert!(result.unwrap().contains("(link to "));
+    let result = call(&servers, "get-sum", json!({ "a": "no", "b": 3 })).await;
+    let failure = result.unwrap_err();
     assert!(!failure.is_outcome_unknown(), "{failure}");
     within_timeout(servers.close()).await;
 }
@@ -65,12 +65,12 @@ async fn the_everything_server_returns_text_structured_content_and_images() {
 async fn the_everything_server_reports_progress() {
     let (servers, _) = single_server(node_spec("server-everything", &["stdio"]));
     let long = tool(&servers, "trigger-long-running-operation").await;
-    let (around, mut told) = tool_context();
+    let (ctx, mut progress) = tool_context();
     let input = json!({ "duration": 1, "steps": 4 });
-    let said = within_timeout(long.call(input, &around)).await.unwrap();
-    assert!(text(&said).contains("ompleted"), "{said:?}");
+    let output = within_timeout(long.call(input, &ctx)).await.unwrap();
+    assert!(text(&output).contains("ompleted"), "{output:?}");
     let mut percents = Vec::new();
-    while let Ok((percent, _)) = told.try_recv() {
+    while let Ok((percent, _)) = progress.try_recv() {
         percents.extend(percent);
     }
     assert_eq!(percents, [25, 50, 75, 100]);
@@ -79,22 +79,22 @@ async fn the_everything_server_reports_progress() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_filesystem_server_reads_and_writes_its_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().canonicalize().unwrap();
-    std::fs::write(place.join("a.txt"), "hello").unwrap();
-    let (servers, _) = single_server(node_spec("server-filesystem", &[place.to_str().unwrap()]));
+    let root = folder.path().canonicalize().unwrap();
+    std::fs::write(root.join("a.txt"), "hello").unwrap();
+    let (servers, _) = single_server(node_spec("server-filesystem", &[root.to_str().unwrap()]));
     let classes = classes(&servers).await;
     assert_eq!(classes["mcp:filesystem/read_text_file"], EffectClass::Pure);
     assert_eq!(classes["mcp:filesystem/write_file"], EffectClass::Keyed);
     assert_eq!(classes["mcp:filesystem/edit_file"], EffectClass::Once);
-    let path = place.join("a.txt");
-    let said = call(&servers, "read_text_file", json!({ "path": path })).await;
-    assert_eq!(said.unwrap(), "hello");
-    let path = place.join("b.txt");
+    let path = root.join("a.txt");
+    let result = call(&servers, "read_text_file", json!({ "path": path })).await;
+    assert_eq!(result.unwrap(), "hello");
+    let path = root.join("b.txt");
     let input = json!({ "path": path, "content": "written" });
     call(&servers, "write_file", input).await.unwrap();
     assert_eq!(std::fs::read_to_string(path).unwrap(), "written");
-    let said = call(&servers, "read_text_file", json!({ "path": "/etc/passwd" })).await;
-    let failure = said.unwrap_err().to_string();
+    let result = call(&servers, "read_text_file", json!({ "path": "/etc/passwd" })).await;
+    let failure = result.unwrap_err().to_string();
     assert!(failure.contains("denied"), "{failure}");
     within_timeout(servers.close()).await;
 }
@@ -105,17 +105,17 @@ async fn the_time_server_returns_the_time() {
         single_server(python_spec("time", &["-m", "mcp_server_time", "--local-timezone", "UTC"]));
     let checked = within_timeout(servers.check("time")).await.unwrap();
     assert!(checked.name.contains("time"), "{checked:?}");
-    let said = call(&servers, "get_current_time", json!({ "timezone": "Europe/Vienna" })).await;
-    assert!(said.unwrap().contains("Europe/Vienna"));
+    let result = call(&servers, "get_current_time", json!({ "timezone": "Europe/Vienna" })).await;
+    assert!(result.unwrap().contains("Europe/Vienna"));
     within_timeout(servers.close()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_git_server_reads_a_repository_for_all_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().to_str().unwrap().to_owned();
+    let repo_path = folder.path().to_str().unwrap().to_owned();
     let made = std::process::Command::new("git")
-        .args(["init", "--quiet", "--initial-branch=main", &place])
+        .args(["init", "--quiet", "--initial-branch=main", &repo_path])
         .status();
     assert!(made.unwrap().success());
     let mut spec = python_spec("git", &["-m", "mcp_server_git"]);
@@ -123,11 +123,12 @@ async fn the_git_server_reads_a_repository_for_all_runs() {
         *cwd = Some(folder.path().to_owned());
     }
     let (servers, _) = single_server(spec);
-    let said = call(&servers, "git_status", json!({ "repo_path": place })).await;
-    assert!(said.unwrap().contains("main"));
-    within_timeout(servers.release(RUN)).await;
-    let said = call(&servers, "git_branch", json!({ "repo_path": place, "branch_type": "local" }));
-    said.await.unwrap();
+    let result = call(&servers, "git_status", json!({ "repo_path": repo_path })).await;
+    assert!(result.unwrap().contains("main"));
+    within_timeout(servers.close_claim_servers(RUN)).await;
+    let result =
+        call(&servers, "git_branch", json!({ "repo_path": repo_path, "branch_type": "local" }));
+    result.await.unwrap();
     within_timeout(servers.close()).await;
     let late = within_timeout(servers.tools("git", None, RUN)).await;
     assert!(late.unwrap_err().to_string().contains("is closed"));

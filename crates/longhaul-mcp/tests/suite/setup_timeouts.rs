@@ -1,5 +1,5 @@
-//! What comes before a question: a server that has to start, a login that has to be
-//! renewed. Who has asked nothing yet is never in doubt about it.
+//! Waits before a call is sent: a server that has to start, a login that has to be refreshed. A
+//! call that was not sent is never in doubt.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use super::harness::{
 };
 use super::login_harness::OAuthServer;
 
-/// Calls wait a quarter of this for what comes before their question.
+/// Timeout of a call. A call waits a quarter of it for the connection and the login.
 const TIMEOUT: Millis = Millis::from_secs(4);
 
 #[tokio::test]
 async fn a_slow_restart_continues_after_its_caller_gave_up() {
-    let place = tempfile::tempdir().unwrap();
-    let mut spec = hostile_spec("slow_again", place.path());
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = hostile_spec("slow_again", dir.path());
     spec.timeout = TIMEOUT;
     let (servers, _) = single_server(spec);
     let once = tool(&servers, "environment").await;
     call(&servers, "die", json!({})).await.unwrap_err();
-    let (around, _told) = tool_context();
+    let (ctx, _progress) = tool_context();
     for _ in 0..2 {
-        let failure = within_timeout(once.call(json!({}), &around)).await.unwrap_err();
-        let words = failure.to_string();
-        assert!(!failure.is_outcome_unknown(), "{words}");
-        assert!(words.ends_with("was not ready in 1 s; nothing was asked of it"), "{words}");
+        let failure = within_timeout(once.call(json!({}), &ctx)).await.unwrap_err();
+        let message = failure.to_string();
+        assert!(!failure.is_outcome_unknown(), "{message}");
+        assert!(message.ends_with("was not ready within 1 s; the call was not sent"), "{message}");
     }
-    std::fs::write(place.path().join("go"), "").unwrap();
-    // The same start is what this waits for.
+    std::fs::write(dir.path().join("go"), "").unwrap();
+    // This call waits for the start that is already in progress.
     call(&servers, "hello", json!({})).await.unwrap();
-    within_timeout(once.call(json!({}), &around)).await.unwrap();
-    assert_eq!(lines(place.path(), "started"), 2);
+    within_timeout(once.call(json!({}), &ctx)).await.unwrap();
+    assert_eq!(lines(dir.path(), "started"), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,17 +45,17 @@ async fn a_slow_token_refresh_leaves_no_call_in_doubt() {
     server.log_in(&servers, "").await.unwrap();
     let greet = tool(&servers, "greet").await;
     server.get("/do?revoke=1&gate=false").await;
-    let (around, _told) = tool_context();
-    let failure = within_timeout(greet.call(json!({}), &around)).await.unwrap_err();
-    let words = failure.to_string();
-    assert!(!failure.is_outcome_unknown(), "{words}");
-    assert!(words.contains("still being renewed; try it again"), "{words}");
+    let (ctx, _progress) = tool_context();
+    let failure = within_timeout(greet.call(json!({}), &ctx)).await.unwrap_err();
+    let message = failure.to_string();
+    assert!(!failure.is_outcome_unknown(), "{message}");
+    assert!(message.contains("still being refreshed; try again"), "{message}");
     server.get("/do?gate=true").await;
-    // Nothing was lost by not waiting: neither the renewal nor the connection.
-    let said = within_timeout(greet.call(json!({}), &around)).await.unwrap();
-    assert_eq!(text(&said), "Hello.");
-    let seen = server.stats().await;
-    assert_eq!((&seen["refreshes"], &seen["calls"]), (&json!(1), &json!(1)));
+    // The refresh and the connection survived the timeout of the call.
+    let output = within_timeout(greet.call(json!({}), &ctx)).await.unwrap();
+    assert_eq!(text(&output), "Hello.");
+    let stats = server.stats().await;
+    assert_eq!((&stats["refreshes"], &stats["calls"]), (&json!(1), &json!(1)));
     within_timeout(servers.close()).await;
 }
 
@@ -69,7 +69,7 @@ async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
     {
         let tools = servers.tools("guarded", None, RUN);
         tokio::pin!(tools);
-        // A call would have given up by now, and the greeting after it as well.
+        // A call would have timed out by now, and so would the handshake after it.
         let early = timeout(Duration::from_millis(1_500), &mut tools).await;
         assert!(early.is_err(), "{:?}", early.map(|tools| tools.is_ok()));
         server.get("/do?gate=true").await;
@@ -79,10 +79,10 @@ async fn a_new_connection_waits_longer_for_a_token_refresh_than_a_call() {
     within_timeout(servers.close()).await;
 }
 
-/// Why nobody is let in, and whether that passes.
+/// Returns why the login is missing, and whether that is transient.
 async fn login_error(servers: &Servers) -> (String, bool) {
     match within_timeout(servers.tools("guarded", None, RUN)).await {
-        Err(McpError::LoginRequired { reason: why, is_transient: passes, .. }) => (why, passes),
+        Err(McpError::LoginRequired { reason: why, is_transient, .. }) => (why, is_transient),
         other => panic!("{other:?}"),
     }
 }
@@ -93,13 +93,13 @@ async fn an_expired_login_is_reported_before_a_call_is_sent() {
     let servers = server.servers();
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
-    // The next token is a short one, and none comes after it.
+    // The next token expires soon, and its refresh token is revoked below.
     server.get("/do?revoke=1&lasts=5").await;
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     server.get("/do?revoke_refresh=1").await;
-    let (why, passes) = login_error(&servers).await;
-    assert_eq!(why, "its login was taken back; run `longhaul mcp login guarded`");
-    assert!(!passes);
+    let (why, is_transient) = login_error(&servers).await;
+    assert_eq!(why, "the login was revoked; run `longhaul mcp login guarded`");
+    assert!(!is_transient);
     assert_eq!(server.stats().await["calls"], 2);
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
@@ -118,7 +118,7 @@ async fn outages_are_transient_and_error_responses_permanent() {
         ("refresh_error=%22temporarily_unavailable%22", true),
     ] {
         server.get(&format!("/do?{amiss}")).await;
-        let (why, passes) = login_error(&server.servers()).await;
-        assert_eq!(passes, expect, "{amiss}: {why}");
+        let (why, is_transient) = login_error(&server.servers()).await;
+        assert_eq!(is_transient, expect, "{amiss}: {why}");
     }
 }

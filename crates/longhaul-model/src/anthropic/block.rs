@@ -1,27 +1,29 @@
-//! One block of a reply while it comes in.
+//! Builder for one content block of a streamed reply.
 //!
-//! Never: loses a field that it does not know, or the spelling of one.
+//! Invariant: unknown fields are preserved byte for byte.
 
 use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 
 use crate::decode_error::DecodeError;
-use crate::json_object::{DeferredFields, JsonObject};
+use crate::json_object::{FragmentedFields, JsonObject};
 use crate::lenient_json::parse_arguments;
 use crate::lenient_object::LenientObject;
 
-/// A block that may still grow.
+/// Builder of a content block. The block may still receive deltas, which are the fragments of a
+/// streamed block.
 #[derive(Debug)]
 pub(super) struct BlockBuilder {
-    kind: Kind,
-    /// What is known of it, without what `kind` holds.
+    kind: BlockKind,
+    /// Fields of the block's JSON, except those stored in `kind`.
     fields: JsonObject,
-    /// What deltas of unknown kinds add.
-    deferred: DeferredFields,
+    /// Fields added by citations and by deltas of unknown types. They are merged into `fields` when
+    /// the block is finished.
+    deferred: FragmentedFields,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum BlockKind {
     Text(String),
     Thinking {
         text: String,
@@ -30,21 +32,22 @@ enum Kind {
     Call {
         id: String,
         name: String,
-        /// The arguments where they came whole.
+        /// Arguments of the tool call, if the start event contained them completely.
         input: Option<RawJson>,
-        /// The arguments as they come.
+        /// Arguments of the tool call as JSON text, collected from deltas.
         json: String,
     },
-    /// As it came, with the arguments of a tool that the provider uses itself.
+    /// A block of any other type, unchanged. `json` collects the streamed input of a tool that the
+    /// provider runs itself.
     Other {
         raw: RawJson,
         json: String,
     },
 }
 
-impl Kind {
-    /// The fields that are written from what is known, and so never stand among
-    /// the others.
+impl BlockKind {
+    /// Returns the names of the JSON fields that this variant stores itself. They are removed from
+    /// the other fields of the block.
     const fn known_fields(&self) -> &'static [&'static str] {
         match self {
             Self::Text(_) => &["type", "text"],
@@ -56,55 +59,57 @@ impl Kind {
 }
 
 impl BlockBuilder {
-    /// A block as it begins.
-    pub(super) fn new(raw: &str) -> Result<Self, String> {
-        let whole = RawJson::parse(raw).map_err(|bad| bad.to_string())?;
+    /// Parses the JSON of a block, from a start event or from a complete reply.
+    pub(super) fn from_json(block_json: &str) -> Result<Self, String> {
+        let whole = RawJson::parse(block_json).map_err(|bad| bad.to_string())?;
         if !whole.as_str().starts_with('{') {
-            return Err("a block that is no object".to_owned());
+            return Err("a block is not an object".to_owned());
         }
-        let mut fields = JsonObject::parse(raw).unwrap_or_default();
+        let mut fields = JsonObject::parse(block_json).unwrap_or_default();
         let kind = fields.get("type").map(RawJson::as_str).unwrap_or_default();
         let kind = match kind {
-            r#""text""# => Kind::Text(fields.take_text("text").unwrap_or_default()),
-            r#""thinking""# => Kind::Thinking {
-                text: fields.take_text("thinking").unwrap_or_default(),
-                signature: fields.take_text("signature").filter(|seal| !seal.is_empty()),
+            r#""text""# => BlockKind::Text(fields.take_string_field("text").unwrap_or_default()),
+            r#""thinking""# => BlockKind::Thinking {
+                text: fields.take_string_field("thinking").unwrap_or_default(),
+                signature: fields
+                    .take_string_field("signature")
+                    .filter(|signature| !signature.is_empty()),
             },
-            r#""tool_use""# => Kind::Call {
-                id: fields.take_text("id").unwrap_or_default(),
-                name: fields.take_text("name").unwrap_or_default(),
-                input: fields.take("input"),
+            r#""tool_use""# => BlockKind::Call {
+                id: fields.take_string_field("id").unwrap_or_default(),
+                name: fields.take_string_field("name").unwrap_or_default(),
+                input: fields.take_field("input"),
                 json: String::new(),
             },
-            _ => Kind::Other { raw: whole, json: String::new() },
+            _ => BlockKind::Other { raw: whole, json: String::new() },
         };
-        Ok(Self { kind, fields, deferred: DeferredFields::default() })
+        Ok(Self { kind, fields, deferred: FragmentedFields::default() })
     }
 
-    /// A text whose beginning was left out.
-    pub(super) fn new_text() -> Self {
+    /// Creates an empty text block, for a server that streams text without a start event.
+    pub(super) fn new_text_block() -> Self {
         Self {
-            kind: Kind::Text(String::new()),
+            kind: BlockKind::Text(String::new()),
             fields: JsonObject::default(),
-            deferred: DeferredFields::default(),
+            deferred: FragmentedFields::default(),
         }
     }
 
-    /// Whether it is a call.
-    pub(super) const fn is_call(&self) -> bool {
-        matches!(self.kind, Kind::Call { .. })
+    /// Whether the content block is a tool call.
+    pub(super) const fn is_tool_call(&self) -> bool {
+        matches!(self.kind, BlockKind::Call { .. })
     }
 
-    /// The words for the reader so far.
+    /// Returns the user-visible text of the block, as far as received.
     pub(super) fn visible_text(&self) -> &str {
         match &self.kind {
-            Kind::Text(text) => text,
-            Kind::Thinking { .. } | Kind::Call { .. } | Kind::Other { .. } => "",
+            BlockKind::Text(text) => text,
+            BlockKind::Thinking { .. } | BlockKind::Call { .. } | BlockKind::Other { .. } => "",
         }
     }
 
-    /// Grows by a delta of this kind, and says which words of it are for the reader, and
-    /// how many bytes it has.
+    /// Applies a delta of the given type, which is a fragment of the block. Returns the
+    /// user-visible text that the delta adds and the size of the delta in bytes.
     pub(super) fn apply_delta(
         &mut self,
         kind: &str,
@@ -118,28 +123,28 @@ impl BlockBuilder {
             "input_json_delta" => "partial_json",
             _ => "",
         };
-        let more = delta.strict_text(field)?.unwrap_or_default();
+        let more = delta.try_string_field(field)?.unwrap_or_default();
         let bytes = match kind {
-            // No token of the reply.
+            // Signatures don't count as output tokens.
             "signature_delta" => 0,
             _ => more.len() as u64,
         };
         match (&mut self.kind, kind) {
-            (Kind::Text(text), "text_delta") => {
+            (BlockKind::Text(text), "text_delta") => {
                 text.push_str(&more);
                 return Ok((more, bytes));
             }
-            (Kind::Thinking { text, .. }, "thinking_delta") => text.push_str(&more),
-            (Kind::Thinking { signature, .. }, "signature_delta") => {
+            (BlockKind::Thinking { text, .. }, "thinking_delta") => text.push_str(&more),
+            (BlockKind::Thinking { signature, .. }, "signature_delta") => {
                 *signature = (!more.is_empty()).then_some(more);
             }
-            (Kind::Call { json, .. } | Kind::Other { json, .. }, "input_json_delta") => {
+            (BlockKind::Call { json, .. } | BlockKind::Other { json, .. }, "input_json_delta") => {
                 json.push_str(&more);
             }
             (_, "citations_delta") => {
-                let citation = delta.raw("citation").map(|raw| format!("[{}]", raw.get()));
+                let citation = delta.raw_field("citation").map(|raw| format!("[{}]", raw.get()));
                 if let Some(Ok(citation)) = citation.map(RawJson::parse) {
-                    self.deferred.add("citations", citation);
+                    self.deferred.add_fragment("citations", citation);
                 }
             }
             _ => self.apply_unknown_delta(raw),
@@ -147,42 +152,42 @@ impl BlockBuilder {
         Ok((String::new(), bytes))
     }
 
-    fn apply_unknown_delta(&mut self, raw: &str) {
-        let pairs = JsonObject::parse(raw).unwrap_or_default().into_pairs();
+    fn apply_unknown_delta(&mut self, delta_json: &str) {
+        let pairs = JsonObject::parse(delta_json).unwrap_or_default().into_fields();
         for (name, value) in pairs.into_iter().filter(|(name, _)| name != "type") {
-            self.deferred.add(&name, value);
+            self.deferred.add_fragment(&name, value);
         }
     }
 
-    /// The block as it stands at the end.
+    /// Returns the finished content block.
     pub(super) fn finish(self) -> Block {
         let Self { kind, mut fields, deferred: later } = self;
         let untouched = later.is_empty();
-        later.apply_to(&mut fields);
+        later.merge_into(&mut fields);
         for name in kind.known_fields() {
-            _ = fields.take(name);
+            _ = fields.take_field(name);
         }
         match kind {
-            Kind::Text(text) => {
-                Block::Text(TextBlock { text: text.into(), extra: fields.to_raw() })
+            BlockKind::Text(text) => {
+                Block::Text(TextBlock { text: text.into(), extra: fields.to_json() })
             }
-            Kind::Thinking { text, signature } => Block::Thinking(ThinkingBlock {
+            BlockKind::Thinking { text, signature } => Block::Thinking(ThinkingBlock {
                 text: text.into(),
                 signature: signature.map(Into::into),
-                extra: fields.to_raw(),
+                extra: fields.to_json(),
             }),
-            Kind::Call { id, name, input, json } => Block::ToolCall(ToolCall {
+            BlockKind::Call { id, name, input, json } => Block::ToolCall(ToolCall {
                 id,
                 name,
                 input: parse_arguments(input, &json),
-                extra: fields.to_raw(),
+                extra: fields.to_json(),
             }),
-            Kind::Other { raw, json } if untouched && json.is_empty() => Block::Other(raw),
-            Kind::Other { raw, json } => {
+            BlockKind::Other { raw, json } if untouched && json.is_empty() => Block::Other(raw),
+            BlockKind::Other { raw, json } => {
                 if !json.is_empty() {
-                    fields.set("input", parse_arguments(None, &json));
+                    fields.set_field("input", parse_arguments(None, &json));
                 }
-                Block::Other(fields.to_raw().unwrap_or(raw))
+                Block::Other(fields.to_json().unwrap_or(raw))
             }
         }
     }

@@ -1,6 +1,6 @@
-//! A reply while it comes in over the stream of the Messages API.
+//! Decoder for replies of the Messages API.
 //!
-//! Never: finished before the provider says so.
+//! Invariant: a stream is complete only after its `message_stop` event.
 
 use std::collections::BTreeMap;
 
@@ -11,43 +11,45 @@ use crate::anthropic::block::BlockBuilder;
 use crate::anthropic::wire::{USAGE, stop_reason};
 use crate::decode_error::DecodeError;
 use crate::exchange::{
-    EventDecoder, EventEffect, decode_objects, emit_text, event_type, invalid_json, required_field,
+    EventDecoder, EventEffect, decode_event_objects, emit_text, event_type, invalid_json_error,
+    required_field,
 };
-use crate::lenient_json::{check_call_count, is_present};
+use crate::lenient_json::{check_tool_call_count, is_non_empty_value};
 use crate::lenient_object::LenientObject;
 use crate::sse::SseEvent;
 use crate::token_counts::TokenCounts;
 
-/// A reply in the making.
+/// Decoder for one reply of the Messages API, with everything received so far.
 #[derive(Debug, Default)]
 pub(super) struct StreamDecoder {
     model: Option<String>,
     counts: TokenCounts,
     stop_reason: Option<String>,
     blocks: Vec<BlockBuilder>,
-    /// So many of them are calls.
+    /// Number of tool calls in `blocks`.
     call_count: usize,
-    /// Which block has which index; a new one takes it from an old one.
+    /// Maps the provider's block index to the position in `blocks`. A new block with the same index
+    /// replaces the old entry.
     block_by_index: BTreeMap<u64, usize>,
-    /// So much of a reply has come.
+    /// Number of bytes of reply content received so far.
     bytes: u64,
 }
 
 impl StreamDecoder {
-    /// Hears a frame of this kind; `None`: the kind means nothing.
+    /// Handles a stream event of the given type. Returns `None` if the type is unknown.
     fn on_stream_event(
         &mut self,
         kind: &str,
-        frame: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        event_object: &LenientObject<'_>,
+        sink: &dyn DeltaSink,
     ) -> Result<Option<EventEffect>, DecodeError> {
         match kind {
-            "message_start" => self.on_message_start(frame),
-            "content_block_start" => self.on_block_start(frame, ear)?,
-            "content_block_delta" => self.on_block_delta(frame, ear)?,
-            "message_delta" => self.on_message_delta(frame),
+            "message_start" => self.on_message_start(event_object),
+            "content_block_start" => self.on_block_start(event_object, sink)?,
+            "content_block_delta" => self.on_block_delta(event_object, sink)?,
+            "message_delta" => self.on_message_delta(event_object),
             "message_stop" => return Ok(Some(EventEffect::Done)),
-            // A block's end adds nothing: all of them end with the message.
+            // All blocks are finished together with the message.
             "content_block_stop" => {}
             "ping" => return Ok(Some(EventEffect::Ignored)),
             _ => return Ok(None),
@@ -55,93 +57,99 @@ impl StreamDecoder {
         Ok(Some(EventEffect::Progress))
     }
 
-    /// Hears the beginning, which a reply can do without.
-    fn on_message_start(&mut self, frame: &LenientObject<'_>) {
-        let Some(message) = frame.object("message") else {
+    /// Handles the event `message_start`. A reply without this event is accepted.
+    fn on_message_start(&mut self, event_object: &LenientObject<'_>) {
+        let Some(message) = event_object.object_field("message") else {
             return;
         };
-        self.model = message.text("model").or_else(|| self.model.take());
-        if let Some(usage) = message.raw("usage") {
-            self.counts.update_initial(&USAGE, usage.get());
+        self.model = message.string_field("model").or_else(|| self.model.take());
+        if let Some(usage) = message.raw_field("usage") {
+            self.counts.update_initial_counts(&USAGE, usage.get());
         }
     }
 
     fn on_block_start(
         &mut self,
-        frame: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        event_object: &LenientObject<'_>,
+        sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let raw = required_field(frame, "content_block")?;
-        let index = frame.count("index").unwrap_or(self.blocks.len() as u64);
-        self.push_block(raw, ear)?;
+        let raw = required_field(event_object, "content_block")?;
+        let index = event_object.number_field("index").unwrap_or(self.blocks.len() as u64);
+        self.push_block(raw, sink)?;
         self.block_by_index.insert(index, self.blocks.len() - 1);
         Ok(())
     }
 
-    fn push_block(&mut self, raw: &str, ear: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let block = BlockBuilder::new(raw).map_err(DecodeError::Malformed)?;
-        self.call_count += usize::from(block.is_call());
-        check_call_count(self.call_count)?;
-        self.bytes += raw.len() as u64;
-        emit_text(block.visible_text(), ear);
+    fn push_block(&mut self, block_json: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
+        let block = BlockBuilder::from_json(block_json).map_err(DecodeError::Malformed)?;
+        self.call_count += usize::from(block.is_tool_call());
+        check_tool_call_count(self.call_count)?;
+        self.bytes += block_json.len() as u64;
+        emit_text(block.visible_text(), sink);
         self.blocks.push(block);
         Ok(())
     }
 
     fn on_block_delta(
         &mut self,
-        frame: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        event_object: &LenientObject<'_>,
+        sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let raw = required_field(frame, "delta")?;
-        let delta = LenientObject::parse(raw)
-            .map_err(|bad| DecodeError::Malformed(format!("the `delta` of an event: {bad}")))?;
-        let kind = delta.text("type").unwrap_or_default();
-        let place = match frame.count("index") {
+        let raw = required_field(event_object, "delta")?;
+        let delta = LenientObject::parse(raw).map_err(|bad| {
+            DecodeError::Malformed(format!("an event has an invalid `delta`: {bad}"))
+        })?;
+        let kind = delta.string_field("type").unwrap_or_default();
+        let position = match event_object.number_field("index") {
             Some(index) => self.block_by_index.get(&index).copied(),
-            // Without an index it can only be the block that began last.
+            // Without an index the delta belongs to the block that started last.
             None => self.blocks.len().checked_sub(1),
         };
-        let block = match place.and_then(|place| self.blocks.get_mut(place)) {
+        let block = match position.and_then(|position| self.blocks.get_mut(position)) {
             Some(block) => block,
-            None => self.start_text_block(frame, &kind)?,
+            None => self.start_text_block(event_object, &kind)?,
         };
-        let (words, bytes) = block.apply_delta(&kind, &delta, raw)?;
-        emit_text(&words, ear);
+        let (text, bytes) = block.apply_delta(&kind, &delta, raw)?;
+        emit_text(&text, sink);
         self.bytes += bytes;
         Ok(())
     }
 
-    /// A text can do without its beginning; a call can't.
+    /// Starts a block for a delta that came without a start event. Only a text block can be started
+    /// this way; a tool call would lack its name.
     fn start_text_block(
         &mut self,
-        frame: &LenientObject<'_>,
+        event_object: &LenientObject<'_>,
         kind: &str,
     ) -> Result<&mut BlockBuilder, DecodeError> {
         if kind != "text_delta" {
-            return Err(DecodeError::Malformed(format!("`{kind}` for a block that never began")));
+            return Err(DecodeError::Malformed(format!(
+                "received `{kind}` for a block that was never started"
+            )));
         }
-        let place = self.blocks.len();
-        self.block_by_index.insert(frame.count("index").unwrap_or(0), place);
-        self.blocks.push(BlockBuilder::new_text());
+        let position = self.blocks.len();
+        self.block_by_index.insert(event_object.number_field("index").unwrap_or(0), position);
+        self.blocks.push(BlockBuilder::new_text_block());
         self.blocks
-            .get_mut(place)
-            .ok_or_else(|| DecodeError::Malformed("a block that is nowhere".to_owned()))
+            .get_mut(position)
+            .ok_or_else(|| DecodeError::Malformed("an event refers to a missing block".to_owned()))
     }
 
-    fn on_message_delta(&mut self, frame: &LenientObject<'_>) {
-        let reason = frame.object("delta").and_then(|delta| delta.text_or_number("stop_reason"));
+    fn on_message_delta(&mut self, event_object: &LenientObject<'_>) {
+        let reason = event_object
+            .object_field("delta")
+            .and_then(|delta| delta.string_or_number_field("stop_reason"));
         self.stop_reason = reason.or_else(|| self.stop_reason.take());
-        if let Some(usage) = frame.raw("usage") {
-            self.counts.update(&USAGE, usage.get());
+        if let Some(usage) = event_object.raw_field("usage") {
+            self.counts.update_counts(&USAGE, usage.get());
         }
     }
 }
 
 impl ResponseDecoder for StreamDecoder {
-    fn finish(self, dialect: &str) -> DecodedReply {
+    fn finish(self, api_label: &str) -> DecodedReply {
         let blocks = self.blocks.into_iter().map(BlockBuilder::finish);
-        let (reply, has_calls) = build_reply(dialect, blocks);
+        let (reply, has_calls) = build_reply(api_label, blocks);
         DecodedReply {
             stop: stop_reason(self.stop_reason.as_deref(), has_calls),
             reply,
@@ -154,44 +162,47 @@ impl EventDecoder for StreamDecoder {
     fn decode_event(
         &mut self,
         event: &SseEvent,
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<EventEffect, DecodeError> {
-        decode_objects(event, |raw| {
-            let frame = LenientObject::parse(raw.get()).map_err(invalid_json)?;
+        decode_event_objects(event, |raw| {
+            let frame = LenientObject::parse(raw.get()).map_err(invalid_json_error)?;
             let kind = event_type(&frame, event);
-            let told = || Err(DecodeError::ProviderError(raw.get().to_owned()));
+            let provider_error = || Err(DecodeError::ProviderError(raw.get().to_owned()));
             if kind == "error" {
-                return told();
+                return provider_error();
             }
-            match self.on_stream_event(&kind, &frame, ear)? {
+            match self.on_stream_event(&kind, &frame, sink)? {
                 Some(heed) => Ok(heed),
-                // Servers that only speak this API leave out the kind around an error.
-                None if frame.raw("error").is_some_and(is_present) => told(),
+                // Some compatible servers omit the event type of an error.
+                None if frame.raw_field("error").is_some_and(is_non_empty_value) => {
+                    provider_error()
+                }
                 None => Ok(EventEffect::Ignored),
             }
         })
     }
 
-    fn decode_body(&mut self, text: &str, ear: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let strange = || DecodeError::Malformed("neither a stream nor a message".to_owned());
-        let letter = LenientObject::parse(text).map_err(|_| strange())?;
-        let content = letter.list("content");
-        let bare = content.is_none() && letter.raw("error").is_some_and(is_present);
-        if bare || letter.text("type").as_deref() == Some("error") {
-            return Err(DecodeError::ProviderError(text.to_owned()));
+    fn decode_body(&mut self, body_text: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
+        let strange =
+            || DecodeError::Malformed("the body is neither a stream nor a message".to_owned());
+        let body = LenientObject::parse(body_text).map_err(|_| strange())?;
+        let content = body.list_field("content");
+        let bare = content.is_none() && body.raw_field("error").is_some_and(is_non_empty_value);
+        if bare || body.string_field("type").as_deref() == Some("error") {
+            return Err(DecodeError::ProviderError(body_text.to_owned()));
         }
         for block in content.ok_or_else(strange)? {
-            self.push_block(block.get(), ear)?;
+            self.push_block(block.get(), sink)?;
         }
-        if let Some(usage) = letter.raw("usage") {
-            self.counts.update(&USAGE, usage.get());
+        if let Some(usage) = body.raw_field("usage") {
+            self.counts.update_counts(&USAGE, usage.get());
         }
-        self.stop_reason = letter.text_or_number("stop_reason");
-        self.model = letter.text("model");
+        self.stop_reason = body.string_or_number_field("stop_reason");
+        self.model = body.string_field("model");
         Ok(())
     }
 
-    fn counts(&self) -> TokenCounts {
+    fn token_counts(&self) -> TokenCounts {
         self.counts
     }
 

@@ -1,7 +1,7 @@
-//! A conversation in the words of the Messages API.
+//! Encodes a conversation for the Messages API.
 //!
-//! Never: two messages of the same side in a row, or a change to the bytes of arguments, of
-//! sealed thoughts, or of a block that is not understood.
+//! Invariant: consecutive messages have different roles, and the bytes of arguments, signed
+//! thinking blocks and unknown blocks are never changed.
 
 use longhaul_core::message::{Block, Part, Reply, ToolResult};
 use longhaul_core::raw::RawJson;
@@ -9,18 +9,19 @@ use serde::Serialize;
 
 use crate::adapter::RequestParts;
 use crate::anthropic::wire::{MessagesApi, NAME_MAX};
-use crate::call_ids::{self, CallIds};
-use crate::conversation::{EncodeTarget, MessageEncoder, Piece};
-use crate::images::{EncodedImages, placeholder_text};
+use crate::call_ids::{self, ToolCallIds};
+use crate::conversation::{EncodedPiece, MessageEncoder, PieceCollector};
+use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
-use crate::lenient_json::object_arguments;
+use crate::lenient_json::arguments_as_object;
 use crate::tool_results::{NO_RESULT, has_content};
 
-/// So many of the last messages from our side are marked: the newest, so that
-/// the next turn finds it, and the one before, which this turn finds.
+/// Maximum number of user messages that are marked for the provider's prompt cache: the newest
+/// message, which the next turn will find in the cache, and the user message before it, which this
+/// turn finds in the cache.
 const CACHE_MARKS_MAX: usize = 2;
 
-/// Who speaks.
+/// Role of a message in the Messages API: user or assistant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum MessageRole {
@@ -31,105 +32,115 @@ pub(super) enum MessageRole {
 impl MessageEncoder for MessagesApi {
     type Kind = MessageRole;
 
-    fn encode_user(&self, page: &mut EncodeTarget<'_, MessageRole>, parts: &[Part]) {
+    fn encode_user_message(&self, target: &mut PieceCollector<'_, MessageRole>, parts: &[Part]) {
         for part in parts.iter().filter(|part| has_content(part)) {
-            page.add(MessageRole::User, &encode_part(part, page.images));
+            target.add_piece(MessageRole::User, &encode_part(part, target.images));
         }
     }
 
-    fn encode_result(
+    fn encode_tool_result(
         &self,
-        page: &mut EncodeTarget<'_, MessageRole>,
+        target: &mut PieceCollector<'_, MessageRole>,
         id: &str,
         result: &ToolResult,
     ) {
         let parts = result.content.iter().filter(|part| has_content(part));
-        let parts: Vec<JsonObject> = parts.map(|part| encode_part(part, page.images)).collect();
-        let block = JsonObject::of_type("tool_result")
-            .with("tool_use_id", id)
-            .with_some("content", (!parts.is_empty()).then_some(&parts))
-            .with_some("is_error", result.is_error.then_some(&true));
-        page.add(MessageRole::User, &block);
+        let parts: Vec<JsonObject> = parts.map(|part| encode_part(part, target.images)).collect();
+        let block = JsonObject::with_type("tool_result")
+            .with_field("tool_use_id", id)
+            .with_optional_field("content", (!parts.is_empty()).then_some(&parts))
+            .with_optional_field("is_error", result.is_error.then_some(&true));
+        target.add_piece(MessageRole::User, &block);
     }
 
-    fn encode_missing_result(&self, page: &mut EncodeTarget<'_, MessageRole>, id: &str) {
-        let block = JsonObject::of_type("tool_result")
-            .with("tool_use_id", id)
-            .with("content", &[text_block(NO_RESULT)])
-            .with("is_error", &true);
-        page.add(MessageRole::User, &block);
+    fn encode_placeholder_result(
+        &self,
+        target: &mut PieceCollector<'_, MessageRole>,
+        call_id: &str,
+    ) {
+        let block = JsonObject::with_type("tool_result")
+            .with_field("tool_use_id", call_id)
+            .with_field("content", &[text_block(NO_RESULT)])
+            .with_field("is_error", &true);
+        target.add_piece(MessageRole::User, &block);
     }
 
-    fn encode_reply(&self, page: &mut EncodeTarget<'_, MessageRole>, reply: &Reply) {
-        let is_own = reply.api == self.api;
-        // What the provider added to a block goes back only to itself.
+    fn encode_reply(&self, target: &mut PieceCollector<'_, MessageRole>, reply: &Reply) {
+        let is_own = reply.api == self.label;
+        // Extra fields of a block are only sent back to the API that added them.
         let own = |extra: &'_ Option<RawJson>| extra.clone().filter(|_| is_own);
         for block in &reply.blocks {
             let block = match block {
-                Block::Text(words) if words.text.trim().is_empty() => continue,
-                Block::Text(words) => {
-                    text_block(&words.text).with_fields(own(&words.extra).as_ref())
+                Block::Text(block_text) if block_text.text.trim().is_empty() => continue,
+                Block::Text(block_text) => {
+                    text_block(&block_text.text).with_fields(own(&block_text.extra).as_ref())
                 }
-                // Another provider's seal is broken here, and so is its grammar.
+                // Signatures and unknown blocks of another API are not valid here.
                 Block::Thinking(_) | Block::Other(_) if !is_own => continue,
-                Block::Thinking(thought) => JsonObject::of_type("thinking")
-                    .with("thinking", &thought.text)
-                    .with("signature", thought.signature.as_deref().unwrap_or_default())
+                Block::Thinking(thought) => JsonObject::with_type("thinking")
+                    .with_field("thinking", &thought.text)
+                    .with_field("signature", thought.signature.as_deref().unwrap_or_default())
                     .with_fields(thought.extra.as_ref()),
                 Block::Other(raw) => {
-                    page.add_raw(MessageRole::Assistant, raw);
+                    target.add_raw_piece(MessageRole::Assistant, raw);
                     continue;
                 }
-                Block::ToolCall(call) => JsonObject::of_type("tool_use")
-                    .with("id", &page.register_call(call, &call.id, CallIds::assign))
-                    .with("name", &call_ids::tool_name(&call.name, NAME_MAX))
-                    .with("input", &object_arguments(&call.input))
+                Block::ToolCall(call) => JsonObject::with_type("tool_use")
+                    .with_field(
+                        "id",
+                        &target.register_tool_call(call, &call.id, ToolCallIds::assign_id),
+                    )
+                    .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
+                    .with_field("input", &arguments_as_object(&call.input))
                     .with_fields(own(&call.extra).as_ref()),
             };
-            page.add(MessageRole::Assistant, &block);
+            target.add_piece(MessageRole::Assistant, &block);
         }
     }
 }
 
-/// A block of text.
-pub(super) fn text_block(words: &str) -> JsonObject {
-    JsonObject::of_type("text").with("text", words)
+/// Returns a content block of type `text`.
+pub(super) fn text_block(text: &str) -> JsonObject {
+    JsonObject::with_type("text").with_field("text", text)
 }
 
-/// A part of what is said to the model.
-fn encode_part(part: &Part, album: &EncodedImages) -> JsonObject {
+/// Encodes a part of a user message or of a tool result.
+fn encode_part(part: &Part, images: &EncodedImages) -> JsonObject {
     let image = match part {
-        Part::Text(words) => return text_block(words),
+        Part::Text(text) => return text_block(text),
         Part::Image(image) => image,
     };
-    let Some(data) = album.base64(image) else {
-        return text_block(&placeholder_text(image));
+    let Some(data) = images.image_base64(image) else {
+        return text_block(&image_placeholder_text(image));
     };
-    let source =
-        JsonObject::of_type("base64").with("media_type", &image.media_type).with("data", data);
-    JsonObject::of_type("image").with("source", &source)
+    let source = JsonObject::with_type("base64")
+        .with_field("media_type", &image.media_type)
+        .with_field("data", data);
+    JsonObject::with_type("image").with_field("source", &source)
 }
 
-/// What makes the provider keep everything up to the end of a block in its cache.
+/// Adds `cache_control` to a block, which makes the provider cache the request up to the end of
+/// this block.
 pub(super) fn with_cache_control(block: JsonObject) -> RawJson {
-    RawJson::from_serialize(&block.with("cache_control", &JsonObject::of_type("ephemeral")))
+    RawJson::from_serialize(&block.with_field("cache_control", &JsonObject::with_type("ephemeral")))
 }
 
-/// What one side says in a row.
+/// A message in the format of the Messages API: consecutive blocks with the same role.
 #[derive(Serialize)]
 pub(super) struct ApiMessage {
     role: MessageRole,
     content: Vec<RawJson>,
 }
 
-/// All turns, of which the last ones are marked.
+/// Returns all messages of the conversation. The last user messages are marked for the provider's
+/// prompt cache.
 pub(super) fn api_messages(parts: &RequestParts<'_, MessageRole>) -> Vec<ApiMessage> {
     let last = parts.messages.iter().rev();
     let last = last.filter_map(|entry| entry.pieces.last());
-    let ours = last.filter(|piece| piece.kind == MessageRole::User);
-    let marks: Vec<&Piece<MessageRole>> = ours.take(CACHE_MARKS_MAX).collect();
+    let user_pieces = last.filter(|piece| piece.kind == MessageRole::User);
+    let marks: Vec<&EncodedPiece<MessageRole>> = user_pieces.take(CACHE_MARKS_MAX).collect();
     let mut turns: Vec<ApiMessage> = Vec::new();
-    for piece in parts.pieces() {
+    for piece in parts.conversation_pieces() {
         let content = match marks.iter().any(|mark| std::ptr::eq(*mark, piece)) {
             true => with_cache_control(JsonObject::default().with_fields(Some(&piece.json))),
             false => piece.json.clone(),

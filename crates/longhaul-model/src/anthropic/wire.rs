@@ -1,20 +1,18 @@
-//! The JSON of a Messages stream, as far as it is read.
-//!
-//! Never: refuses a field, an event or a word that it does not know.
+//! Constants of the Messages API, and the mapping of its stop reasons.
 
 use longhaul_core::message::StopReason;
 
-use crate::token_counts::UsagePaths;
+use crate::token_counts::UsageJsonPaths;
 
-/// The Messages API.
+/// The Messages API of one provider.
 #[derive(Debug)]
 pub(super) struct MessagesApi {
-    /// Whose blocks a reply over this wire is made of.
-    pub(super) api: String,
+    /// Label of this API and its provider, such as `anthropic`, which is stored with each reply.
+    pub(super) label: String,
 }
 
-/// Where tokens are counted.
-pub(super) const USAGE: UsagePaths = UsagePaths {
+/// JSON paths of the token counts in the `usage` object of a response.
+pub(super) const USAGE: UsageJsonPaths = UsageJsonPaths {
     input: "/input_tokens",
     output: "/output_tokens",
     total: None,
@@ -24,14 +22,14 @@ pub(super) const USAGE: UsagePaths = UsagePaths {
     input_includes_cache: false,
 };
 
-/// The longest name of a tool that is sent.
+/// Maximum number of characters of a tool name in a request.
 pub(super) const NAME_MAX: usize = 128;
 
-/// The wire's name.
-pub(super) const WIRE: &str = "anthropic";
+/// Name of the Messages API, part of the label that is stored with each reply.
+pub(super) const API_NAME: &str = "anthropic";
 
-/// Why the model stopped. A window that is full cuts a reply off as a token
-/// limit does, and a reply that met a stop sequence is as whole as another.
+/// Maps the provider's stop reason to a `StopReason`. A full context window counts as a token
+/// limit, and a reply that ends at a stop sequence counts as complete.
 pub(super) fn stop_reason(reason: Option<&str>, has_calls: bool) -> StopReason {
     match reason {
         Some("end_turn" | "stop_sequence") | None if has_calls => StopReason::ToolUse,

@@ -1,52 +1,56 @@
-//! Says where a question is another than the one that was recorded.
-//!
-//! Never: more than a person reads.
+//! Describes the first difference between a request and the recorded request, shortened for people.
 
 use serde_json::Value;
 
-/// So many lines are shown of either side.
+/// Maximum number of differing lines that are shown of each of the two requests.
 const LINES_MAX: usize = 4;
 
-/// So many letters are shown of a line.
+/// Maximum number of characters shown of a differing line.
 const LINE_CHARS_MAX: usize = 160;
 
-/// Compares the messages behind the first `from`, which were compared in the turns
-/// before.
-pub(super) fn messages(from: usize, recorded: &[&str], now: &[String]) -> Result<(), String> {
-    for (place, pair) in recorded.iter().zip(now).enumerate() {
-        json(&format!("message {}", from + place + 1), pair.0, pair.1)?;
+/// Compares the messages of a request with the recorded messages. The first `skipped` messages are
+/// not compared again, because earlier turns have compared them.
+pub(super) fn compare_messages(
+    skipped: usize,
+    recorded: &[&str],
+    current: &[String],
+) -> Result<(), String> {
+    for (index, pair) in recorded.iter().zip(current).enumerate() {
+        compare_json(&format!("message {}", skipped + index + 1), pair.0, pair.1)?;
     }
-    let (recorded_in_all, now_in_all) = (from + recorded.len(), from + now.len());
-    if recorded.len() == now.len() {
+    let (recorded_in_all, now_in_all) = (skipped + recorded.len(), skipped + current.len());
+    if recorded.len() == current.len() {
         return Ok(());
     }
-    let (sign, first) = match recorded.get(now.len()) {
+    let (sign, first) = match recorded.get(current.len()) {
         Some(missing) => ('-', (*missing).to_owned()),
-        None => ('+', now.get(recorded.len()).cloned().unwrap_or_default()),
+        None => ('+', current.get(recorded.len()).cloned().unwrap_or_default()),
     };
-    let lines = pretty(&first);
+    let lines = pretty_json(&first);
     let lines: Vec<String> = lines.lines().take(LINES_MAX).map(str::to_owned).collect();
     Err(format!(
-        "{now_in_all} messages are asked, {recorded_in_all} were recorded; the first that only \
+        "the request has {now_in_all} messages, but the recording has {recorded_in_all}; the first message that only \
          one side has:\n{}",
         format_lines(sign, &lines)
     ))
 }
 
-/// Compares two texts that are JSON, and shows them in lines.
-pub(super) fn json(what: &str, recorded: &str, now: &str) -> Result<(), String> {
-    match recorded == now {
+/// Compares two JSON texts after formatting them on several lines. The error describes the first
+/// difference.
+pub(super) fn compare_json(text_name: &str, recorded: &str, current: &str) -> Result<(), String> {
+    match recorded == current {
         true => Ok(()),
-        false => texts(what, &pretty(recorded), &pretty(now)),
+        false => compare_texts(text_name, &pretty_json(recorded), &pretty_json(current)),
     }
 }
 
-/// Compares two texts line by line.
-pub(super) fn texts(what: &str, recorded: &str, now: &str) -> Result<(), String> {
-    if recorded == now {
+/// Compares two texts line by line. The error describes the first difference.
+pub(super) fn compare_texts(text_name: &str, recorded: &str, current: &str) -> Result<(), String> {
+    if recorded == current {
         return Ok(());
     }
-    let (old, new): (Vec<&str>, Vec<&str>) = (recorded.lines().collect(), now.lines().collect());
+    let (old, new): (Vec<&str>, Vec<&str>) =
+        (recorded.lines().collect(), current.lines().collect());
     let same = old.iter().zip(&new).take_while(|(old, new)| old == new);
     let line = same.count();
     let (old, new) = (&old[line..], &new[line..]);
@@ -57,7 +61,7 @@ pub(super) fn texts(what: &str, recorded: &str, now: &str) -> Result<(), String>
         lines.map(|line| (*line).to_owned()).collect()
     };
     Err(format!(
-        "{what} differs from line {} on:\n{}\n{}",
+        "{text_name} differs from line {} on:\n{}\n{}",
         line + 1,
         format_lines('-', &part(old)),
         format_lines('+', &part(new))
@@ -66,21 +70,21 @@ pub(super) fn texts(what: &str, recorded: &str, now: &str) -> Result<(), String>
 
 fn format_lines(sign: char, lines: &[String]) -> String {
     if lines.is_empty() {
-        return format!("{sign} (nothing)");
+        return format!("{sign} (no lines)");
     }
-    let cut = |line: &String| match line.char_indices().nth(LINE_CHARS_MAX) {
+    let truncate_line = |line: &String| match line.char_indices().nth(LINE_CHARS_MAX) {
         None => line.clone(),
         Some((end, _)) => format!("{}…", &line[..end]),
     };
-    let lines = lines.iter().map(|line| format!("{sign} {}", cut(line)));
+    let lines = lines.iter().map(|line| format!("{sign} {}", truncate_line(line)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// JSON over several lines, with texts as they are read.
-fn pretty(text: &str) -> String {
+/// Formats JSON on several lines, with real line breaks instead of `\n` inside strings.
+fn pretty_json(text: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(text) else {
         return text.to_owned();
     };
-    let spelled = serde_json::to_string_pretty(&value).unwrap_or_else(|_| text.to_owned());
-    spelled.replace("\\n", "\n")
+    let formatted = serde_json::to_string_pretty(&value).unwrap_or_else(|_| text.to_owned());
+    formatted.replace("\\n", "\n")
 }

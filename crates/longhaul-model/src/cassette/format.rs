@@ -1,6 +1,6 @@
-//! What is on a cassette: a line for the label, and a line for each exchange.
+//! File format of a cassette: a header line, then one JSON line per exchange.
 //!
-//! Never: a question twice. Each one says how much of the one before it keeps.
+//! A request is stored as its difference from the previous request.
 
 use std::io::{BufRead as _, BufReader, Read as _, Take};
 use std::path::Path;
@@ -10,74 +10,79 @@ use longhaul_core::port::model::{ModelRequest, ModelResponse};
 use longhaul_core::raw::{RawJson, StoredText};
 use serde::{Deserialize, Serialize};
 
-/// The format that is written and read.
+/// Version of the cassette file format, stored in the header line.
 const FORMAT_VERSION: u32 = 1;
 
-/// The longest tape that is read.
+/// Maximum size of a cassette in bytes.
 const BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// The label of a tape.
+/// First line of a cassette file: the format version, the run, its agent and the start of the
+/// recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct CassetteHeader {
     cassette: u32,
-    /// The run that was recorded.
+    /// ID of the recorded run.
     pub run: String,
-    /// Its agent.
+    /// Name of the agent of the recorded run.
     pub agent: String,
-    /// When the recording began.
+    /// Time at which the recording started.
     pub recorded_at: String,
 }
 
-impl Header {
-    /// The label of a recording of this run of this agent.
+impl CassetteHeader {
+    /// Creates the header for a recording of the given run, started at the time `recorded`.
     pub const fn new(run: String, agent: String, recorded: String) -> Self {
         Self { cassette: FORMAT_VERSION, run, agent, recorded_at: recorded }
     }
 }
 
-/// A question and what came of it.
+/// A recorded exchange: one request to a model and its response.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Exchange {
+pub(super) struct RecordedExchange {
     pub(super) turn: u32,
     pub(super) attempt: u32,
-    /// The model that was asked, as `provider/model`.
+    /// Model that the request was sent to, as `provider/model`.
     pub(super) model: String,
-    /// None: it is not known any more, and nothing is compared.
+    /// The recorded request. `None` means that the request is unknown, so a replayed request is not
+    /// compared with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<RecordedRequest>,
     pub(super) response: RecordedResponse,
 }
 
-/// What was asked, as far as it is new.
+/// A recorded request, stored as its difference from the previous request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RecordedRequest {
-    /// None: the same as before.
+    /// System prompt of the request. `None` means the same system prompt as in the previous
+    /// request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) system: Option<String>,
-    /// None: the same as before.
+    /// Tool table of the request. `None` means the same tool table as in the previous request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tools: Option<RawJson>,
-    /// So many messages are those of the question before.
+    /// Number of messages at the start of the conversation that are the same as in the previous
+    /// request.
     pub(super) reused_messages: usize,
-    /// The messages behind them.
+    /// Messages that follow the reused messages.
     pub(super) new_messages: Vec<RawJson>,
 }
 
-/// What came of a question.
+/// Recorded response to a request: a reply, a failure or an interruption.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RecordedResponse {
     Reply(ModelResponse),
     Failure(Failure),
-    /// A person did not let the model end.
+    /// A person interrupted the model before it had replied.
     Interrupted,
 }
 
 impl RecordedResponse {
-    /// What is put on a tape for this; none: nobody answered.
-    pub(super) fn from_result(heard: &Result<ModelResponse, Failure>) -> Option<Self> {
-        match heard {
-            Ok(answered) => Some(Self::Reply(answered.clone())),
+    /// Returns the response to record for the result of a request. `None` means that nothing is
+    /// recorded, because the request got no response.
+    pub(super) fn from_result(result: &Result<ModelResponse, Failure>) -> Option<Self> {
+        match result {
+            Ok(response) => Some(Self::Reply(response.clone())),
             Err(failure) => {
                 let failure = Some(failure).filter(|failure| failure.class.counts_as_attempt());
                 failure.cloned().map(Self::Failure)
@@ -87,81 +92,87 @@ impl RecordedResponse {
 }
 
 impl RecordedRequest {
-    /// What is new in this question after that one.
-    pub(super) fn from_request(ask: &ModelRequest, before: Option<&ModelRequest>) -> Self {
+    /// Returns the difference between a request and the previous request of the run.
+    pub(super) fn from_request(request: &ModelRequest, previous: Option<&ModelRequest>) -> Self {
         let new = |body: &StoredText, old: Option<&StoredText>| match body {
             StoredText::Inline(text) if old != Some(body) => Some(text.to_string()),
             StoredText::Inline(_) | StoredText::Blob(_) => None,
         };
-        let tools = new(&ask.tools, before.map(|before| &before.tools));
-        let same = before.map_or(0, |before| {
-            let pairs = before.messages.iter().zip(ask.messages.iter());
+        let tools = new(&request.tools, previous.map(|previous| &previous.tools));
+        let same = previous.map_or(0, |previous| {
+            let pairs = previous.messages.iter().zip(request.messages.iter());
             pairs.take_while(|(old, new)| old == new).count()
         });
         Self {
-            system: new(&ask.system, before.map(|before| &before.system)),
+            system: new(&request.system, previous.map(|previous| &previous.system)),
             tools: tools.and_then(|tools| RawJson::parse(tools).ok()),
             reused_messages: same,
-            new_messages: ask.messages[same..].iter().map(RawJson::from_serialize).collect(),
+            new_messages: request.messages[same..].iter().map(RawJson::from_serialize).collect(),
         }
     }
 }
 
-/// Why a tape can't be read.
+/// Error while loading a cassette file.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
-    /// The file can't be read.
+    /// The cassette file can't be read.
     #[error("{path} can't be read: {reason}")]
     Unreadable {
-        /// Which file.
+        /// Path of the cassette file.
         path: String,
-        /// What the system says.
+        /// Error that the operating system reported.
         reason: std::io::Error,
     },
-    /// It is no cassette, or not one that we know.
+    /// The file is not a cassette, or its format is not supported.
     #[error("{path}, line {line}: {reason}")]
     Invalid {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// Which line, from 1.
+        /// Number of the invalid line, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of what is wrong with the line.
         reason: String,
     },
 }
 
-/// A tape that was read.
+/// A cassette loaded from a file: its header and all recorded exchanges.
 #[derive(Debug)]
 pub struct Cassette {
-    header: Header,
-    exchanges: Vec<Exchange>,
+    header: CassetteHeader,
+    exchanges: Vec<RecordedExchange>,
 }
 
 impl Cassette {
-    /// Reads a tape. A last line that was cut off is left out: whoever recorded may
-    /// have died while writing it.
+    /// Loads a cassette from a file. An incomplete last line is ignored, because the recording
+    /// process may have died while writing it.
     pub fn load(path: &Path) -> Result<Self, CassetteError> {
         let mut reading = LineReader::open(path)?;
         let label = reading.next_line()?.unwrap_or_default();
-        let header: Header = serde_json::from_slice(&label)
-            .map_err(|bad| reading.invalid(format!("this is no label of a cassette: {bad}")))?;
+        let header: CassetteHeader = serde_json::from_slice(&label).map_err(|bad| {
+            reading.invalid_line_error(format!("the line is not a cassette header: {bad}"))
+        })?;
         if header.cassette != FORMAT_VERSION {
             let format = header.cassette;
-            return Err(reading
-                .invalid(format!("its format is {format}, this build knows {FORMAT_VERSION}")));
+            return Err(reading.invalid_line_error(format!(
+                "the file has format {format}, but this build supports format {FORMAT_VERSION}"
+            )));
         }
-        let mut exchanges: Vec<Exchange> = Vec::new();
+        let mut exchanges: Vec<RecordedExchange> = Vec::new();
         let mut messages = 0;
         while let Some(line) = reading.next_line()? {
-            let exchange: Exchange = match serde_json::from_slice(&line) {
+            let exchange: RecordedExchange = match serde_json::from_slice(&line) {
                 Ok(exchange) => exchange,
                 Err(_) if !line.ends_with(b"\n") => break,
-                Err(bad) => return Err(reading.invalid(format!("this is no exchange: {bad}"))),
+                Err(bad) => {
+                    return Err(reading.invalid_line_error(format!(
+                        "the line is not a recorded exchange: {bad}"
+                    )));
+                }
             };
             if let Some(question) = &exchange.request {
                 if question.reused_messages > messages {
-                    return Err(reading.invalid(format!(
-                        "it keeps {} messages where there are {messages}",
+                    return Err(reading.invalid_line_error(format!(
+                        "the request reuses {} messages, but the previous request has {messages}",
                         question.reused_messages
                     )));
                 }
@@ -173,18 +184,18 @@ impl Cassette {
         Ok(Self { header, exchanges })
     }
 
-    /// Its label.
-    pub const fn header(&self) -> &Header {
+    /// Returns the header of the cassette file.
+    pub const fn header(&self) -> &CassetteHeader {
         &self.header
     }
 
-    /// The last turn that is on it.
+    /// Returns the number of the last recorded turn, or 0 if the cassette has no exchanges.
     pub fn last_turn(&self) -> u32 {
         self.exchanges.last().map_or(0, |last| last.turn)
     }
 
-    /// The exchanges of a turn, in the order of its tries.
-    pub(super) fn exchanges_of(&self, turn: u32) -> &[Exchange] {
+    /// Returns the exchanges that were recorded in the given turn, ordered by attempt.
+    pub(super) fn exchanges_in_turn(&self, turn: u32) -> &[RecordedExchange] {
         let from = self.exchanges.partition_point(|one| one.turn < turn);
         let to = self.exchanges.partition_point(|one| one.turn <= turn);
         &self.exchanges[from..to]
@@ -192,18 +203,18 @@ impl Cassette {
 }
 
 impl CassetteError {
-    fn unreadable(path: &Path, reason: std::io::Error) -> Self {
+    fn unreadable_file(path: &Path, reason: std::io::Error) -> Self {
         let path = path.display().to_string();
         Self::Unreadable { path, reason }
     }
 
-    fn invalid(path: &Path, line: usize, reason: String) -> Self {
+    fn invalid_line(path: &Path, line: usize, reason: String) -> Self {
         let path = path.display().to_string();
         Self::Invalid { path, line, reason }
     }
 }
 
-/// A file that is read line by line.
+/// Reads a cassette file line by line.
 struct LineReader<'a> {
     path: &'a Path,
     lines: BufReader<Take<std::fs::File>>,
@@ -212,31 +223,34 @@ struct LineReader<'a> {
 
 impl<'a> LineReader<'a> {
     fn open(path: &'a Path) -> Result<Self, CassetteError> {
-        let unreadable = |why| CassetteError::unreadable(path, why);
-        let strange = |why| CassetteError::invalid(path, 1, why);
-        // Whoever opens a pipe waits for its other end.
+        let unreadable = |why| CassetteError::unreadable_file(path, why);
+        let strange = |why| CassetteError::invalid_line(path, 1, why);
+        // Opening a pipe would block until its other end is opened.
         let about = std::fs::metadata(path).map_err(unreadable)?;
         if !about.is_file() {
-            return Err(strange("this is no file".to_owned()));
+            return Err(strange("the path is not a regular file".to_owned()));
         }
         if about.len() > BYTES_MAX {
             let length = about.len();
-            return Err(strange(format!("it has {length} bytes, {BYTES_MAX} are read")));
+            return Err(strange(format!(
+                "the file has {length} bytes, but at most {BYTES_MAX} are allowed"
+            )));
         }
         let file = std::fs::File::open(path).map_err(unreadable)?;
         Ok(Self { path, lines: BufReader::new(file.take(BYTES_MAX)), line_number: 0 })
     }
 
-    /// The next line with its end, if there is one.
+    /// Returns the next line of the file, including its line break. `None` means the end of the
+    /// file.
     fn next_line(&mut self) -> Result<Option<Vec<u8>>, CassetteError> {
         let mut line = Vec::new();
         let read = self.lines.read_until(b'\n', &mut line);
-        let read = read.map_err(|why| CassetteError::unreadable(self.path, why))?;
+        let read = read.map_err(|why| CassetteError::unreadable_file(self.path, why))?;
         self.line_number += 1;
         Ok((read > 0).then_some(line))
     }
 
-    fn invalid(&self, why: String) -> CassetteError {
-        CassetteError::invalid(self.path, self.line_number, why)
+    fn invalid_line_error(&self, reason: String) -> CassetteError {
+        CassetteError::invalid_line(self.path, self.line_number, reason)
     }
 }

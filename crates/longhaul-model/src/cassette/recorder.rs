@@ -1,7 +1,7 @@
-//! Writes down what is asked and answered, beside a model that is really asked.
+//! Records the requests to a model and its responses.
 //!
-//! Never: stands in the way. A tape that can't be written is told of at the end,
-//! and the run goes on.
+//! Invariant: an error while recording never affects the run. The error is returned when the
+//! recording is finished.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -15,18 +15,21 @@ use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, M
 use longhaul_core::port::redact::Redact as _;
 use longhaul_core::redact::Redactor;
 
-use crate::cassette::format::{Exchange, Header, RecordedRequest, RecordedResponse};
+use crate::cassette::format::{
+    CassetteHeader, RecordedExchange, RecordedRequest, RecordedResponse,
+};
 
-/// Somebody who records one run.
+/// Recorder that writes the model requests and responses of one run to a cassette file.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct CassetteRecorder {
     redactor: Redactor,
     state: Mutex<RecorderState>,
 }
 
 #[derive(Debug, Default)]
 struct RecorderState {
-    /// A file that waits for a run.
+    /// Temporary file that was opened in advance, with its path. Used when the recording of a run
+    /// begins.
     pending_file: Option<(PathBuf, File)>,
     recording: Option<ActiveRecording>,
     exchange_count: usize,
@@ -36,105 +39,109 @@ struct RecorderState {
 #[derive(Debug)]
 struct ActiveRecording {
     run: RunId,
-    /// Where it is written.
+    /// Path of the temporary file that the recording is written to.
     temp_path: PathBuf,
-    /// Where it lies when it is whole.
+    /// Path that the finished cassette is moved to.
     path: PathBuf,
     file: File,
     previous: Option<ModelRequest>,
 }
 
-impl Recorder {
-    /// A recorder that lets none of these secrets through.
+impl CassetteRecorder {
+    /// Creates a recorder. `redactor` removes secrets from everything that is recorded.
     pub fn new(redactor: Redactor) -> Self {
         Self { redactor, state: Mutex::default() }
     }
 
-    /// Makes sure that a tape can be written in this folder, before anything is
-    /// begun that is to be on it.
-    pub fn open(&self, folder: &Path) -> std::io::Result<()> {
+    /// Creates the temporary file for a recording in the given folder. Called before the run
+    /// starts, so that a folder that can't be written to is reported early.
+    pub fn create_temp_file(&self, folder: &Path) -> std::io::Result<()> {
         let mut builder = std::fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.recursive(true).create(folder)?;
-        let draft = folder.join(format!("recording-{}.part", std::process::id()));
-        let file = new_file(&draft)?;
-        self.lock().pending_file = Some((draft, file));
+        let temp_path = folder.join(format!("recording-{}.part", std::process::id()));
+        let file = create_private_file(&temp_path)?;
+        self.lock().pending_file = Some((temp_path, file));
         Ok(())
     }
 
-    /// Begins the tape of this run, which takes the place of whatever lies at this
-    /// path when it is whole, and not before.
-    pub fn begin(&self, run: RunId, header: &Header, path: &Path) -> std::io::Result<()> {
+    /// Starts recording the given run. A file at `path` is replaced only when the recording is
+    /// complete.
+    pub fn start_recording(
+        &self,
+        run: RunId,
+        header: &CassetteHeader,
+        path: &Path,
+    ) -> std::io::Result<()> {
         let mut state = self.lock();
-        let (draft, mut file) = state.pending_file.take().ok_or(std::io::ErrorKind::NotFound)?;
-        file.write_all(redacted_line(header, &self.redactor)?.as_bytes())?;
-        state.recording = Some(ActiveRecording {
-            run,
-            temp_path: draft,
-            path: path.to_owned(),
-            file,
-            previous: None,
-        });
+        let (temp_path, mut file) =
+            state.pending_file.take().ok_or(std::io::ErrorKind::NotFound)?;
+        file.write_all(redacted_json_line(header, &self.redactor)?.as_bytes())?;
+        state.recording =
+            Some(ActiveRecording { run, temp_path, path: path.to_owned(), file, previous: None });
         Ok(())
     }
 
-    /// The same model, listened to.
-    pub fn wrap(self: &Arc<Self>, model: Arc<dyn Model>) -> RecordingModel {
+    /// Wraps a model so that its requests and responses are recorded.
+    pub fn wrap_model(self: &Arc<Self>, model: Arc<dyn Model>) -> RecordingModel {
         RecordingModel { model, recorder: Arc::clone(self) }
     }
 
-    /// Puts an exchange on the tape, if it is of the run that is recorded.
-    pub fn record(&self, ask: &ModelRequest, heard: &Result<ModelResponse, Failure>) {
-        let Some(answer) = RecordedResponse::from_result(heard) else {
+    /// Records a request and its result if the request belongs to the recorded run.
+    pub fn record_exchange(&self, request: &ModelRequest, result: &Result<ModelResponse, Failure>) {
+        let Some(answer) = RecordedResponse::from_result(result) else {
             return;
         };
-        self.append(ask, answer);
+        self.append_exchange(request, answer);
     }
 
-    /// Notes that a person cut the model off.
-    pub fn record_interrupted(&self, ask: &ModelRequest) {
-        self.append(ask, RecordedResponse::Interrupted);
+    /// Records that a person interrupted the model during this request.
+    pub fn record_interruption(&self, request: &ModelRequest) {
+        self.append_exchange(request, RecordedResponse::Interrupted);
     }
 
-    fn append(&self, ask: &ModelRequest, answer: RecordedResponse) {
+    fn append_exchange(&self, request: &ModelRequest, response: RecordedResponse) {
         let mut state = self.lock();
-        let Some(tape) = state.recording.as_mut().filter(|tape| tape.run == ask.run) else {
+        let Some(recording) =
+            state.recording.as_mut().filter(|recording| recording.run == request.run)
+        else {
             return;
         };
-        let exchange = Exchange {
-            turn: ask.turn,
-            attempt: ask.attempt,
-            model: ask.model.clone(),
-            request: Some(RecordedRequest::from_request(ask, tape.previous.as_ref())),
-            response: answer,
+        let exchange = RecordedExchange {
+            turn: request.turn,
+            attempt: request.attempt,
+            model: request.model.clone(),
+            request: Some(RecordedRequest::from_request(request, recording.previous.as_ref())),
+            response,
         };
-        let written = redacted_line(&exchange, &self.redactor)
-            .and_then(|line| tape.file.write_all(line.as_bytes()));
-        tape.previous = Some(ask.clone());
+        let written = redacted_json_line(&exchange, &self.redactor)
+            .and_then(|line| recording.file.write_all(line.as_bytes()));
+        recording.previous = Some(request.clone());
         match written {
             Ok(()) => state.exchange_count += 1,
-            Err(fault) => _ = state.error.get_or_insert(fault),
+            Err(error) => _ = state.error.get_or_insert(error),
         }
     }
 
-    /// Where the tape lies and how many exchanges are on it; none: there were none,
-    /// and whatever was there before is still there.
-    pub fn finish(&self) -> std::io::Result<Option<(PathBuf, usize)>> {
+    /// Ends the recording and moves the file to its final path. Returns that path and the number of
+    /// recorded exchanges. `None` means that no exchange was recorded; a file that exists at the
+    /// path is then unchanged.
+    pub fn finish_recording(&self) -> std::io::Result<Option<(PathBuf, usize)>> {
         let mut state = self.lock();
         let written = state.exchange_count;
-        let Some(tape) = state.recording.take() else {
+        let Some(recording) = state.recording.take() else {
             return Ok(None);
         };
-        let fault = state.error.take();
+        let error = state.error.take();
         drop(state);
-        if written == 0 || fault.is_some() {
-            _ = std::fs::remove_file(&tape.temp_path);
-            return fault.map_or(Ok(None), Err);
+        if written == 0 || error.is_some() {
+            _ = std::fs::remove_file(&recording.temp_path);
+            return error.map_or(Ok(None), Err);
         }
-        tape.file.sync_all()?;
-        std::fs::rename(&tape.temp_path, &tape.path)?;
-        Ok(Some((tape.path, written)))
+        recording.file.sync_all()?;
+        std::fs::rename(&recording.temp_path, &recording.path)?;
+        Ok(Some((recording.path, written)))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, RecorderState> {
@@ -142,18 +149,20 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
-    /// A tape that was never ended stays a draft; a file that never became one goes.
+impl Drop for CassetteRecorder {
+    /// Removes the temporary file if no recording was begun. The temporary file of an unfinished
+    /// recording is left in place.
     fn drop(&mut self) {
-        if let Some((draft, _)) = self.lock().pending_file.take() {
-            _ = std::fs::remove_file(draft);
+        if let Some((temp_path, _)) = self.lock().pending_file.take() {
+            _ = std::fs::remove_file(temp_path);
         }
     }
 }
 
-/// A file that only its owner reads: a conversation is nobody else's business.
-fn new_file(path: &Path) -> std::io::Result<File> {
-    // What a killed process of the same number left, or a link that waits for us.
+/// Creates a file that only its owner can read, because conversations are private.
+fn create_private_file(path: &Path) -> std::io::Result<File> {
+    // A file left by a killed process with the same ID, or a symbolic link placed here by somebody
+    // else.
     _ = std::fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -162,32 +171,35 @@ fn new_file(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-fn redacted_line(value: &impl serde::Serialize, redactor: &Redactor) -> std::io::Result<String> {
+fn redacted_json_line(
+    value: &impl serde::Serialize,
+    redactor: &Redactor,
+) -> std::io::Result<String> {
     let mut line = redactor.redact_json_strings(&serde_json::to_string(value)?);
     line.push('\n');
     Ok(line)
 }
 
-/// A model that is listened to.
+/// A wrapper around a model that records all requests and responses.
 #[derive(Debug)]
 pub struct RecordingModel {
     model: Arc<dyn Model>,
-    recorder: Arc<Recorder>,
+    recorder: Arc<CassetteRecorder>,
 }
 
 #[async_trait]
 impl Model for RecordingModel {
-    fn estimate(&self, ask: &ModelRequest) -> CostEstimate {
-        self.model.estimate(ask)
+    fn estimate(&self, request: &ModelRequest) -> CostEstimate {
+        self.model.estimate(request)
     }
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let heard = self.model.generate(ask, ear).await;
-        self.recorder.record(ask, &heard);
-        heard
+        let result = self.model.generate(request, sink).await;
+        self.recorder.record_exchange(request, &result);
+        result
     }
 }

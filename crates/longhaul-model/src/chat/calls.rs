@@ -1,7 +1,7 @@
-//! The calls of a reply while they come in, in the many ways that servers send
-//! them: by index, by id, by name, in pieces or whole.
+//! Collects the tool calls of a streamed reply. Servers identify calls by index, by ID or by name,
+//! and send them in fragments or complete.
 //!
-//! Never: more calls than a turn can hold, or room for an index that is only named.
+//! Invariant: memory is used only for calls that are received, never for gaps between indexes.
 
 use std::collections::BTreeMap;
 
@@ -10,36 +10,39 @@ use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
 use crate::decode_error::DecodeError;
-use crate::json_object::{DeferredFields, JsonObject};
-use crate::lenient_json::{check_call_count, is_present, parse_arguments, parse_count};
+use crate::json_object::{FragmentedFields, JsonObject};
+use crate::lenient_json::{
+    check_tool_call_count, is_non_empty_value, parse_arguments, parse_count,
+};
 
-/// The fields of a call that are written from what is known.
+/// Fields of a tool call that the decoder interprets. All other fields are kept as unknown fields.
 const KNOWN_FIELDS: &[&str] = &["index", "id", "type", "function", "name", "arguments"];
 
-/// The calls so far.
+/// Builder for the tool calls of a reply, with all calls received so far.
 #[derive(Debug, Default)]
-pub(super) struct CallsBuilder {
-    calls: Vec<PartialCall>,
-    /// Which call has which index; a new one takes it from an old one.
+pub(super) struct ToolCallsBuilder {
+    calls: Vec<PartialToolCall>,
+    /// Maps the provider's call index to the position in `calls`. A new call with the same index
+    /// replaces the old entry.
     call_by_index: BTreeMap<u64, usize>,
 }
 
-/// A call that may still grow.
+/// A tool call that may still receive fragments.
 #[derive(Debug, Default)]
-struct PartialCall {
+struct PartialToolCall {
     id: String,
     name: String,
-    /// The arguments where they came as JSON and not as a text of JSON.
+    /// Arguments of the tool call, if the server sent a JSON value instead of JSON text.
     input: Option<RawJson>,
-    /// The arguments as they come.
+    /// Arguments of the tool call as JSON text, collected from fragments.
     json: String,
     fields: JsonObject,
-    deferred: DeferredFields,
+    deferred: FragmentedFields,
 }
 
-/// What is added to a call.
+/// A fragment of a tool call, as received in one event.
 #[derive(Debug, Default)]
-struct CallFragment {
+struct ToolCallFragment {
     index: Option<u64>,
     id: String,
     name: String,
@@ -47,141 +50,153 @@ struct CallFragment {
     extra: JsonObject,
 }
 
-impl CallsBuilder {
-    /// Hears the calls of a delta, or all of a message, where each stands for
-    /// itself. Says how many bytes that are.
-    pub(super) fn apply(&mut self, list: &str, whole: bool) -> Result<u64, DecodeError> {
-        let list = match list.starts_with('{') {
-            // One call where a list of them should stand.
-            true => format!("[{list}]"),
-            false => list.to_owned(),
+impl ToolCallsBuilder {
+    /// Applies a JSON list of tool calls, from a delta or from a complete message. In a complete
+    /// message every entry is a new call. Returns the number of bytes received.
+    pub(super) fn apply_tool_calls(
+        &mut self,
+        calls_json: &str,
+        is_complete: bool,
+    ) -> Result<u64, DecodeError> {
+        let calls_json = match calls_json.starts_with('{') {
+            // Some servers send a single call instead of a list.
+            true => format!("[{calls_json}]"),
+            false => calls_json.to_owned(),
         };
-        let pieces: Vec<&RawValue> = serde_json::from_str(&list)
-            .map_err(|bad| DecodeError::Malformed(format!("the calls of a reply: {bad}")))?;
+        let pieces: Vec<&RawValue> = serde_json::from_str(&calls_json).map_err(|bad| {
+            DecodeError::Malformed(format!("a reply has invalid tool calls: {bad}"))
+        })?;
         let mut bytes = 0;
-        for piece in pieces.into_iter().filter(|piece| is_present(piece)) {
-            let piece = CallFragment::parse(piece.get())?;
-            bytes += self.apply_fragment(piece, whole)?;
+        for fragment in pieces.into_iter().filter(|fragment| is_non_empty_value(fragment)) {
+            let fragment = ToolCallFragment::parse(fragment.get())?;
+            bytes += self.apply_fragment(fragment, is_complete)?;
         }
         Ok(bytes)
     }
 
-    /// Hears the one call of an API that is older than lists of them.
-    pub(super) fn apply_function_call(&mut self, function: &str) -> Result<u64, DecodeError> {
-        let index = format!(r#"{{"index":0,"function":{function}}}"#);
-        self.apply_fragment(CallFragment::parse(&index)?, false)
+    /// Applies the field `function_call` of an older version of the API, which allows one call per
+    /// reply. Returns the number of bytes received.
+    pub(super) fn apply_function_call(&mut self, function_json: &str) -> Result<u64, DecodeError> {
+        let index = format!(r#"{{"index":0,"function":{function_json}}}"#);
+        self.apply_fragment(ToolCallFragment::parse(&index)?, false)
     }
 
-    fn apply_fragment(&mut self, piece: CallFragment, whole: bool) -> Result<u64, DecodeError> {
-        let known = match whole {
+    fn apply_fragment(
+        &mut self,
+        fragment: ToolCallFragment,
+        is_complete: bool,
+    ) -> Result<u64, DecodeError> {
+        let found = match is_complete {
             true => None,
-            false => self.find_call(&piece),
+            false => self.find_call_position(&fragment),
         };
-        let place = known.unwrap_or(self.calls.len());
-        check_call_count(place + 1)?;
-        if let Some(index) = piece.index {
-            self.call_by_index.insert(index, place);
+        let position = found.unwrap_or(self.calls.len());
+        check_tool_call_count(position + 1)?;
+        if let Some(index) = fragment.index {
+            self.call_by_index.insert(index, position);
         }
-        if known.is_none() {
-            self.calls.push(PartialCall::default());
+        if found.is_none() {
+            self.calls.push(PartialToolCall::default());
         }
-        Ok(self.calls.get_mut(place).map_or(0, |call| call.append(piece)))
+        Ok(self.calls.get_mut(position).map_or(0, |call| call.append_fragment(fragment)))
     }
 
-    /// The call that a piece belongs to; none: it begins a new one.
-    fn find_call(&self, piece: &CallFragment) -> Option<usize> {
-        if let Some(index) = piece.index {
-            let place = *self.call_by_index.get(&index)?;
-            let call = self.calls.get(place)?;
+    /// Returns the position in `calls` of the call that a fragment belongs to. `None` means that
+    /// the fragment starts a new call.
+    fn find_call_position(&self, fragment: &ToolCallFragment) -> Option<usize> {
+        if let Some(index) = fragment.index {
+            let position = *self.call_by_index.get(&index)?;
+            let call = self.calls.get(position)?;
             // Some servers give all calls the same index.
-            let is_other = !call.id.is_empty() && !piece.id.is_empty() && call.id != piece.id;
-            return (!is_other || piece.name.is_empty()).then_some(place);
+            let is_other = !call.id.is_empty() && !fragment.id.is_empty() && call.id != fragment.id;
+            return (!is_other || fragment.name.is_empty()).then_some(position);
         }
-        match (piece.id.as_str(), piece.name.as_str()) {
+        match (fragment.id.as_str(), fragment.name.as_str()) {
             ("", "") => self.calls.len().checked_sub(1),
             ("", _) => None,
             (id, _) => self.calls.iter().rposition(|call| call.id == id),
         }
     }
 
-    /// The calls as they stand at the end.
+    /// Returns all tool calls of the reply, in the order in which they were started.
     pub(super) fn finish(self) -> impl Iterator<Item = ToolCall> {
-        self.calls.into_iter().map(PartialCall::finish)
+        self.calls.into_iter().map(PartialToolCall::finish)
     }
 }
 
-impl CallFragment {
-    fn parse(raw: &str) -> Result<Self, DecodeError> {
-        let nonsense = |what: &str| DecodeError::Malformed(format!("a call {what}"));
-        let mut rest = JsonObject::parse(raw).ok_or_else(|| nonsense("that is no object"))?;
-        let function = rest.take("function").filter(is_not_null);
-        // Some servers leave out the object around name and arguments.
+impl ToolCallFragment {
+    fn parse(fragment_json: &str) -> Result<Self, DecodeError> {
+        let nonsense = |what: &str| DecodeError::Malformed(format!("a tool call {what}"));
+        let mut rest =
+            JsonObject::parse(fragment_json).ok_or_else(|| nonsense("is not an object"))?;
+        let function = rest.take_field("function").filter(is_not_null);
+        // Some servers omit the object around name and arguments.
         let mut function = match function {
             Some(function) => JsonObject::parse(function.as_str())
-                .ok_or_else(|| nonsense("whose function is no object"))?,
+                .ok_or_else(|| nonsense("has a function that is not an object"))?,
             None => JsonObject::default(),
         };
         let mut either = |name: &str| {
-            let found = function.take(name).or_else(|| rest.take(name));
+            let found = function.take_field(name).or_else(|| rest.take_field(name));
             found.filter(is_not_null)
         };
         let (name, arguments) = (either("name"), either("arguments"));
-        let index = rest.take("index");
-        let id = rest.take("id");
-        let mut kept = JsonObject::default();
-        for (name, value) in rest.into_pairs() {
+        let index = rest.take_field("index");
+        let id = rest.take_field("id");
+        let mut extra = JsonObject::default();
+        for (name, value) in rest.into_fields() {
             if !KNOWN_FIELDS.contains(&&*name) && is_not_null(&value) {
-                kept.set(&name, value);
+                extra.set_field(&name, value);
             }
         }
         Ok(Self {
             index: index.and_then(|index| parse_count(index.as_str())),
-            id: text_or_empty(id.as_ref()),
-            name: text_or_empty(name.as_ref()),
+            id: string_or_empty(id.as_ref()),
+            name: string_or_empty(name.as_ref()),
             arguments,
-            extra: kept,
+            extra,
         })
     }
 }
 
-impl PartialCall {
-    /// Grows by a piece, and says by how many bytes.
-    fn append(&mut self, piece: CallFragment) -> u64 {
-        let before = self.bytes();
+impl PartialToolCall {
+    /// Appends a fragment to the call and returns the number of bytes received.
+    fn append_fragment(&mut self, fragment: ToolCallFragment) -> u64 {
+        let before = self.received_bytes();
         if self.id.is_empty() {
-            self.id = piece.id;
+            self.id = fragment.id;
         }
-        // A name comes once, or again with every piece, or again and longer, or
-        // in pieces.
-        match piece.name {
+        // Servers send the name once, repeat it with every fragment, repeat a longer version of it,
+        // or send it in fragments.
+        match fragment.name {
             name if name.starts_with(&self.name) => self.name = name,
             name => self.name.push_str(&name),
         }
-        if let Some(arguments) = piece.arguments {
+        if let Some(arguments) = fragment.arguments {
             match serde_json::from_str::<String>(arguments.as_str()) {
                 Ok(more) => self.json.push_str(&more),
                 Err(_) => self.input = Some(arguments),
             }
         }
-        for (name, value) in piece.extra.into_pairs() {
-            self.deferred.add(&name, value);
+        for (name, value) in fragment.extra.into_fields() {
+            self.deferred.add_fragment(&name, value);
         }
-        self.bytes().saturating_sub(before)
+        self.received_bytes().saturating_sub(before)
     }
 
-    fn bytes(&self) -> u64 {
+    fn received_bytes(&self) -> u64 {
         let input = self.input.as_ref().map_or(0, |input| input.as_str().len());
         (self.id.len() + self.name.len() + self.json.len() + input) as u64
     }
 
     fn finish(self) -> ToolCall {
         let mut fields = self.fields;
-        self.deferred.apply_to(&mut fields);
+        self.deferred.merge_into(&mut fields);
         ToolCall {
             id: self.id,
             name: self.name,
             input: parse_arguments(self.input, &self.json),
-            extra: fields.to_raw(),
+            extra: fields.to_json(),
         }
     }
 }
@@ -190,8 +205,8 @@ fn is_not_null(value: &RawJson) -> bool {
     value.as_str() != "null"
 }
 
-/// A text; anything else is an empty one.
-fn text_or_empty(value: Option<&RawJson>) -> String {
+/// Returns the text of a JSON string, or an empty string for any other value.
+fn string_or_empty(value: Option<&RawJson>) -> String {
     let text = value.and_then(|value| serde_json::from_str(value.as_str()).ok());
     text.unwrap_or_default()
 }

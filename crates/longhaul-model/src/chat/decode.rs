@@ -1,6 +1,6 @@
-//! A reply while it comes in over a stream of completions.
+//! Decoder for replies of the Chat Completions API.
 //!
-//! Never: finished before the server says why the model stopped.
+//! Invariant: a reply is complete only when the server has sent a finish reason.
 
 use longhaul_core::message::{Block, ThinkingBlock};
 use longhaul_core::port::model::DeltaSink;
@@ -9,14 +9,16 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::adapter::{DecodedReply, ResponseDecoder, build_reply};
-use crate::chat::calls::CallsBuilder;
+use crate::chat::calls::ToolCallsBuilder;
 use crate::chat::reasoning_details::ReasoningDetails;
-use crate::chat::wire::{self, error_for_reason, error_of, is_first, stop_reason};
+use crate::chat::wire::{
+    self, choice_error, error_for_finish_reason, is_first_choice, stop_reason,
+};
 use crate::chat::wire::{REASONING, REASONING_CONTENT, REASONING_FIELD, USAGE};
 use crate::decode_error::DecodeError;
 use crate::exchange::{EventDecoder, EventEffect};
-use crate::json_object::{DeferredFields, JsonObject};
-use crate::lenient_json::is_present;
+use crate::json_object::{FragmentedFields, JsonObject};
+use crate::lenient_json::is_non_empty_value;
 use crate::lenient_object::LenientObject;
 use crate::sse::SseEvent;
 use crate::token_counts::TokenCounts;
@@ -25,7 +27,7 @@ const DONE: &str = "[DONE]";
 
 const REASONING_DETAILS: &str = "reasoning_details";
 
-/// The fields of a message that are written from what is known.
+/// Fields of a message that the decoder interprets. All other fields are kept as unknown fields.
 const KNOWN_FIELDS: &[&str] = &[
     "role",
     "content",
@@ -37,7 +39,7 @@ const KNOWN_FIELDS: &[&str] = &[
     "function_call",
 ];
 
-/// A reply in the making.
+/// Decoder for one reply of the Chat Completions API, with everything received so far.
 #[derive(Debug, Default)]
 pub(super) struct StreamDecoder {
     model: Option<String>,
@@ -46,15 +48,16 @@ pub(super) struct StreamDecoder {
     text: String,
     is_refusal: bool,
     reasoning: ReasoningText,
-    calls: CallsBuilder,
+    calls: ToolCallsBuilder,
     details: ReasoningDetails,
-    /// What comes in fields that nobody knows.
-    deferred: DeferredFields,
-    /// So much of a reply has come.
+    /// Fields of the message that the decoder does not interpret.
+    deferred: FragmentedFields,
+    /// Number of bytes of reply content received so far.
     bytes: u64,
 }
 
-/// A thought, and where it stands: some servers send it under two names.
+/// Reasoning text of a reply and the name of the field that contained it. Some servers send the
+/// same text in two fields; only the first field is used.
 #[derive(Debug, Default)]
 struct ReasoningText {
     field: Option<&'static str>,
@@ -62,7 +65,7 @@ struct ReasoningText {
 }
 
 impl ReasoningText {
-    fn append(&mut self, field: &'static str, text: &str) -> u64 {
+    fn append_text(&mut self, field: &'static str, text: &str) -> u64 {
         if text.is_empty() || *self.field.get_or_insert(field) != field {
             return 0;
         }
@@ -74,8 +77,8 @@ impl ReasoningText {
         let field = self.field?;
         let named = (field != REASONING_CONTENT).then(|| {
             let mut extra = JsonObject::default();
-            extra.set(REASONING_FIELD, RawJson::from_serialize(&field));
-            extra.to_raw()
+            extra.set_field(REASONING_FIELD, RawJson::from_serialize(&field));
+            extra.to_json()
         });
         Some(Block::Thinking(ThinkingBlock {
             text: self.text.into(),
@@ -86,25 +89,26 @@ impl ReasoningText {
 }
 
 impl StreamDecoder {
-    /// Hears a frame, and says whether anything of the reply was in it.
+    /// Handles a chunk, one JSON object of the stream. Returns whether the chunk contained a part
+    /// of the reply.
     fn on_chunk(
         &mut self,
-        frame: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        chunk: &LenientObject<'_>,
+        sink: &dyn DeltaSink,
     ) -> Result<bool, DecodeError> {
         if self.model.is_none() {
-            self.model = frame.text("model").filter(|name| !name.is_empty());
+            self.model = chunk.string_field("model").filter(|name| !name.is_empty());
         }
-        let mut moved = self.update_usage(frame.raw("usage"));
-        for choice in parse_choices(frame)?.iter().filter(|choice| is_first(choice)) {
-            moved |= self.on_choice(choice, ear)?;
+        let mut moved = self.update_usage(chunk.raw_field("usage"));
+        for choice in parse_choices(chunk)?.iter().filter(|choice| is_first_choice(choice)) {
+            moved |= self.on_choice(choice, sink)?;
         }
         Ok(moved)
     }
 
     fn update_usage(&mut self, usage: Option<&RawValue>) -> bool {
         if let Some(usage) = usage {
-            self.counts.update(&USAGE, usage.get());
+            self.counts.update_counts(&USAGE, usage.get());
         }
         usage.is_some()
     }
@@ -112,21 +116,21 @@ impl StreamDecoder {
     fn on_choice(
         &mut self,
         choice: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<bool, DecodeError> {
-        if let Some(error) = error_of(choice) {
+        if let Some(error) = choice_error(choice) {
             return Err(DecodeError::ProviderError(error));
         }
         let before = self.bytes;
-        let counted = self.update_usage(choice.raw("usage"));
-        if let Some(delta) = choice.raw("delta").filter(|delta| is_present(delta)) {
-            self.on_delta(delta.get(), false, ear)?;
-        } else if let Some(message) = choice.raw("message") {
-            self.on_delta(message.get(), true, ear)?;
+        let counted = self.update_usage(choice.raw_field("usage"));
+        if let Some(delta) = choice.raw_field("delta").filter(|delta| is_non_empty_value(delta)) {
+            self.on_delta(delta.get(), false, sink)?;
+        } else if let Some(message) = choice.raw_field("message") {
+            self.on_delta(message.get(), true, sink)?;
         }
-        let reason = choice.text_or_number("finish_reason");
+        let reason = choice.string_or_number_field("finish_reason");
         let reason = reason.filter(|reason| !reason.is_empty());
-        if let Some(error) = reason.as_deref().and_then(error_for_reason) {
+        if let Some(error) = reason.as_deref().and_then(error_for_finish_reason) {
             return Err(DecodeError::ProviderError(error));
         }
         let is_over = reason.is_some();
@@ -134,53 +138,59 @@ impl StreamDecoder {
         Ok(counted || is_over || self.bytes > before)
     }
 
-    /// Hears what is added to the message, or all of it at once.
-    fn on_delta(&mut self, raw: &str, whole: bool, ear: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let nonsense = || DecodeError::Malformed("a message that is no object".to_owned());
+    /// Applies a delta of the stream, or the complete message of a reply that is not streamed.
+    fn on_delta(
+        &mut self,
+        raw: &str,
+        whole: bool,
+        sink: &dyn DeltaSink,
+    ) -> Result<(), DecodeError> {
+        let nonsense = || DecodeError::Malformed("a message is not an object".to_owned());
         let mut fields = JsonObject::parse(raw).ok_or_else(nonsense)?;
-        let mut take = |name: &str| fields.take(name).filter(|value| value.as_str() != "null");
+        let mut take =
+            |name: &str| fields.take_field(name).filter(|value| value.as_str() != "null");
         for field in [REASONING_CONTENT, REASONING] {
-            let thought = take(field).and_then(|thought| parse_text(&thought));
-            self.bytes += self.reasoning.append(field, &thought.unwrap_or_default());
+            let thought = take(field).and_then(|thought| parse_string(&thought));
+            self.bytes += self.reasoning.append_text(field, &thought.unwrap_or_default());
         }
         let content = take("content");
         if let Some(content) = content {
-            self.on_content(&content, ear)?;
+            self.on_content(&content, sink)?;
         }
-        if let Some(refusal) = take("refusal").and_then(|refusal| parse_text(&refusal)) {
+        if let Some(refusal) = take("refusal").and_then(|refusal| parse_string(&refusal)) {
             self.is_refusal |= !refusal.is_empty();
-            self.emit_text(&refusal, ear);
+            self.emit_text(&refusal, sink);
         }
         if let Some(calls) = take("tool_calls") {
-            self.bytes += self.calls.apply(calls.as_str(), whole)?;
+            self.bytes += self.calls.apply_tool_calls(calls.as_str(), whole)?;
         }
         if let Some(call) = take("function_call") {
             self.bytes += self.calls.apply_function_call(call.as_str())?;
         }
         if let Some(details) = take(REASONING_DETAILS)
-            && self.details.apply(details.as_str())
+            && self.details.apply_fragments(details.as_str())
         {
             self.bytes += details.as_str().len() as u64;
         }
-        for (name, value) in fields.into_pairs() {
+        for (name, value) in fields.into_fields() {
             let is_known = KNOWN_FIELDS.contains(&&*name);
             if !is_known && !matches!(value.as_str(), "null" | r#""""# | "{}" | "[]") {
                 self.bytes += value.as_str().len() as u64;
-                self.deferred.add(&name, value);
+                self.deferred.add_fragment(&name, value);
             }
         }
         Ok(())
     }
 
-    /// Hears a content: a text, or a list of parts, of which words and thoughts
-    /// are understood.
-    fn on_content(&mut self, content: &RawJson, ear: &dyn DeltaSink) -> Result<(), DecodeError> {
-        if let Some(words) = parse_text(content) {
-            self.emit_text(&words, ear);
+    /// Handles the `content` of a message: a text, or a list of parts with text and reasoning.
+    fn on_content(&mut self, content: &RawJson, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
+        if let Some(content_text) = parse_string(content) {
+            self.emit_text(&content_text, sink);
             return Ok(());
         }
-        let parts: Vec<Value> = serde_json::from_str(content.as_str())
-            .map_err(|bad| DecodeError::Malformed(format!("the content of a message: {bad}")))?;
+        let parts: Vec<Value> = serde_json::from_str(content.as_str()).map_err(|bad| {
+            DecodeError::Malformed(format!("a message has invalid content: {bad}"))
+        })?;
         for part in parts {
             let text = |value: &Value| value.get("text").and_then(Value::as_str).map(str::to_owned);
             match part.get("type").and_then(Value::as_str) {
@@ -189,36 +199,36 @@ impl StreamDecoder {
                     let pieces = inner.as_array().into_iter().flatten().filter_map(text);
                     let thought = inner.as_str().map(str::to_owned).or_else(|| text(inner));
                     let thought: String = thought.into_iter().chain(pieces).collect();
-                    self.bytes += self.reasoning.append("content", &thought);
+                    self.bytes += self.reasoning.append_text("content", &thought);
                 }
-                Some(_) | None => self.emit_text(&text(&part).unwrap_or_default(), ear),
+                Some(_) | None => self.emit_text(&text(&part).unwrap_or_default(), sink),
             }
         }
         Ok(())
     }
 
-    fn emit_text(&mut self, words: &str, ear: &dyn DeltaSink) {
-        if !words.is_empty() {
-            self.text.push_str(words);
-            self.bytes += words.len() as u64;
-            ear.on_text(words);
+    fn emit_text(&mut self, text: &str, sink: &dyn DeltaSink) {
+        if !text.is_empty() {
+            self.text.push_str(text);
+            self.bytes += text.len() as u64;
+            sink.on_text(text);
         }
     }
 }
 
 impl ResponseDecoder for StreamDecoder {
-    fn finish(self, dialect: &str) -> DecodedReply {
+    fn finish(self, api_label: &str) -> DecodedReply {
         let mut extra = JsonObject::default();
-        if let Some(details) = self.details.into_raw() {
-            extra.set(REASONING_DETAILS, details);
+        if let Some(details) = self.details.into_json() {
+            extra.set_field(REASONING_DETAILS, details);
         }
-        self.deferred.apply_to(&mut extra);
-        let words = (!self.text.is_empty()).then(|| Block::text(self.text));
+        self.deferred.merge_into(&mut extra);
+        let text_block = (!self.text.is_empty()).then(|| Block::text(self.text));
         let mut blocks: Vec<Block> = self.reasoning.finish().into_iter().collect();
-        blocks.extend(extra.to_raw().map(Block::Other));
-        blocks.extend(words);
+        blocks.extend(extra.to_json().map(Block::Other));
+        blocks.extend(text_block);
         blocks.extend(self.calls.finish().map(Block::ToolCall));
-        let (reply, has_calls) = build_reply(dialect, blocks);
+        let (reply, has_calls) = build_reply(api_label, blocks);
         DecodedReply {
             stop: stop_reason(self.finish_reason.as_deref(), has_calls, self.is_refusal),
             reply,
@@ -231,30 +241,30 @@ impl EventDecoder for StreamDecoder {
     fn decode_event(
         &mut self,
         event: &SseEvent,
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<EventEffect, DecodeError> {
         match event.data.trim() {
             "" => return Ok(EventEffect::Ignored),
-            // Gateways say this even where the model was cut off behind them.
+            // Gateways send this even when the model behind them failed.
             DONE if !self.is_complete() => return Ok(EventEffect::Ignored),
             DONE => return Ok(EventEffect::Done),
             _ => {}
         }
         let is_error = event.name.as_deref() == Some("error");
-        // Servers that leave out the blank lines leave them out here too.
+        // Servers that omit the blank lines between events also omit the one before `[DONE]`.
         let done = event.data.trim_end().strip_suffix(DONE);
         let done = done.filter(|before| before.ends_with('\n'));
         let lines =
             done.map(|before| SseEvent { data: before.trim_end().to_owned(), ..event.clone() });
-        let frames = lines.as_ref().unwrap_or(event).parse::<LenientObject<'_>>();
-        if is_error || matches!(&frames, Ok(frames) if frames.iter().any(wire::is_error)) {
+        let frames = lines.as_ref().unwrap_or(event).parse_json::<LenientObject<'_>>();
+        if is_error || matches!(&frames, Ok(frames) if frames.iter().any(wire::is_error_chunk)) {
             return Err(DecodeError::ProviderError(event.data.clone()));
         }
-        let frames =
-            frames.map_err(|bad| DecodeError::Malformed(format!("an event is no JSON: {bad}")))?;
+        let frames = frames
+            .map_err(|bad| DecodeError::Malformed(format!("an event is not valid JSON: {bad}")))?;
         let mut moved = false;
         for frame in &frames {
-            moved |= self.on_chunk(frame, ear)?;
+            moved |= self.on_chunk(frame, sink)?;
         }
         Ok(match (done.is_some() && self.is_complete(), moved) {
             (true, _) => EventEffect::Done,
@@ -263,27 +273,29 @@ impl EventDecoder for StreamDecoder {
         })
     }
 
-    fn decode_body(&mut self, text: &str, ear: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let strange = || DecodeError::Malformed("neither a stream nor a completion".to_owned());
-        let frame = LenientObject::parse(text).map_err(|_| strange())?;
+    fn decode_body(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
+        let strange =
+            || DecodeError::Malformed("the body is neither a stream nor a completion".to_owned());
+        let frame = LenientObject::parse(body).map_err(|_| strange())?;
         let choices = parse_choices(&frame).map_err(|_| strange())?;
-        if wire::is_error(&frame) {
-            return Err(DecodeError::ProviderError(text.to_owned()));
+        if wire::is_error_chunk(&frame) {
+            return Err(DecodeError::ProviderError(body.to_owned()));
         }
         let is_reply = |choice: &LenientObject<'_>| {
-            is_first(choice) && (choice.raw("message").is_some() || error_of(choice).is_some())
+            is_first_choice(choice)
+                && (choice.raw_field("message").is_some() || choice_error(choice).is_some())
         };
         if !choices.iter().any(is_reply) {
             return Err(strange());
         }
-        self.on_chunk(&frame, ear).map(|_| ())
+        self.on_chunk(&frame, sink).map(|_| ())
     }
 
     fn is_complete(&self) -> bool {
         self.finish_reason.is_some()
     }
 
-    fn counts(&self) -> TokenCounts {
+    fn token_counts(&self) -> TokenCounts {
         self.counts
     }
 
@@ -292,14 +304,14 @@ impl EventDecoder for StreamDecoder {
     }
 }
 
-fn parse_choices<'a>(frame: &LenientObject<'a>) -> Result<Vec<LenientObject<'a>>, DecodeError> {
-    let Some(choices) = frame.raw("choices") else {
+fn parse_choices<'a>(chunk: &LenientObject<'a>) -> Result<Vec<LenientObject<'a>>, DecodeError> {
+    let Some(choices) = chunk.raw_field("choices") else {
         return Ok(Vec::new());
     };
     serde_json::from_str(choices.get())
-        .map_err(|bad| DecodeError::Malformed(format!("the `choices` of an event: {bad}")))
+        .map_err(|bad| DecodeError::Malformed(format!("an event has invalid `choices`: {bad}")))
 }
 
-fn parse_text(value: &RawJson) -> Option<String> {
+fn parse_string(value: &RawJson) -> Option<String> {
     serde_json::from_str(value.as_str()).ok()
 }

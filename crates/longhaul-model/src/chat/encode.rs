@@ -1,241 +1,267 @@
-//! A conversation in the words of the Chat Completions API.
+//! Encodes a conversation for the Chat Completions API.
 //!
-//! Never: two users' messages in a row, a picture in a result, or a change to the bytes of
-//! arguments or of a field that is not understood.
+//! Invariant: there are never two user messages in a row and no images in tool results, and the
+//! bytes of arguments and unknown fields are never changed.
 
 use longhaul_core::message::{Block, ImageRef, Part, Reply, ThinkingBlock, ToolCall, ToolResult};
 use longhaul_core::raw::RawJson;
 
 use crate::adapter::RequestParts;
-use crate::call_ids::{self, CallIds};
+use crate::call_ids::{self, ToolCallIds};
 use crate::chat::wire::{
     ChatCompletionsApi, NAME_MAX, REASONING, REASONING_CONTENT, REASONING_FIELD,
 };
-use crate::conversation::{EncodeTarget, MessageEncoder, Piece};
-use crate::images::{EncodedImages, placeholder_text};
+use crate::conversation::{EncodedPiece, MessageEncoder, PieceCollector};
+use crate::images::{EncodedImages, image_placeholder_text};
 use crate::json_object::JsonObject;
-use crate::lenient_json::{arguments_text, object_arguments};
-use crate::tool_results::{NO_RESULT, PendingCall, has_content};
+use crate::lenient_json::{arguments_as_object, original_arguments_text};
+use crate::tool_results::{NO_RESULT, PendingToolCall, has_content};
 
-/// The longest id of another provider's that is sent: OpenAI takes no longer one.
+/// Maximum length of a call ID from another provider. OpenAI rejects longer IDs.
 const FOREIGN_ID_MAX: usize = 40;
 
-/// What stands for thoughts that were never had here: servers that demand some
-/// take an empty text for none.
+/// Reasoning text sent for a reply without reasoning. Servers that require reasoning treat an empty
+/// string as missing.
 const EMPTY_REASONING: &str = " ";
 
-/// What is said of a result that says nothing: some servers refuse a message
-/// without content.
-const EMPTY_RESULT: &str = "[nothing]";
+/// Content of an empty tool result. Some servers reject a message without content.
+const EMPTY_RESULT: &str = "[empty]";
 
-/// What stands in a result for a picture: only a user may show one.
-const IMAGE_BELOW: &str = "[a picture, shown below]";
+/// Text that replaces an image in a tool result. The image follows in a user message, because only
+/// user messages can contain images.
+const IMAGE_BELOW: &str = "[image, see below]";
 
-/// What a piece is: always a whole message, written once.
+/// Kind of an encoded piece of the conversation. In this API each piece is a complete message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PieceKind {
-    /// Of a user. Several in a row are sent as one.
+    /// User message. Consecutive user messages are combined into one when they are sent.
     User,
-    /// Of anybody else.
+    /// Message of any role other than user.
     Other,
 }
 
 impl MessageEncoder for ChatCompletionsApi {
     type Kind = PieceKind;
 
-    fn encode_user(&self, page: &mut EncodeTarget<'_, PieceKind>, parts: &[Part]) {
+    fn encode_user_message(&self, target: &mut PieceCollector<'_, PieceKind>, parts: &[Part]) {
         let parts = parts.iter().filter(|part| has_content(part));
-        let parts: Vec<RawJson> = parts.map(|part| self.encode_part(page.images, part)).collect();
+        let parts: Vec<RawJson> = parts.map(|part| self.encode_part(target.images, part)).collect();
         if !parts.is_empty() {
-            page.add(PieceKind::User, &message("user", &user_content(parts)));
+            target.add_piece(
+                PieceKind::User,
+                &message_with_role("user", &user_message_content(parts)),
+            );
         }
     }
 
-    fn encode_result(&self, page: &mut EncodeTarget<'_, PieceKind>, id: &str, result: &ToolResult) {
-        let words = self.result_text(result, page.images);
-        page.add(PieceKind::Other, &tool_message(id, &words));
+    fn encode_tool_result(
+        &self,
+        target: &mut PieceCollector<'_, PieceKind>,
+        id: &str,
+        result: &ToolResult,
+    ) {
+        let text = self.tool_result_text(result, target.images);
+        target.add_piece(PieceKind::Other, &tool_result_message(id, &text));
     }
 
-    fn encode_missing_result(&self, page: &mut EncodeTarget<'_, PieceKind>, id: &str) {
-        let words = format!("error: {NO_RESULT}");
-        page.add(PieceKind::Other, &tool_message(id, &words));
+    fn encode_placeholder_result(&self, target: &mut PieceCollector<'_, PieceKind>, call_id: &str) {
+        let text = format!("error: {NO_RESULT}");
+        target.add_piece(PieceKind::Other, &tool_result_message(call_id, &text));
     }
 
-    fn encode_reply(&self, page: &mut EncodeTarget<'_, PieceKind>, reply: &Reply) {
-        let is_own = reply.api == self.api;
+    fn encode_reply(&self, target: &mut PieceCollector<'_, PieceKind>, reply: &Reply) {
+        let is_own = reply.api == self.label;
         let keeps = is_own && !self.quirks.no_extras;
-        let (mut words, mut thought) = (String::new(), None);
+        let (mut content_text, mut thought) = (String::new(), None);
         let (mut extras, mut calls) = (Vec::new(), Vec::new());
         for block in &reply.blocks {
             match block {
-                Block::Text(text) => words.push_str(&text.text),
-                // Another provider's thoughts mean nothing here, and nor do its fields.
+                Block::Text(text) => content_text.push_str(&text.text),
+                // Reasoning and extra fields of another provider are not valid here.
                 Block::Thinking(_) | Block::Other(_) if !is_own => {}
                 Block::Thinking(one) => {
-                    thought = reasoning_field(one).map(|field| (field, &*one.text))
+                    thought = reasoning_field_name(one).map(|field| (field, &*one.text))
                 }
                 Block::Other(raw) => extras.extend(keeps.then_some(raw)),
                 Block::ToolCall(call) => {
                     let short: String = call.id.chars().take(FOREIGN_ID_MAX).collect();
                     let id = match is_own {
-                        true => page.register_call(call, &call.id, CallIds::assign_original),
-                        false => page.register_call(call, &short, CallIds::assign),
+                        true => target.register_tool_call(
+                            call,
+                            &call.id,
+                            ToolCallIds::assign_original_id,
+                        ),
+                        false => target.register_tool_call(call, &short, ToolCallIds::assign_id),
                     };
                     let extra = call.extra.as_ref().filter(|_| keeps);
-                    calls.push(self.encode_call(&id, call).with_fields(extra));
+                    calls.push(self.encode_tool_call(&id, call).with_fields(extra));
                 }
             }
         }
-        let is_silent = words.trim().is_empty();
-        // Servers refuse a message that says nothing and wants nothing.
+        let is_silent = content_text.trim().is_empty();
+        // Servers reject a message with neither content nor calls.
         if is_silent && calls.is_empty() {
             return;
         }
         let content = match is_silent {
-            false => Some(&*words),
+            false => Some(&*content_text),
             true => self.quirks.empty_content.then_some(""),
         };
-        let mut turn = message("assistant", &content);
+        let mut turn = message_with_role("assistant", &content);
         if self.quirks.send_reasoning && !calls.is_empty() {
             let (field, thought) = thought.unwrap_or((REASONING_CONTENT, EMPTY_REASONING));
-            turn = turn.with(field, thought);
+            turn = turn.with_field(field, thought);
         }
         let turn = extras.into_iter().fold(turn, |turn, extra| turn.with_fields(Some(extra)));
-        let turn = turn.with_some("tool_calls", (!calls.is_empty()).then_some(&calls));
-        page.add(PieceKind::Other, &turn);
+        let turn = turn.with_optional_field("tool_calls", (!calls.is_empty()).then_some(&calls));
+        target.add_piece(PieceKind::Other, &turn);
     }
 
     fn trailing_user_messages(
         &self,
-        paid: &[(PendingCall, &ToolResult)],
-        album: &EncodedImages,
+        matched: &[(PendingToolCall, &ToolResult)],
+        encoded_images: &EncodedImages,
     ) -> Vec<Vec<Part>> {
         let is_shown = |part: &&Part| match part {
             Part::Text(_) => false,
-            Part::Image(image) => self.image_data(album, image).is_some(),
+            Part::Image(image) => self.image_base64(encoded_images, image).is_some(),
         };
-        let said = paid.iter().map(|(owed, result)| {
-            let whose = format!("[from the result of the call {}]", owed.id);
-            let pictures = result.content.iter().filter(is_shown).cloned();
-            [Part::Text(whose.into())].into_iter().chain(pictures).collect()
+        let messages = matched.iter().map(|(pending, result)| {
+            let whose = format!("[from the result of the call {}]", pending.id);
+            let images = result.content.iter().filter(is_shown).cloned();
+            [Part::Text(whose.into())].into_iter().chain(images).collect()
         });
-        said.filter(|said: &Vec<Part>| said.len() > 1).collect()
+        messages.filter(|messages: &Vec<Part>| messages.len() > 1).collect()
     }
 }
 
 impl ChatCompletionsApi {
-    /// A picture as base64; none: it is told of in words.
-    fn image_data<'a>(&self, album: &'a EncodedImages, image: &ImageRef) -> Option<&'a str> {
-        album.base64(image).filter(|_| !self.quirks.text_only)
+    /// Returns an image in base64. `None` means that the image is replaced by text.
+    fn image_base64<'a>(&self, images: &'a EncodedImages, image: &ImageRef) -> Option<&'a str> {
+        images.image_base64(image).filter(|_| !self.quirks.text_only)
     }
 
-    /// A call under the id it goes by.
-    /// A piece of what a user says: a text, or a part that shows a picture.
-    fn encode_part(&self, album: &EncodedImages, part: &Part) -> RawJson {
+    /// Encodes a part of a user message: a JSON string for text, or an object for an image.
+    fn encode_part(&self, images: &EncodedImages, part: &Part) -> RawJson {
         match part {
-            Part::Text(words) => RawJson::from_serialize(words),
-            Part::Image(image) => match self.image_data(album, image) {
-                None => RawJson::from_serialize(&placeholder_text(image)),
+            Part::Text(text) => RawJson::from_serialize(text),
+            Part::Image(image) => match self.image_base64(images, image) {
+                None => RawJson::from_serialize(&image_placeholder_text(image)),
                 Some(data) => {
                     let url = format!("data:{};base64,{data}", image.media_type);
-                    let url = JsonObject::default().with("url", &url);
+                    let url = JsonObject::default().with_field("url", &url);
                     RawJson::from_serialize(
-                        &JsonObject::of_type("image_url").with("image_url", &url),
+                        &JsonObject::with_type("image_url").with_field("image_url", &url),
                     )
                 }
             },
         }
     }
 
-    fn encode_call(&self, id: &str, call: &ToolCall) -> JsonObject {
+    fn encode_tool_call(&self, call_id: &str, call: &ToolCall) -> JsonObject {
         let is_object = call.input.as_str().starts_with('{');
         let arguments = match self.quirks.json_arguments && !is_object {
-            true => object_arguments(&call.input).as_str().to_owned(),
-            false => arguments_text(&call.input).into_owned(),
+            true => arguments_as_object(&call.input).as_str().to_owned(),
+            false => original_arguments_text(&call.input).into_owned(),
         };
         let function = JsonObject::default()
-            .with("name", &call_ids::tool_name(&call.name, NAME_MAX))
-            .with("arguments", &arguments);
-        JsonObject::default().with("id", id).with("type", "function").with("function", &function)
+            .with_field("name", &call_ids::valid_tool_name(&call.name, NAME_MAX))
+            .with_field("arguments", &arguments);
+        JsonObject::default()
+            .with_field("id", call_id)
+            .with_field("type", "function")
+            .with_field("function", &function)
     }
 
-    /// A result in words. This API knows no failed calls, so the words must say it.
-    fn result_text(&self, result: &ToolResult, album: &EncodedImages) -> String {
+    /// Returns the text of a tool result. This API has no field for a failed call, so the text of a
+    /// failed call starts with `error`.
+    fn tool_result_text(&self, result: &ToolResult, images: &EncodedImages) -> String {
         let parts = result.content.iter().filter(|part| has_content(part));
-        let words: Vec<String> = parts
+        let text: Vec<String> = parts
             .map(|part| match part {
-                Part::Text(words) => words.to_string(),
-                Part::Image(image) => match self.image_data(album, image) {
+                Part::Text(text) => text.to_string(),
+                Part::Image(image) => match self.image_base64(images, image) {
                     Some(_) => IMAGE_BELOW.to_owned(),
-                    None => placeholder_text(image),
+                    None => image_placeholder_text(image),
                 },
             })
             .collect();
-        let words = match words.is_empty() {
+        let text = match text.is_empty() {
             true => EMPTY_RESULT.to_owned(),
-            false => words.join("\n"),
+            false => text.join("\n"),
         };
-        let start = words.trim_start().get(..5).unwrap_or_default();
+        let start = text.trim_start().get(..5).unwrap_or_default();
         match result.is_error && !start.eq_ignore_ascii_case("error") {
-            true => format!("error: {words}"),
-            false => words,
+            true => format!("error: {text}"),
+            false => text,
         }
     }
 }
 
-/// What somebody says.
-pub(super) fn message(role: &str, content: &(impl serde::Serialize + ?Sized)) -> JsonObject {
-    JsonObject::default().with("role", role).with("content", content)
+/// Returns a message with the given role and content.
+pub(super) fn message_with_role(
+    role: &str,
+    content: &(impl serde::Serialize + ?Sized),
+) -> JsonObject {
+    JsonObject::default().with_field("role", role).with_field("content", content)
 }
 
-/// The result of a call that goes by this id.
-fn tool_message(id: &str, words: &str) -> JsonObject {
-    JsonObject::default().with("role", "tool").with("tool_call_id", id).with("content", words)
+/// Returns a message with the result of the tool call that has this ID.
+fn tool_result_message(call_id: &str, text: &str) -> JsonObject {
+    JsonObject::default()
+        .with_field("role", "tool")
+        .with_field("tool_call_id", call_id)
+        .with_field("content", text)
 }
 
-/// All messages behind the prompt.
-pub(super) fn messages(parts: &RequestParts<'_, PieceKind>) -> Vec<RawJson> {
-    let pieces: Vec<&Piece<PieceKind>> = parts.pieces().collect();
-    let of_one = |one: &&Piece<PieceKind>, next: &&Piece<PieceKind>| {
+/// Returns all messages of the conversation, without the system prompt.
+pub(super) fn chat_messages(parts: &RequestParts<'_, PieceKind>) -> Vec<RawJson> {
+    let pieces: Vec<&EncodedPiece<PieceKind>> = parts.conversation_pieces().collect();
+    let of_one = |one: &&EncodedPiece<PieceKind>, next: &&EncodedPiece<PieceKind>| {
         one.kind == PieceKind::User && next.kind == PieceKind::User
     };
     let messages = pieces.chunk_by(of_one).map(|pieces| match pieces {
         [whole] => whole.json.clone(),
-        said => {
-            let parts = said.iter().flat_map(|piece| contents(&piece.json));
-            RawJson::from_serialize(&message("user", &user_content(parts.collect())))
+        user_pieces => {
+            let parts = user_pieces.iter().flat_map(|piece| content_parts(&piece.json));
+            RawJson::from_serialize(&message_with_role(
+                "user",
+                &user_message_content(parts.collect()),
+            ))
         }
     });
     messages.collect()
 }
 
-/// What a user's message holds: its one text, or its parts.
-fn contents(message: &RawJson) -> Vec<RawJson> {
-    let content = JsonObject::parse(message.as_str()).and_then(|mut fields| fields.take("content"));
+/// Returns the parts of an encoded user message. Content that is a single string is one part.
+fn content_parts(user_message: &RawJson) -> Vec<RawJson> {
+    let content = JsonObject::parse(user_message.as_str())
+        .and_then(|mut fields| fields.take_field("content"));
     let content = content.unwrap_or_else(RawJson::null);
     serde_json::from_str(content.as_str()).unwrap_or_else(|_| vec![content])
 }
 
-/// What users said in a row: one text where it is but words, because not all servers read
-/// lists.
-fn user_content(mut said: Vec<RawJson>) -> RawJson {
-    let texts = said.iter().map(|one| serde_json::from_str(one.as_str()).ok());
+/// Returns the content for consecutive user messages, combined into one: a string if all parts are
+/// text, because not all servers accept a list of parts, otherwise the list of parts.
+fn user_message_content(mut parts: Vec<RawJson>) -> RawJson {
+    let texts = parts.iter().map(|one| serde_json::from_str(one.as_str()).ok());
     if let Some(texts) = texts.collect::<Option<Vec<String>>>() {
         return RawJson::from_serialize(&texts.join("\n\n"));
     }
-    for one in said.iter_mut().filter(|one| one.as_str().starts_with('"')) {
-        *one = RawJson::from_serialize(&JsonObject::of_type("text").with("text", one));
+    for one in parts.iter_mut().filter(|one| one.as_str().starts_with('"')) {
+        *one = RawJson::from_serialize(&JsonObject::with_type("text").with_field("text", one));
     }
-    RawJson::from_serialize(&said)
+    RawJson::from_serialize(&parts)
 }
 
-/// The field that a thought goes back under; none: it came in another way.
-fn reasoning_field(thought: &ThinkingBlock) -> Option<&'static str> {
+/// Returns the name of the message field in which reasoning is sent back. `None` means that the
+/// server did not send the reasoning in such a field.
+fn reasoning_field_name(thought: &ThinkingBlock) -> Option<&'static str> {
     let Some(extra) = &thought.extra else {
         return Some(REASONING_CONTENT);
     };
-    let name = JsonObject::parse(extra.as_str())?.take_text(REASONING_FIELD)?;
-    [REASONING, REASONING_CONTENT].into_iter().find(|known| *known == name)
+    let name = JsonObject::parse(extra.as_str())?.take_string_field(REASONING_FIELD)?;
+    [REASONING, REASONING_CONTENT].into_iter().find(|field| *field == name)
 }
 
 #[cfg(test)]
@@ -245,25 +271,25 @@ mod tests {
     use longhaul_core::message::Message;
 
     use super::*;
-    use crate::chat::quirks::Quirks;
+    use crate::chat::quirks::ServerQuirks;
     use crate::conversation::EncodedConversation;
 
     #[test]
     fn a_user_message_is_encoded_once() {
-        let wire = ChatCompletionsApi::new("chat".to_owned(), Quirks::default());
+        let wire = ChatCompletionsApi::new("chat".to_owned(), ServerQuirks::default());
         let message = Arc::new(Message::user("hello"));
-        let mut talk = EncodedConversation::default();
-        talk.push(&wire, &message, &EncodedImages::default());
+        let mut conversation = EncodedConversation::default();
+        conversation.push_message(&wire, &message, &EncodedImages::default());
         let parts = RequestParts {
             model: "poem",
             max_tokens: 1,
             fields: None,
             prompt: None,
             tools: None,
-            messages: &talk.messages,
-            trailing: &[],
+            messages: &conversation.messages,
+            placeholder_results: &[],
         };
-        let (first, second) = (messages(&parts), messages(&parts));
+        let (first, second) = (chat_messages(&parts), chat_messages(&parts));
         assert_eq!(first[0].as_str(), r#"{"role":"user","content":"hello"}"#);
         assert!(std::ptr::eq(first[0].as_str(), second[0].as_str()));
     }

@@ -1,37 +1,34 @@
-//! Where servers differ from each other, by name.
-//!
-//! Never: a quirk that no server is known to have.
+//! Known differences between servers of the Chat Completions API.
 
 use longhaul_core::suggest;
 
-/// What a server wants otherwise than most do. Each name is also the word for it
-/// in a configuration.
+/// Quirks of a server: how it differs from most other servers of the API. The field names are also
+/// the names used in the configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Quirks {
-    /// The longest reply is called `max_completion_tokens`, not `max_tokens`:
-    /// OpenAI's models that think refuse the old name.
+pub struct ServerQuirks {
+    /// Send the limit of output tokens as `max_completion_tokens` instead of `max_tokens`. OpenAI's
+    /// reasoning models reject the old name.
     pub max_completion_tokens: bool,
-    /// No `stream_options` are sent: Mistral refuses what it does not know, and
-    /// counts tokens without being asked.
+    /// Don't send `stream_options`. Mistral rejects unknown fields and reports token counts anyway.
     pub no_stream_options: bool,
-    /// The prompt is told by the `developer`, not by the `system`.
+    /// Send the system prompt with the role `developer` instead of `system`.
     pub developer_role: bool,
-    /// A reply with calls goes back with its `reasoning_content`: Kimi and
-    /// DeepSeek refuse a conversation in which it is missing.
+    /// Send replies with tool calls back with their `reasoning_content`. Kimi and DeepSeek reject a
+    /// conversation without this field.
     pub send_reasoning: bool,
-    /// No pictures are sent; the model is told of them in words.
+    /// Don't send images; replace them by text.
     pub text_only: bool,
-    /// A reply of nothing but calls has the content `""`, not `null`: some
-    /// templates trip over `null`.
+    /// Send the content `""` instead of `null` for a reply that has only tool calls. Some chat
+    /// templates fail on `null`.
     pub empty_content: bool,
-    /// Arguments that are no object go back inside one: servers that read them
-    /// before they render a template refuse the whole conversation otherwise.
+    /// Wrap tool-call arguments that are not a JSON object in an object. Servers that parse the
+    /// arguments to render a chat template would otherwise reject the whole conversation.
     pub json_arguments: bool,
-    /// Fields of a reply that we don't know are not sent back.
+    /// Don't send the unknown fields of a reply back to the server.
     pub no_extras: bool,
 }
 
-type Flag = fn(&mut Quirks) -> &mut bool;
+type Flag = fn(&mut ServerQuirks) -> &mut bool;
 
 const FLAGS: &[(&str, Flag)] = &[
     ("max_completion_tokens", |all| &mut all.max_completion_tokens),
@@ -44,7 +41,7 @@ const FLAGS: &[(&str, Flag)] = &[
     ("no_extras", |all| &mut all.no_extras),
 ];
 
-/// The quirks of the providers that are known to have some.
+/// Known providers, each with the names of its quirks.
 const PROVIDERS: &[(&str, &[&str])] = &[
     ("openai", &["max_completion_tokens", "developer_role"]),
     ("azure", &["max_completion_tokens"]),
@@ -60,31 +57,31 @@ const PROVIDERS: &[(&str, &[&str])] = &[
     ("lmstudio", &["json_arguments", "empty_content"]),
 ];
 
-impl Quirks {
-    /// The quirks of a provider by its name; one that is not known has none.
+impl ServerQuirks {
+    /// Returns the quirks of a provider. An unknown provider has no quirks.
     pub fn for_provider(provider: &str) -> Self {
-        let known = PROVIDERS.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider));
-        let words = known.map_or(&[][..], |(_, words)| *words);
+        let entry = PROVIDERS.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider));
+        let quirks = entry.map_or(&[][..], |(_, quirks)| *quirks);
         let mut all = Self::default();
-        for (word, flag) in FLAGS {
-            *flag(&mut all) = words.contains(word);
+        for (quirk, flag) in FLAGS {
+            *flag(&mut all) = quirks.contains(quirk);
         }
         all
     }
 
-    /// The quirks that these words name, and no others.
-    pub fn parse(words: &[String]) -> Result<Self, String> {
+    /// Parses a list of quirk names. Quirks that are not listed are off.
+    pub fn from_names(quirk_names: &[String]) -> Result<Self, String> {
         let mut all = Self::default();
-        for word in words {
-            let known = FLAGS.iter().find(|(name, _)| name == word);
-            let (_, flag) = known.ok_or_else(|| unknown_quirk(word))?;
+        for quirk in quirk_names {
+            let entry = FLAGS.iter().find(|(name, _)| name == quirk);
+            let (_, flag) = entry.ok_or_else(|| unknown_quirk_message(quirk))?;
             *flag(&mut all) = true;
         }
         Ok(all)
     }
 }
 
-fn unknown_quirk(word: &str) -> String {
+fn unknown_quirk_message(quirk: &str) -> String {
     let names: Vec<&str> = FLAGS.iter().map(|(name, _)| *name).collect();
-    suggest::unknown_message("quirk", word, &names)
+    suggest::unknown_name_message("quirk", quirk, &names)
 }

@@ -1,60 +1,62 @@
-//! The `reasoning_details` of a reply, which come in pieces and go back whole:
-//! what is sealed in them is only valid as one.
+//! Collects the `reasoning_details` of a reply. They come in fragments and are sent back complete,
+//! because the signature in a detail is only valid for the complete detail.
 //!
-//! Never: joins pieces of two thoughts, or reads what they say.
+//! Invariant: only fragments of the same detail are joined, and their content is not interpreted.
 
 use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
-use crate::json_object::{DeferredFields, JsonObject};
+use crate::json_object::{FragmentedFields, JsonObject};
 
-/// What grows; of anything else the last word counts.
+/// Fields of a detail whose fragments are appended to each other. Of any other field the last value
+/// is used.
 const APPENDED_FIELDS: &[&str] = &["text", "summary", "data"];
 
-/// More thoughts than a reply has. What comes behind them is left out.
+/// Maximum number of reasoning details per reply. Further details are ignored.
 const DETAILS_MAX: usize = 1_024;
 
-/// The thoughts so far.
+/// Reasoning details of a reply, as far as received.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningDetails(Vec<ReasoningDetail>);
 
 #[derive(Debug, Default)]
 struct ReasoningDetail {
     fields: JsonObject,
-    deferred: DeferredFields,
+    deferred: FragmentedFields,
 }
 
 impl ReasoningDetails {
-    /// Hears a list; false: it is none.
-    pub(super) fn apply(&mut self, list: &str) -> bool {
-        let Ok(pieces) = serde_json::from_str::<Vec<&RawValue>>(list) else {
+    /// Applies a JSON list of fragments of reasoning details. Returns false if the value is not a
+    /// list.
+    pub(super) fn apply_fragments(&mut self, fragments_json: &str) -> bool {
+        let Ok(pieces) = serde_json::from_str::<Vec<&RawValue>>(fragments_json) else {
             return false;
         };
         for piece in pieces {
             if let Some(piece) = JsonObject::parse(piece.get()) {
-                self.add(piece);
+                self.add_fragment(piece);
             }
         }
         true
     }
 
-    fn add(&mut self, piece: JsonObject) {
+    fn add_fragment(&mut self, fragment: JsonObject) {
         let same = |detail: &&mut ReasoningDetail| {
-            let alike = |name: &str| detail.fields.get(name) == piece.get(name);
-            piece.get("index").is_some() && alike("index") && alike("type")
+            let alike = |name: &str| detail.fields.get(name) == fragment.get(name);
+            fragment.get("index").is_some() && alike("index") && alike("type")
         };
         let is_full = self.0.len() >= DETAILS_MAX;
         match self.0.last_mut().filter(same) {
-            Some(last) => last.append(piece),
+            Some(last) => last.append_fragment(fragment),
             None if is_full => {}
-            None => {
-                self.0.push(ReasoningDetail { fields: piece, deferred: DeferredFields::default() })
-            }
+            None => self
+                .0
+                .push(ReasoningDetail { fields: fragment, deferred: FragmentedFields::default() }),
         }
     }
 
-    /// All of them as one list; none: there are none.
-    pub(super) fn into_raw(self) -> Option<RawJson> {
+    /// Returns all reasoning details as one JSON list. `None` means that there are no details.
+    pub(super) fn into_json(self) -> Option<RawJson> {
         let all = self.0.into_iter().filter_map(ReasoningDetail::finish);
         let all: Vec<String> = all.map(|detail| detail.as_str().to_owned()).collect();
         let list = (!all.is_empty()).then(|| format!("[{}]", all.join(",")));
@@ -63,18 +65,18 @@ impl ReasoningDetails {
 }
 
 impl ReasoningDetail {
-    fn append(&mut self, piece: JsonObject) {
-        for (name, value) in piece.into_pairs() {
+    fn append_fragment(&mut self, fragment: JsonObject) {
+        for (name, value) in fragment.into_fields() {
             match value.as_str() {
                 "null" => {}
-                _ if APPENDED_FIELDS.contains(&&*name) => self.deferred.add(&name, value),
-                _ => self.fields.set(&name, value),
+                _ if APPENDED_FIELDS.contains(&&*name) => self.deferred.add_fragment(&name, value),
+                _ => self.fields.set_field(&name, value),
             }
         }
     }
 
     fn finish(mut self) -> Option<RawJson> {
-        self.deferred.apply_to(&mut self.fields);
-        self.fields.to_raw()
+        self.deferred.merge_into(&mut self.fields);
+        self.fields.to_json()
     }
 }

@@ -1,46 +1,43 @@
-//! The JSON of a stream of completions, as far as it is read.
-//!
-//! Never: refuses a field or a word that it does not know.
+//! Constants of the Chat Completions API, and the mapping of its finish reasons.
 
 use longhaul_core::message::StopReason;
 use serde_json::json;
 
-use crate::chat::quirks::Quirks;
-use crate::lenient_json::is_present;
+use crate::chat::quirks::ServerQuirks;
+use crate::lenient_json::is_non_empty_value;
 use crate::lenient_object::LenientObject;
-use crate::token_counts::UsagePaths;
+use crate::token_counts::UsageJsonPaths;
 
-/// The Chat Completions API of one provider.
+/// The Chat Completions API of one provider, with the quirks of the provider's server.
 #[derive(Debug)]
 pub(super) struct ChatCompletionsApi {
-    pub(super) quirks: Quirks,
-    /// Whose fields a reply over this wire is made of. Servers that speak this
-    /// API add fields that only they themselves take back, so it names the
-    /// provider too.
-    pub(super) api: String,
+    pub(super) quirks: ServerQuirks,
+    /// Label of this API and its provider, such as `chat:moonshot`, which is stored with each
+    /// reply. The provider is included because servers add fields that only they accept back.
+    pub(super) label: String,
 }
 
 impl ChatCompletionsApi {
-    pub(super) const fn new(dialect: String, quirks: Quirks) -> Self {
-        Self { quirks, api: dialect }
+    pub(super) const fn new(api: String, quirks: ServerQuirks) -> Self {
+        Self { quirks, label: api }
     }
 }
 
-/// The wire's name.
-pub(super) const WIRE: &str = "chat";
+/// Name of the Chat Completions API, part of the label that is stored with each reply.
+pub(super) const API_NAME: &str = "chat";
 
-/// Where thoughts stand, as most servers call it.
+/// Name that most servers use for the field with the reasoning text.
 pub(super) const REASONING_CONTENT: &str = "reasoning_content";
 
-/// As the others do.
+/// Name that some servers use for the field with the reasoning text.
 pub(super) const REASONING: &str = "reasoning";
 
-/// Where a thought notes which of these names it came under.
+/// Field of a stored thinking block that says which response field contained the text of the block.
 pub(super) const REASONING_FIELD: &str = "field";
 
-/// Where tokens are counted. What came from a cache stands as OpenAI, Moonshot and DeepSeek
-/// say it.
-pub(super) const USAGE: UsagePaths = UsagePaths {
+/// JSON paths of the token counts in the `usage` object of a response. Cached tokens are read as
+/// OpenAI, Moonshot and DeepSeek report them.
+pub(super) const USAGE: UsageJsonPaths = UsageJsonPaths {
     input: "/prompt_tokens",
     output: "/completion_tokens",
     total: Some("/total_tokens"),
@@ -50,31 +47,35 @@ pub(super) const USAGE: UsagePaths = UsagePaths {
     input_includes_cache: true,
 };
 
-/// The longest name of a tool that is sent.
+/// Maximum number of characters of a tool name in a request.
 pub(super) const NAME_MAX: usize = 64;
 
-/// Whether a frame is an error, in any of the ways servers say so.
-pub(super) fn is_error(frame: &LenientObject<'_>) -> bool {
-    let named = frame.raw("object");
+/// Whether a chunk of the stream is an error, in any of the known formats.
+pub(super) fn is_error_chunk(chunk: &LenientObject<'_>) -> bool {
+    let named = chunk.raw_field("object");
     let named = named.is_some_and(|kind| kind.get() == r#""error""#);
-    named || frame.raw("error").is_some_and(is_present)
+    named || chunk.raw_field("error").is_some_and(is_non_empty_value)
 }
 
-/// Whether a choice is the one that was asked for.
-pub(super) fn is_first(choice: &LenientObject<'_>) -> bool {
-    choice.count("index").is_none_or(|index| index == 0)
+/// Whether a choice of a response is the first choice. Only one choice is requested.
+pub(super) fn is_first_choice(choice: &LenientObject<'_>) -> bool {
+    choice.number_field("index").is_none_or(|index| index == 0)
 }
 
-/// The error that stands in the place of a choice's end.
-pub(super) fn error_of(choice: &LenientObject<'_>) -> Option<String> {
-    let error = choice.raw("error").filter(|error| is_present(error))?;
+/// Returns the error that a choice of a response contains. `None` means that it contains no error.
+pub(super) fn choice_error(choice: &LenientObject<'_>) -> Option<String> {
+    let error = choice.raw_field("error").filter(|error| is_non_empty_value(error))?;
     Some(format!(r#"{{"error":{}}}"#, error.get()))
 }
 
-/// Why the model stopped. Servers say `stop` where they mean calls, and the
-/// other way round: what counts is what is there.
-pub(super) fn stop_reason(reason: Option<&str>, has_calls: bool, refused: bool) -> StopReason {
-    match reason {
+/// Maps the finish reason to a `StopReason`. Servers confuse `stop` and `tool_calls`, so the
+/// content of the reply decides between them.
+pub(super) fn stop_reason(
+    finish_reason: Option<&str>,
+    has_calls: bool,
+    refused: bool,
+) -> StopReason {
+    match finish_reason {
         Some("length" | "max_tokens" | "model_length") => StopReason::MaxTokens,
         Some("content_filter" | "sensitive" | "refusal") => StopReason::Refusal,
         Some("stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn") | None => {
@@ -89,13 +90,14 @@ pub(super) fn stop_reason(reason: Option<&str>, has_calls: bool, refused: bool) 
     }
 }
 
-/// The error behind a reason to stop that is none: the reply was broken off.
-pub(super) fn error_for_reason(reason: &str) -> Option<String> {
-    let kind = match reason {
+/// Returns the error for a finish reason that means that the reply failed. `None` means that the
+/// finish reason is not an error.
+pub(super) fn error_for_finish_reason(finish_reason: &str) -> Option<String> {
+    let kind = match finish_reason {
         "error" | "abort" | "network_error" => "server_error",
         "insufficient_system_resource" => "server_overloaded",
         _ => return None,
     };
-    let words = format!("the reply ended for the reason `{reason}`");
-    Some(json!({ "error": { "type": kind, "message": words } }).to_string())
+    let message = format!("the reply ended for the reason `{finish_reason}`");
+    Some(json!({ "error": { "type": kind, "message": message } }).to_string())
 }

@@ -1,16 +1,15 @@
-//! The class of a failure, by the name a provider gives it, by its words, and by
-//! the status.
+//! Classifies an error of a provider by its name, its message and the HTTP status.
 //!
-//! Never: guesses that asking again helps where a provider says that it does not.
+//! Invariant: an error that the provider calls permanent is never classified as transient.
 
 use longhaul_core::failure::FailureClass;
 
 use crate::error_mapping::error_body::ErrorBody;
 
-/// So much of the words is searched.
+/// Maximum number of characters of an error message that are searched for known phrases.
 const SEARCHED_CHARS_MAX: usize = 2_000;
 
-/// Names of errors, as providers spell them in `type` and in `code`.
+/// Error names, as providers write them in `type` and in `code`, with their failure classes.
 const ERROR_NAMES: &[(&str, FailureClass)] = &[
     ("rate_limit_error", FailureClass::RateLimit),
     ("rate_limit_exceeded", FailureClass::RateLimit),
@@ -43,7 +42,7 @@ const ERROR_NAMES: &[(&str, FailureClass)] = &[
     ("content_filter", FailureClass::Refused),
     ("content_policy_violation", FailureClass::Refused),
     ("image_content_policy_violation", FailureClass::Refused),
-    // What is wrong with the prompt is what it is about.
+    // The topic of the prompt is rejected, not its format.
     ("invalid_prompt", FailureClass::Refused),
     ("bio_policy", FailureClass::Refused),
     ("cyber_policy", FailureClass::Refused),
@@ -72,7 +71,8 @@ const ERROR_NAMES: &[(&str, FailureClass)] = &[
     ("failed_to_download_image", FailureClass::InvalidRequest),
 ];
 
-/// Words that tell more than the name they come under.
+/// Phrases in error messages that are more specific than the error name, with their failure
+/// classes.
 const MESSAGE_PHRASES: &[(&str, FailureClass)] = &[
     ("prompt is too long", FailureClass::ContextOverflow),
     ("context length", FailureClass::ContextOverflow),
@@ -81,7 +81,7 @@ const MESSAGE_PHRASES: &[(&str, FailureClass)] = &[
     ("context size", FailureClass::ContextOverflow),
     ("maximum context", FailureClass::ContextOverflow),
     ("exceeded model token limit", FailureClass::ContextOverflow),
-    // More tokens than a whole minute has: to wait does not help.
+    // The request alone exceeds the tokens allowed per minute: waiting does not help.
     ("tokens must be reduced in order to run", FailureClass::ContextOverflow),
     ("token length too long", FailureClass::ContextOverflow),
     ("input token count", FailureClass::ContextOverflow),
@@ -101,26 +101,26 @@ const MESSAGE_PHRASES: &[(&str, FailureClass)] = &[
     ("currently overloaded", FailureClass::Overloaded),
 ];
 
-/// The class of an answer with this status that says this.
-pub(super) fn failure_class(said: &ErrorBody, status: u16) -> FailureClass {
+/// Returns the failure class of an error body with this HTTP status.
+pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
     let named = |name: &Option<String>| {
         let name = name.as_deref()?;
-        let row = ERROR_NAMES.iter().find(|(known, _)| *known == name);
+        let row = ERROR_NAMES.iter().find(|(error_name, _)| *error_name == name);
         row.map(|(_, class)| *class)
     };
-    let class = named(&said.code).or_else(|| named(&said.kind));
+    let class = named(&error.code).or_else(|| named(&error.kind));
     let class = match class {
-        // What some servers call everything: the status tells more.
+        // Some servers use this name for every error; the status is more specific.
         Some(FailureClass::Server) | None => by_status(status),
         Some(class) => class,
     };
     match class {
-        // What these hold is told apart by nothing but words.
+        // Only the message tells apart the errors in these classes.
         FailureClass::InvalidRequest | FailureClass::RateLimit | FailureClass::Auth => {
-            by_message(&said.message).unwrap_or(class)
+            class_from_message(&error.message).unwrap_or(class)
         }
-        // Some servers stumble over a conversation that is too long for them.
-        FailureClass::Server => by_message(&said.message)
+        // Some servers answer a conversation that is too long with a server error.
+        FailureClass::Server => class_from_message(&error.message)
             .filter(|found| *found == FailureClass::ContextOverflow)
             .unwrap_or(class),
         FailureClass::Overloaded
@@ -134,10 +134,10 @@ pub(super) fn failure_class(said: &ErrorBody, status: u16) -> FailureClass {
     }
 }
 
-fn by_message(words: &str) -> Option<FailureClass> {
-    let words: String = words.chars().take(SEARCHED_CHARS_MAX).collect();
-    let words = words.to_lowercase();
-    let row = MESSAGE_PHRASES.iter().find(|(known, _)| words.contains(known));
+fn class_from_message(message: &str) -> Option<FailureClass> {
+    let message: String = message.chars().take(SEARCHED_CHARS_MAX).collect();
+    let message = message.to_lowercase();
+    let row = MESSAGE_PHRASES.iter().find(|(phrase, _)| message.contains(phrase));
     row.map(|(_, class)| *class)
 }
 
@@ -146,11 +146,11 @@ const fn by_status(status: u16) -> FailureClass {
         401 | 403 | 407 => FailureClass::Auth,
         402 => FailureClass::Quota,
         408 | 504 | 524 => FailureClass::Timeout,
-        // A conversation that is too long in bytes: what helps is to shorten it.
+        // The conversation has too many bytes: a shorter one helps.
         413 => FailureClass::ContextOverflow,
         429 => FailureClass::RateLimit,
         503 | 529 => FailureClass::Overloaded,
-        // Two requests met on the server, or it was too early: both pass.
+        // Conflict and Too Early are transient.
         409 | 425 => FailureClass::Server,
         500..=599 => FailureClass::Server,
         _ => FailureClass::InvalidRequest,

@@ -1,26 +1,27 @@
-//! What a provider says when it says no, in whichever of the known shapes.
+//! Parses the error body of a provider in any of the known formats.
 //!
-//! Never: fails. What can't be read is quoted.
+//! Invariant: parsing never fails; text in an unknown format becomes the message.
 
 use serde_json::Value;
 
-const EMPTY_BODY: &str = "it says nothing more";
+const EMPTY_BODY: &str = "no further details";
 
-/// What was said.
+/// An error that a provider returned as a response body, parsed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ErrorBody {
-    /// The kind of error, such as `overloaded_error`.
+    /// Error type that the provider reports, such as `overloaded_error`.
     pub(super) kind: Option<String>,
-    /// A finer kind, such as `insufficient_quota`.
+    /// Error code that the provider reports, such as `insufficient_quota`. More specific than the
+    /// type.
     pub(super) code: Option<String>,
-    /// The status, where it is said once more.
+    /// HTTP status in the body, if the body repeats the status of the response.
     pub(super) status: Option<u16>,
-    /// The words for people.
+    /// Error message for people.
     pub(super) message: String,
 }
 
 impl ErrorBody {
-    /// Reads the body of an answer.
+    /// Parses the body of an error response.
     pub(super) fn parse(body: &str) -> Self {
         let text = body.trim();
         if text.is_empty() {
@@ -36,13 +37,13 @@ impl ErrorBody {
         }
     }
 
-    /// The finest name of the error.
-    pub(super) fn name(&self) -> Option<&str> {
+    /// Returns the most specific name of the error: the error code, or else the error type.
+    pub(super) fn error_name(&self) -> Option<&str> {
         self.code.as_deref().or(self.kind.as_deref())
     }
 
-    fn from_text(words: &str) -> Self {
-        Self { message: words.to_owned(), ..Self::default() }
+    fn from_text(message: &str) -> Self {
+        Self { message: message.to_owned(), ..Self::default() }
     }
 
     fn from_json(value: &Value) -> Self {
@@ -59,23 +60,23 @@ impl ErrorBody {
                 | Value::Object(_) => None,
             }
         };
-        let words = error.as_str().map(str::to_owned);
-        let words = words.or_else(|| named("message")).or_else(|| named("detail"));
-        let words = words.unwrap_or_else(|| value.to_string());
+        let message = error.as_str().map(str::to_owned);
+        let message = message.or_else(|| named("message")).or_else(|| named("detail"));
+        let message = message.unwrap_or_else(|| value.to_string());
         let status = named("code").and_then(|code| code.parse().ok());
         Self {
             kind: named("type").filter(|kind| is_error_name(kind) && kind != "error"),
-            // A number is the status once more.
+            // A number repeats the HTTP status.
             code: named("code").filter(|code| is_error_name(code)),
             status: status.filter(|status| (400..600).contains(status)),
             message: match upstream_error(error) {
-                Some(raw) => format!("{words}: {raw}"),
-                None => words,
+                Some(raw) => format!("{message}: {raw}"),
+                None => message,
             },
         }
     }
 
-    /// The page of a proxy or a gateway: its title says what there is to say.
+    /// Parses the HTML page of a proxy or gateway. The title of the page becomes the message.
     fn from_html(text: &str) -> Self {
         let lower = text.to_ascii_lowercase();
         let title = lower.find("<title").and_then(|open| {
@@ -84,13 +85,13 @@ impl ErrorBody {
             Some(text[from..to].trim())
         });
         match title.filter(|title| !title.is_empty()) {
-            Some(title) => Self::from_text(&format!("a web page that says `{title}`")),
-            None => Self::from_text("a web page without a title"),
+            Some(title) => Self::from_text(&format!("an HTML page titled `{title}`")),
+            None => Self::from_text("an HTML page without a title"),
         }
     }
 }
 
-/// What a gateway was told by the provider behind it, as it came.
+/// Returns the error of the provider behind a gateway as text, unchanged.
 fn upstream_error(error: &Value) -> Option<String> {
     let raw = error.get("metadata")?.get("raw")?;
     let raw = raw.as_str().map_or_else(|| raw.to_string(), |raw| raw.trim().to_owned());

@@ -1,6 +1,6 @@
-//! How long a provider asks us to wait, in any of the ways they say it.
+//! Parses how long a provider asks the client to wait before a retry.
 //!
-//! Never: longer than a day, whatever a header says; and the time is handed in.
+//! Invariant: the delay is never longer than a day.
 
 use jiff::fmt::rfc2822;
 use jiff::{Span, SpanRelativeTo};
@@ -9,27 +9,33 @@ use reqwest::header::HeaderMap;
 
 const DELAY_MAX: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// From here on a bare number is a point in time, in seconds or milliseconds.
+/// Smallest numbers that are read as a Unix time, in seconds or in milliseconds. A smaller number
+/// is a delay in seconds.
 const EPOCH_SECONDS: f64 = 1e9;
 const EPOCH_MILLIS: f64 = 1e12;
 
-/// What the headers ask for. The times at which limits are filled up again are
-/// only looked at when a limit is what `limited` us.
-pub(super) fn from_headers(headers: &HeaderMap, now: Timestamp, limited: bool) -> Option<Millis> {
+/// Returns the delay before a retry that the response headers ask for. The reset times of rate
+/// limits are used only if `limited` is set: the request was rejected because of a rate limit or an
+/// overload.
+pub(super) fn retry_delay_from_headers(
+    headers: &HeaderMap,
+    now: Timestamp,
+    limited: bool,
+) -> Option<Millis> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let exact = text("retry-after-ms").and_then(|text| parse_number(text).and_then(ceil_millis));
     let exact = exact.or_else(|| text("retry-after").and_then(|text| parse_delay(text, now)));
-    let asked = exact.or_else(|| limited.then(|| rate_limit_reset(headers, now)).flatten());
-    asked.map(|span| span.min(DELAY_MAX))
+    let delay = exact.or_else(|| limited.then(|| rate_limit_reset_delay(headers, now)).flatten());
+    delay.map(|delay_millis| delay_millis.min(DELAY_MAX))
 }
 
-/// The limit that is used up decides, the latest of them. Where none says that
-/// it is, the first that is filled up again may be the one.
-fn rate_limit_reset(headers: &HeaderMap, now: Timestamp) -> Option<Millis> {
+/// Returns the delay until the last of the exhausted rate limits resets. If no limit is reported as
+/// exhausted, returns the delay until the first limit resets.
+fn rate_limit_reset_delay(headers: &HeaderMap, now: Timestamp) -> Option<Millis> {
     let mut empty = None;
     let mut first = None;
     for (name, value) in headers {
-        let Some(remaining) = remaining_header(name.as_str()) else {
+        let Some(remaining) = remaining_header_name(name.as_str()) else {
             continue;
         };
         let Some(wait) = value.to_str().ok().and_then(|text| parse_delay(text.trim(), now)) else {
@@ -44,16 +50,18 @@ fn rate_limit_reset(headers: &HeaderMap, now: Timestamp) -> Option<Millis> {
     empty.or(first)
 }
 
-/// The header beside one that says when a limit is filled up, if it is one.
-fn remaining_header(name: &str) -> Option<String> {
-    if let Some(limit) = name.strip_prefix("x-ratelimit-reset") {
+/// Returns the name of the `remaining` header that belongs to the given `reset` header of a rate
+/// limit. `None` means that the given header is not a `reset` header.
+fn remaining_header_name(reset_header: &str) -> Option<String> {
+    if let Some(limit) = reset_header.strip_prefix("x-ratelimit-reset") {
         return Some(format!("x-ratelimit-remaining{limit}"));
     }
-    let limit = name.strip_prefix("anthropic-ratelimit-")?.strip_suffix("-reset")?;
+    let limit = reset_header.strip_prefix("anthropic-ratelimit-")?.strip_suffix("-reset")?;
     Some(format!("anthropic-ratelimit-{limit}-remaining"))
 }
 
-/// A span in seconds, as `6m0s`, as a date of HTTP or as one of RFC 3339.
+/// Parses a delay, given as seconds, as a Unix time, as a duration such as `6m0s`, as an HTTP date
+/// or as an RFC 3339 date.
 fn parse_delay(text: &str, now: Timestamp) -> Option<Millis> {
     if let Some(seconds) = parse_number(text) {
         return match seconds {
@@ -67,33 +75,33 @@ fn parse_delay(text: &str, now: Timestamp) -> Option<Millis> {
     if let Ok(duration) = parsed.and_then(|span| span.to_duration(days)) {
         return ceil_millis(duration.as_secs_f64() * 1e3);
     }
-    // The end of the last year lies beyond what can be read, and is what servers
-    // say when they mean never. An earlier leap year has the same days.
+    // Some servers send the end of the year 9999 to mean never, which is out of the parser's range.
+    // The leap year 9996 is used instead, since it has every date.
     let at = parse_date(text).or_else(|| parse_date(&text.replacen("9999", "9996", 1)))?;
-    Some(at.since(now))
+    Some(at.duration_since(now))
 }
 
 fn parse_date(text: &str) -> Option<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(at);
     }
-    // A wrong day of the week is no reason to ask too early.
+    // A wrong weekday is ignored. Without the date the retry would come too early.
     let parser = rfc2822::DateTimeParser::new().relaxed_weekday(true);
     let at = parser.parse_timestamp(text).ok()?;
     Some(Timestamp::from_micros(at.as_microsecond()))
 }
 
-fn delay_until(micros: f64, now: Timestamp) -> Millis {
-    Timestamp::from_micros(micros as i64).since(now)
+fn delay_until(unix_micros: f64, now: Timestamp) -> Millis {
+    Timestamp::from_micros(unix_micros as i64).duration_since(now)
 }
 
 fn parse_number(text: &str) -> Option<f64> {
-    let digits = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let digits = |c: char| c.is_ascii_digit() || c == '.';
     let plain = !text.is_empty() && text.chars().all(digits);
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// Milliseconds, rounded up: to ask too early is to be told to wait again.
+/// Rounds a delay up to whole milliseconds, so that a retry does not come too early.
 fn ceil_millis(millis: f64) -> Option<Millis> {
     (millis >= 0.0).then(|| Millis(millis.ceil() as u64))
 }

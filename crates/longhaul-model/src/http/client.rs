@@ -1,7 +1,6 @@
-//! Makes the client for one address: which certificates it needs, and whether a
-//! proxy may stand between.
+//! Builds the HTTP client for a base URL: TLS certificates and proxy.
 //!
-//! Never: sends what is meant for this machine or this house to a proxy.
+//! Invariant: requests to this machine or to a private network never go through a proxy.
 
 use std::sync::Once;
 use std::time::Duration;
@@ -9,38 +8,39 @@ use std::time::Duration;
 use longhaul_core::net;
 use reqwest::{Client, Url};
 
-use crate::http::conn_counter::ConnCounter;
-use crate::http::error::{HttpError, root_cause};
+use crate::http::conn_counter::ConnectionCounter;
+use crate::http::error::{HttpError, root_cause_message};
 
-/// A connection that nobody used for so long is closed: most servers close
-/// theirs after a minute, and the one who closes first loses no question.
+/// Idle time after which a pooled connection is closed. Most servers close idle connections after a
+/// minute. If the client closes them first, no request is lost.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Reads an address; a key or a query in it is refused, because addresses are shown.
-pub(super) fn parse_base_url(base: &str) -> Result<Url, HttpError> {
+/// Parses the base URL of a server. A URL with credentials or a query is rejected, because base
+/// URLs are shown to people.
+pub(super) fn parse_base_url(base_url: &str) -> Result<Url, HttpError> {
     let bad = |why: &str| HttpError::InvalidBaseUrl(why.to_owned());
-    let url: Url = base.trim().parse().map_err(|_| bad("it is no URL"))?;
+    let url: Url = base_url.trim().parse().map_err(|_| bad("invalid URL"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad("only http:// and https:// are spoken"));
+        return Err(bad("only http:// and https:// are supported"));
     }
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-        return Err(bad("a name, a password or a query has no place in it"));
+        return Err(bad("it must not contain a user name, password or query"));
     }
     if url.host().is_none() {
-        return Err(bad("it names no host"));
+        return Err(bad("it has no host"));
     }
     Ok(url)
 }
 
-/// A client whose connections are counted.
-pub(super) fn build(
+/// Builds an HTTP client that counts the connections it opens.
+pub(super) fn build_client(
     base: &Url,
     connect: Duration,
-    made: &ConnCounter,
+    made: &ConnectionCounter,
 ) -> Result<Client, HttpError> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // An error says that there is one already, which is as good.
+        // An error means that a provider is already installed.
         _ = rustls::crypto::ring::default_provider().install_default();
     });
     let client = Client::builder()
@@ -55,11 +55,11 @@ pub(super) fn build(
         false => client.no_proxy(),
     };
     let client = match base.scheme() {
-        // A machine without certificates can still talk without TLS.
+        // Without TLS no certificates are needed, and the machine may have none.
         "http" => client.tls_certs_only([]).build(),
         _ => client.build(),
     };
-    client.map_err(|error| HttpError::ClientSetup(root_cause(&error)))
+    client.map_err(|error| HttpError::ClientSetup(root_cause_message(&error)))
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn loopback_requests_bypass_the_proxy() {
-        for (base, near) in [
+        for (base, is_local) in [
             ("http://localhost:11434", true),
             ("http://a.localhost/", true),
             ("http://127.0.0.2:1/v1", true),
@@ -82,7 +82,7 @@ mod tests {
         ] {
             let url = parse_base_url(base).unwrap();
             let may_use_proxy = net::may_use_proxy(url.host_str().unwrap());
-            assert_eq!(may_use_proxy, !near, "{base}");
+            assert_eq!(may_use_proxy, !is_local, "{base}");
         }
     }
 }

@@ -1,7 +1,5 @@
-//! Counts the connections that a client makes, so that one can tell whether a
-//! question went out on an old one.
-//!
-//! Never: changes how a connection comes about.
+//! Counts the connections that a client opens, to detect whether a request was sent on a reused
+//! connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +8,17 @@ use std::task::{Context, Poll};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// How many connections were begun. A copy counts the same ones.
+/// Counter of the connections that a client has opened. Cheap to clone; clones share the count.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ConnCounter(Arc<AtomicU64>);
+pub(super) struct ConnectionCounter(Arc<AtomicU64>);
 
-impl ConnCounter {
-    pub(super) fn total(&self) -> u64 {
+impl ConnectionCounter {
+    pub(super) fn total_connections(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-impl<S> Layer<S> for ConnCounter {
+impl<S> Layer<S> for ConnectionCounter {
     type Service = CountingConnector<S>;
 
     fn layer(&self, inner: S) -> CountingConnector<S> {
@@ -28,11 +26,11 @@ impl<S> Layer<S> for ConnCounter {
     }
 }
 
-/// What makes connections, counted.
+/// A connector that counts the connections it opens.
 #[derive(Debug, Clone)]
 pub(super) struct CountingConnector<S> {
     inner: S,
-    counter: ConnCounter,
+    counter: ConnectionCounter,
 }
 
 impl<S: Service<R>, R> Service<R> for CountingConnector<S> {
@@ -44,8 +42,8 @@ impl<S: Service<R>, R> Service<R> for CountingConnector<S> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, to: R) -> S::Future {
+    fn call(&mut self, destination: R) -> S::Future {
         self.counter.0.fetch_add(1, Ordering::SeqCst);
-        self.inner.call(to)
+        self.inner.call(destination)
     }
 }

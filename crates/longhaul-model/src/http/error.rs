@@ -1,88 +1,89 @@
-//! What can happen to a question on its way, told from each other by what it means.
+//! Transport errors.
 //!
-//! Never: an address, a header or a body in its words.
+//! Invariant: messages contain no URL, header or body.
 
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-/// The usual cause of a client that can't be made.
-const NO_CERTIFICATES: &str = "mostly the machine's certificates are missing: install \
-    ca-certificates, or name a file of them in SSL_CERT_FILE";
+/// Hint shown when the HTTP client can't be created: the usual reason, and what helps.
+const NO_CERTIFICATES: &str = "usually the system's CA certificates are missing: install \
+    ca-certificates, or set SSL_CERT_FILE to a certificate file";
 
-/// Why no whole answer came.
+/// Transport error: why no complete response was received.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The address is no address.
+    /// The base URL is invalid, for the given reason.
     #[error("the base URL can't be used: {0}")]
     InvalidBaseUrl(String),
-    /// No client can be made, mostly because the machine has no certificates.
-    #[error("no secure connection can be made here: {0}; {NO_CERTIFICATES}")]
+    /// The HTTP client can't be created, usually because the machine has no certificates.
+    #[error("can't create a TLS client: {0}; {NO_CERTIFICATES}")]
     ClientSetup(String),
-    /// No connection came about.
-    #[error("no connection: {0}")]
+    /// No connection could be opened.
+    #[error("can't connect: {0}")]
     Connect(String),
-    /// No connection came about in this time.
-    #[error("no connection in {}", format_duration(*.0))]
+    /// Opening the connection took longer than this timeout.
+    #[error("connecting timed out after {}", format_duration(*.0))]
     ConnectTimeout(Duration),
-    /// No answer began in this time.
-    #[error("no answer in {}", format_duration(*.0))]
+    /// The server did not start a response within this timeout.
+    #[error("received no response within {}", format_duration(*.0))]
     ResponseTimeout(Duration),
-    /// The answer began and then nothing came for this time.
-    #[error("the answer stood still for {}", format_duration(*.0))]
+    /// No data was received for this duration after the response had started.
+    #[error("received no data for {}", format_duration(*.0))]
     IdleTimeout(Duration),
-    /// Signs of life came for this time, and nothing else.
-    #[error("nothing but signs of life for {}", format_duration(*.0))]
+    /// Only keep-alive events were received for this duration.
+    #[error("received only keep-alive events for {}", format_duration(*.0))]
     StallTimeout(Duration),
-    /// The connection was closed before anything came.
-    #[error("the connection was closed without an answer: {0}")]
+    /// The server closed the connection before it sent a response.
+    #[error("the connection was closed without a response: {0}")]
     ConnectionClosed(String),
-    /// The connection broke in the middle.
-    #[error("the connection broke: {0}")]
+    /// The connection was lost while the response was being received.
+    #[error("the connection was lost: {0}")]
     ConnectionLost(String),
-    /// The stream ended before the reply did.
-    #[error("the stream ended before the reply did")]
+    /// The event stream ended before the reply was complete.
+    #[error("the stream ended before the reply was complete")]
     UnexpectedEof,
-    /// More came than is read.
-    #[error("the answer is longer than {0} bytes")]
+    /// The response body is longer than this number of bytes.
+    #[error("the response is longer than {0} bytes")]
     ResponseTooLarge(usize),
-    /// One event is longer than is read.
+    /// A single event of the stream is longer than this number of bytes.
     #[error("one event of the stream is longer than {0} bytes")]
     EventTooLarge(usize),
-    /// What came is no text.
+    /// The response is not valid UTF-8.
     #[error("the stream is not UTF-8")]
     InvalidUtf8,
 }
 
 impl HttpError {
-    /// What the client says of a question that it could not send.
-    pub(super) fn from_send_error(error: reqwest::Error, connect: Duration) -> Self {
-        // The address is said elsewhere.
+    /// Maps an error that occurred while sending a request. The duration is the timeout for
+    /// connecting, which the error names if connecting took too long.
+    pub(super) fn from_send_error(error: reqwest::Error, connect_timeout: Duration) -> Self {
+        // Messages don't contain the URL.
         let error = error.without_url();
         match (error.is_connect(), error.is_timeout()) {
-            (true, true) => Self::ConnectTimeout(connect),
-            (true, false) => Self::Connect(root_cause(&error)),
+            (true, true) => Self::ConnectTimeout(connect_timeout),
+            (true, false) => Self::Connect(root_cause_message(&error)),
             (false, _) if is_connection_closed(&error) => {
-                Self::ConnectionClosed(root_cause(&error))
+                Self::ConnectionClosed(root_cause_message(&error))
             }
-            (false, _) => Self::ConnectionLost(root_cause(&error)),
+            (false, _) => Self::ConnectionLost(root_cause_message(&error)),
         }
     }
 
-    /// What the client says of a body that it could not read on.
+    /// Maps an error that occurred while reading a response body.
     pub(super) fn from_body_error(error: reqwest::Error) -> Self {
-        Self::ConnectionLost(root_cause(&error.without_url()))
+        Self::ConnectionLost(root_cause_message(&error.without_url()))
     }
 }
 
-fn format_duration(time: Duration) -> String {
-    match time.subsec_millis() {
-        0 => format!("{} s", time.as_secs()),
-        _ => format!("{} ms", time.as_millis()),
+fn format_duration(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{} s", duration.as_secs()),
+        _ => format!("{} ms", duration.as_millis()),
     }
 }
 
-/// Whether a connection ended before an answer began.
+/// Whether the error means that the connection was closed before a response started.
 fn is_connection_closed(error: &reqwest::Error) -> bool {
     let mut deeper = error.source();
     while let Some(found) = deeper {
@@ -96,7 +97,7 @@ fn is_connection_closed(error: &reqwest::Error) -> bool {
                     | io::ErrorKind::UnexpectedEof
             );
         }
-        // The client below keeps this kind to itself; its words are its name.
+        // hyper doesn't expose this error kind, so its message is compared.
         if found.to_string() == "connection closed before message completed" {
             return true;
         }
@@ -105,8 +106,8 @@ fn is_connection_closed(error: &reqwest::Error) -> bool {
     false
 }
 
-/// What lies behind an error: the rest only says how deep it came from.
-pub(super) fn root_cause(error: &dyn Error) -> String {
+/// Returns the message of the innermost error. The errors around it only add context.
+pub(super) fn root_cause_message(error: &dyn Error) -> String {
     let mut deepest = error;
     while let Some(deeper) = deepest.source() {
         deepest = deeper;

@@ -1,28 +1,26 @@
-//! How long an exchange may take and how long an answer may be.
-//!
-//! Never: a limit on the whole time of a stream. A model may speak for as long as
-//! it says something.
+//! Timeouts and size limits of an exchange. A stream has no total timeout: it may take as long as
+//! the reply makes progress.
 
 use std::time::Duration;
 
-/// How long is waited and how much is read.
+/// Timeouts and size limits of one exchange with a provider's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// For a connection.
+pub struct HttpLimits {
+    /// Maximum time to open a connection.
     pub connect: Duration,
-    /// For the head of an answer, and again for the first bytes of its body:
-    /// some servers send the head before they have read the question.
+    /// Timeout for the response headers, and again for the first bytes of the body: some servers
+    /// send the headers before they have processed the request.
     pub first_byte: Duration,
-    /// Between two pieces of a body.
+    /// Maximum time between two chunks of a response body.
     pub idle: Duration,
-    /// For something of the reply when only signs of life come, and for all of an
-    /// answer that is no stream.
+    /// Timeout for a stream that sends only keep-alive events and no part of the reply, and for
+    /// reading the complete body of a response that is not a stream.
     pub stall: Duration,
-    /// The longest answer.
+    /// Maximum size of a response body in bytes.
     pub max_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),

@@ -1,6 +1,6 @@
-//! An answer as it comes in, piece by piece.
+//! A response body, read in chunks.
 //!
-//! Never: longer than the limit, and never waited for without an end.
+//! Invariant: the size of the body and the time to read it are limited.
 
 use std::time::Duration;
 
@@ -9,32 +9,33 @@ use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 
 use crate::http::error::HttpError;
-use crate::http::limits::Limits;
+use crate::http::limits::HttpLimits;
 
-/// So much of an answer that says no is read; the rest is dropped with its connection.
+/// Maximum number of bytes that are read of an error response. The rest is discarded together with
+/// the connection.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// So long an answer that says no is read in all: nobody waits for a no that drips.
+/// Maximum time to read an error response.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What calls itself so is no stream of events, unless it looks like one.
+/// Content types that are not an event stream, unless the body starts like an event stream.
 const NON_STREAM_TYPES: &[&str] = &["application/json", "text/html"];
 
-/// How a stream of events begins, which no JSON and no page does.
+/// First bytes of an event stream. JSON and HTML never start with these bytes.
 const STREAM_PREFIXES: &[&[u8]] = &[b"data:", b"event:", b"id:", b"retry:", b":"];
 
-/// What a server answers.
+/// A response whose body is read with a limited size and within a limited time.
 #[derive(Debug)]
 pub(crate) struct BoundedResponse {
     response: Response,
-    limits: Limits,
+    limits: HttpLimits,
     bytes_read: usize,
-    /// What was read to see what it is, and has yet to be heard.
+    /// Bytes that were read to detect an event stream and have not yet been returned to the caller.
     peeked: Option<Bytes>,
 }
 
 impl BoundedResponse {
-    pub(super) const fn new(response: Response, limits: Limits) -> Self {
+    pub(super) const fn new(response: Response, limits: HttpLimits) -> Self {
         Self { response, limits, bytes_read: 0, peeked: None }
     }
 
@@ -46,19 +47,19 @@ impl BoundedResponse {
         self.response.headers()
     }
 
-    /// Whether it may be a stream of events. A server that says nothing, or
-    /// something odd, is taken at the word that was asked for.
-    pub(crate) fn is_stream(&self) -> bool {
-        let said = self.headers().get(CONTENT_TYPE);
-        let said = said.map_or(&b""[..], |said| said.as_bytes());
-        let said = String::from_utf8_lossy(said).to_ascii_lowercase();
-        !NON_STREAM_TYPES.iter().any(|kind| said.starts_with(kind))
+    /// Returns whether the response may be an event stream. A missing or unknown content type
+    /// counts as an event stream, because a stream was requested.
+    pub(crate) fn is_event_stream(&self) -> bool {
+        let content_type = self.headers().get(CONTENT_TYPE);
+        let content_type = content_type.map_or(&b""[..], |content_type| content_type.as_bytes());
+        let content_type = String::from_utf8_lossy(content_type).to_ascii_lowercase();
+        !NON_STREAM_TYPES.iter().any(|kind| content_type.starts_with(kind))
     }
 
-    /// The next piece; none: it is over.
+    /// Returns the next chunk of the body. `None` means the end of the body.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
-        if let Some(begun) = self.peeked.take() {
-            return Ok(Some(begun));
+        if let Some(chunk) = self.peeked.take() {
+            return Ok(Some(chunk));
         }
         let (wait, late) = match self.bytes_read {
             0 => (self.limits.first_byte, HttpError::ResponseTimeout(self.limits.first_byte)),
@@ -73,34 +74,34 @@ impl BoundedResponse {
         }
     }
 
-    /// All of it, in the time that a stream has for something of the reply. None:
-    /// it is a stream after all, whatever its head says, and is heard with `next`.
-    pub(crate) async fn read_all(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
+    /// Reads the complete body, within the stall timeout. `None` means that the body is an event
+    /// stream in spite of its content type and must be read chunk by chunk.
+    pub(crate) async fn read_complete_body(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         let stall = self.limits.stall;
-        let all = tokio::time::timeout(stall, self.read_body()).await;
+        let all = tokio::time::timeout(stall, self.read_body_without_timeout()).await;
         all.map_err(|_| HttpError::StallTimeout(stall))?
     }
 
-    async fn read_body(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
+    async fn read_body_without_timeout(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         let mut body = Vec::new();
-        let mut is_told = false;
+        let mut is_decided = false;
         while let Some(piece) = self.next_chunk().await? {
-            // Blanks before anything else mean nothing, and may be many.
+            // Leading whitespace is ignored; there may be a lot of it.
             match body.is_empty() {
                 true => body.extend_from_slice(piece.trim_ascii_start()),
                 false => body.extend_from_slice(&piece),
             }
-            if !is_told && STREAM_PREFIXES.iter().any(|begin| body.starts_with(begin)) {
+            if !is_decided && STREAM_PREFIXES.iter().any(|begin| body.starts_with(begin)) {
                 self.peeked = Some(body.into());
                 return Ok(None);
             }
-            is_told = !STREAM_PREFIXES.iter().any(|begin| begin.starts_with(&body));
+            is_decided = !STREAM_PREFIXES.iter().any(|begin| begin.starts_with(&body));
         }
         Ok(Some(body))
     }
 
-    /// The beginning of an answer that says no, as far as it comes soon: what is
-    /// missing of it is no trouble of its own.
+    /// Reads the start of the body of an error response, as far as it arrives in time. Errors while
+    /// reading are ignored.
     pub(crate) async fn read_error_body(&mut self) -> Vec<u8> {
         let wait = self.limits.stall.min(ERROR_BODY_TIMEOUT);
         let mut body = Vec::new();
@@ -111,15 +112,15 @@ impl BoundedResponse {
                 body.extend_from_slice(&piece);
             }
         };
-        // What has come when the time is up is what was said.
+        // On a timeout the part received so far is used.
         _ = tokio::time::timeout(wait, some).await;
         body.truncate(ERROR_BODY_BYTES_MAX);
         body
     }
 
-    /// The same answer, of which so much is read at most.
-    pub(crate) fn with_max_bytes(mut self, bytes: usize) -> Self {
-        self.limits.max_bytes = self.limits.max_bytes.min(bytes);
+    /// Limits the response body to the given number of bytes, if the current limit is higher.
+    pub(crate) fn with_max_body_bytes(mut self, max_bytes: usize) -> Self {
+        self.limits.max_bytes = self.limits.max_bytes.min(max_bytes);
         self
     }
 }

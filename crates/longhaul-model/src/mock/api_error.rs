@@ -1,30 +1,30 @@
-//! A no, in the words of each provider.
+//! Error responses of the mock provider, in the format of each API.
 //!
-//! Never: more of what a stranger sent than a line.
+//! Invariant: names from a request are truncated.
 
 use serde_json::json;
 
 use crate::mock::api_kind::ApiKind;
 use crate::mock::response::MockResponse;
 
-/// What is asked of a client before it tries again: long enough to be seen,
-/// short enough for a test.
+/// Delay in milliseconds that a client is asked to wait before a retry: long enough to be noticed,
+/// short enough for tests.
 const RETRY_AFTER_MS: u32 = 50;
 
-/// So many names of scripts stand in a message.
+/// Maximum number of script names listed in an error message.
 const NAMES_MAX: usize = 20;
 
-/// So many letters of a name that is not known stand in a message.
+/// Maximum number of characters shown of an unknown script name in an error message.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// A no.
+/// An error of the mock provider, before it is rendered in the format of an API.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: u16,
     message: String,
-    /// The field that is wrong, where it is one.
+    /// Request field that the error is about. `None` means that the error is not about a field.
     param: Option<&'static str>,
-    /// OpenAI's word for what is wrong, where it has one.
+    /// Error code of OpenAI. `None` means that OpenAI has no code for this error.
     code: Option<&'static str>,
 }
 
@@ -39,9 +39,9 @@ impl ApiError {
         Self { status, message: message.into(), param: None, code }
     }
 
-    /// A field that must be there and is not.
-    pub(crate) fn missing(dialect: ApiKind, field: &'static str) -> Self {
-        let message = match dialect {
+    /// Returns the error for a required request field that is missing.
+    pub(crate) fn missing_field(api: ApiKind, field: &'static str) -> Self {
+        let message = match api {
             ApiKind::Messages => format!("{field}: Field required"),
             ApiKind::Responses | ApiKind::Chat => {
                 format!("Missing required parameter: '{field}'.")
@@ -54,42 +54,51 @@ impl ApiError {
         }
     }
 
-    /// A field with something in it that can't be.
-    pub(crate) fn invalid(field: &'static str, message: impl Into<String>) -> Self {
+    /// Returns the error for a request field with an invalid value.
+    pub(crate) fn invalid_field(field: &'static str, message: impl Into<String>) -> Self {
         Self { param: Some(field), code: Some("invalid_value"), ..Self::new(400, message) }
     }
 
-    /// A response that goes on from one that never was.
-    pub(crate) fn unknown_response(id: &str) -> Self {
-        let id = truncated(id);
+    /// Returns the error for an unknown `previous_response_id`.
+    pub(crate) fn unknown_response(response_id: &str) -> Self {
+        let response_id = truncated_name(response_id);
         Self {
             param: Some("previous_response_id"),
             code: Some("previous_response_not_found"),
-            ..Self::new(400, format!("Previous response with id '{id}' not found."))
+            ..Self::new(400, format!("Previous response with id '{response_id}' not found."))
         }
     }
 
-    /// A model of which there is no script.
-    pub(crate) fn unknown_model(model: &str, names: &[String]) -> Self {
-        let there = match names {
+    /// Returns the error for a model name without a script. The message lists the available names.
+    pub(crate) fn unknown_model(model: &str, script_names: &[String]) -> Self {
+        let available = match script_names {
             [] => "there are no scripts".to_owned(),
-            [..] if names.len() <= NAMES_MAX => format!("there are: {}", names.join(", ")),
+            [..] if script_names.len() <= NAMES_MAX => {
+                format!("available scripts: {}", script_names.join(", "))
+            }
             [..] => {
-                let first = names[..NAMES_MAX].join(", ");
-                format!("there are {}, among them: {first}", names.len())
+                let first = script_names[..NAMES_MAX].join(", ");
+                format!("{} scripts are available, among them: {first}", script_names.len())
             }
         };
         Self {
             param: Some("model"),
             code: Some("model_not_found"),
-            ..Self::new(404, format!("no script for model `{}`; {there}", truncated(model)))
+            ..Self::new(
+                404,
+                format!(
+                    "there is no script for the model `{}`; {available}",
+                    truncated_name(model)
+                ),
+            )
         }
     }
 
-    /// The no on the wire.
-    pub(crate) fn to_response(&self, dialect: ApiKind, request: &str) -> MockResponse {
-        let mut answer = MockResponse::json(self.status, self.body(dialect, request))
-            .with_request_id(dialect, request);
+    /// Renders the error as a response with the given request ID, in the format of an API.
+    pub(crate) fn to_response(&self, api: ApiKind, request_id: &str) -> MockResponse {
+        let mut answer =
+            MockResponse::with_json_body(self.status, self.render_body(api, request_id))
+                .with_request_id(api, request_id);
         if matches!(self.status, 408 | 409 | 429 | 500..) {
             let seconds = RETRY_AFTER_MS.div_ceil(1_000);
             answer.headers.push(("retry-after", seconds.to_string()));
@@ -99,13 +108,13 @@ impl ApiError {
         answer
     }
 
-    fn body(&self, dialect: ApiKind, request: &str) -> String {
+    fn render_body(&self, api: ApiKind, request_id: &str) -> String {
         let message = &self.message;
-        let body = match dialect {
+        let body = match api {
             ApiKind::Messages => json!({
                 "type": "error",
                 "error": { "type": anthropic_error_type(self.status), "message": message },
-                "request_id": request,
+                "request_id": request_id,
             }),
             ApiKind::Responses | ApiKind::Chat => json!({
                 "error": {
@@ -144,6 +153,6 @@ const fn openai_error_type(status: u16) -> &'static str {
     }
 }
 
-fn truncated(name: &str) -> String {
+fn truncated_name(name: &str) -> String {
     name.chars().take(SHOWN_CHARS_MAX).collect()
 }

@@ -1,20 +1,18 @@
-//! The wires that are spoken.
-//!
-//! Never: where they are found. Addresses belong to whoever listens.
+//! APIs that the mock provider simulates.
 
-/// Whose words a request is written in.
+/// API that a request to the mock provider uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiKind {
-    /// Anthropic Messages.
+    /// The Messages API of Anthropic.
     Messages,
-    /// OpenAI Responses.
+    /// The Responses API of OpenAI.
     Responses,
-    /// OpenAI Chat Completions.
+    /// The Chat Completions API of OpenAI.
     Chat,
 }
 
 impl ApiKind {
-    /// The header under which this provider names a request.
+    /// Returns the name of the response header with the request ID.
     pub(crate) const fn request_id_header(self) -> &'static str {
         match self {
             Self::Messages => "request-id",

@@ -1,16 +1,15 @@
-//! How often each question has failed because its script says so.
-//!
-//! Never: grows without a bound. The oldest questions are forgotten.
+//! Counts the scripted failures of each request. The number of remembered requests is bounded; the
+//! oldest are forgotten.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use longhaul_core::raw::Hash;
 
-/// So many questions are remembered.
+/// Maximum number of requests whose failures are remembered.
 const REQUESTS_MAX: usize = 65_536;
 
-/// The failures so far.
+/// Counter of the failed attempts of each request.
 #[derive(Debug, Default)]
 pub(crate) struct AttemptCounter(Mutex<FailedAttempts>);
 
@@ -23,18 +22,24 @@ struct FailedAttempts {
 }
 
 impl AttemptCounter {
-    /// Which try of this question it is, from 1; those up to `times` fail and
-    /// are counted, so that after them the question is always answered.
-    pub(crate) fn next(&self, name: &str, hash: Hash, times: u32) -> u32 {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let FailedAttempts { failed, order } = &mut *kept;
-        let key: Key = (name.into(), hash);
+    /// Returns the number of the current attempt at a request, from 1. The script makes the first
+    /// attempts fail, as many as the given number. Failures are counted up to that number, so that
+    /// every later attempt succeeds.
+    pub(crate) fn next_attempt(
+        &self,
+        script_name: &str,
+        request_hash: Hash,
+        failure_count: u32,
+    ) -> u32 {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let FailedAttempts { failed, order } = &mut *state;
+        let key: Key = (script_name.into(), request_hash);
         if let Some(count) = failed.get_mut(&key) {
             let attempt = count.saturating_add(1);
-            *count = attempt.min(times);
+            *count = attempt.min(failure_count);
             return attempt;
         }
-        if times == 0 {
+        if failure_count == 0 {
             return 1;
         }
         if order.len() >= REQUESTS_MAX

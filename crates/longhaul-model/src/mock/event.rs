@@ -1,21 +1,21 @@
-//! Server-sent events as bytes.
+//! Encodes server-sent events.
 //!
-//! Never: a line end inside the data. JSON has none when it is written in one line.
+//! Invariant: the data of an event has no line breaks, because JSON is written on one line.
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-/// An event whose name is its `type`.
-pub(crate) fn named(event: &Value) -> Bytes {
+/// Encodes a server-sent event whose name is the `type` field of its JSON.
+pub(crate) fn encode_named_event(event: &Value) -> Bytes {
     let name = event.get("type").and_then(Value::as_str);
     let name = name.unwrap_or("message");
     format!("event: {name}\ndata: {event}\n\n").into()
 }
 
-/// An event without a name.
-pub(crate) fn unnamed(event: &impl Serialize) -> Bytes {
-    // What is written here is JSON of our own, which can always be written.
+/// Encodes a server-sent event without a name.
+pub(crate) fn encode_unnamed_event(event: &impl Serialize) -> Bytes {
+    // Serialising our own values can't fail.
     let data = serde_json::to_string(event).unwrap_or_default();
     format!("data: {data}\n\n").into()
 }

@@ -1,107 +1,113 @@
-//! What goes wrong on purpose: by counting for every request, and by a header
-//! for one.
+//! Injected faults of the mock provider: recurring faults for all requests, and single faults
+//! requested by a header.
 //!
-//! Never: by chance. The same requests in the same order meet the same faults.
+//! Invariant: faults are deterministic. The same requests in the same order get the same faults.
 
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
 use longhaul_core::time::Millis;
 
-use crate::mock::response::{MockBody, MockResponse, Termination};
+use crate::mock::response::{MockBody, MockResponse, ResponseTermination};
 
-/// What a body says that is no JSON and no event.
+/// Invalid data for a response: neither valid JSON nor a valid event.
 const GARBAGE: &str = "data: {\"type\": <html><body>502 Bad Gateway</body></html>\n\n";
 
-/// What goes wrong with every request.
+/// Faults and delays that the mock provider applies to all requests.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Faults {
-    /// How long to wait before the first byte.
+pub struct FaultSettings {
+    /// Delay before the first byte of a response.
     pub latency: Millis,
-    /// How long to wait between the events of a stream.
+    /// Delay between the events of a stream.
     pub token_delay: Millis,
-    /// Requests that fail.
+    /// Failure of every n-th request. `None` means that no requests fail.
     pub failure: Option<RecurringFailure>,
-    /// Every so many streams one is cut off in the middle.
+    /// Number n: every n-th stream is cut off in the middle. `None` means that no streams are cut
+    /// off.
     pub cut_every: Option<NonZeroU64>,
 }
 
-/// A failure that comes back.
+/// A failure that recurs at every n-th request.
 #[derive(Debug, Clone, Copy)]
 pub struct RecurringFailure {
-    /// With this status.
+    /// HTTP status of the failed requests.
     pub status: u16,
-    /// Every so many requests.
+    /// Number n: every n-th request fails.
     pub every: NonZeroU64,
 }
 
-impl Faults {
-    /// The status with which this request, from 1, fails.
-    pub(crate) fn status_of(&self, request: u64) -> Option<u16> {
-        let fail = self.failure.filter(|fail| request.is_multiple_of(fail.every.get()));
+impl FaultSettings {
+    /// Returns the HTTP status with which the request with this number, counted from 1, fails.
+    /// `None` means that the request succeeds.
+    pub(crate) fn failure_status(&self, request_number: u64) -> Option<u16> {
+        let fail = self.failure.filter(|fail| request_number.is_multiple_of(fail.every.get()));
         fail.map(|fail| fail.status)
     }
 
-    /// Whether this stream, from 1, is cut off.
-    pub(crate) fn should_cut(&self, stream: u64) -> bool {
+    /// Whether the stream with this number, counted from 1, is cut off in the middle.
+    pub(crate) fn should_cut_stream(&self, stream_number: u64) -> bool {
         let every = self.cut_every;
-        every.is_some_and(|every| stream.is_multiple_of(every.get()))
+        every.is_some_and(|every| stream_number.is_multiple_of(every.get()))
     }
 }
 
-/// What goes wrong with one request.
+/// A fault that the header of a request asks for, injected into the response to that request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It fails with this status.
+    /// The request fails with this HTTP status.
     Status(u16),
-    /// It breaks off in the middle.
+    /// The connection is closed in the middle of the response.
     Cut,
-    /// It stops in the middle and says no more.
+    /// The response stops in the middle, and the connection stays open.
     Stall,
-    /// It says something in the middle that nobody can read.
+    /// The response contains invalid data in the middle.
     Garbage,
-    /// It says in the middle that it can't go on.
+    /// The provider reports an error in the middle of the response.
     Error,
 }
 
 impl Fault {
-    /// Reads a header.
-    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
-        let text = text.trim();
-        if let Some(status) = text.strip_prefix("status=") {
+    /// Parses the value of the header that requests a fault.
+    pub(crate) fn parse(header_value: &str) -> Result<Self, &'static str> {
+        let header_value = header_value.trim();
+        if let Some(status) = header_value.strip_prefix("status=") {
             let status = status.parse().ok();
             let status = status.filter(|status| (400..600).contains(status));
-            return status.map(Self::Status).ok_or(
-                "x-longhaul-fault: a status that fails is one from 400 to 599, such as status=503",
-            );
+            return status
+                .map(Self::Status)
+                .ok_or("x-longhaul-fault: the status must be from 400 to 599, such as status=503");
         }
-        match text {
+        match header_value {
             "cut" => Ok(Self::Cut),
             "stall" => Ok(Self::Stall),
             "garbage" => Ok(Self::Garbage),
             "error" => Ok(Self::Error),
-            _ => Err("x-longhaul-fault: write status=503, cut, stall, garbage or error"),
+            _ => Err(
+                "x-longhaul-fault: must be cut, stall, garbage, error or a status such as status=503",
+            ),
         }
     }
 }
 
-/// The answer with a fault in it. `trouble` is what a provider says in the middle
-/// of a stream when it can't go on.
-pub(crate) fn inject(
+/// Injects a fault into a response. `error_event` returns the event with which the provider reports
+/// an error in a stream.
+pub(crate) fn inject_fault(
     mut answer: MockResponse,
     fault: Option<Fault>,
-    trouble: impl FnOnce() -> Bytes,
+    error_event: impl FnOnce() -> Bytes,
 ) -> MockResponse {
     let (ending, last) = match fault {
         None | Some(Fault::Status(_)) => return answer,
-        Some(Fault::Cut) => (Termination::Truncated, None),
-        Some(Fault::Stall) => (Termination::Stalled, None),
-        Some(Fault::Garbage) => (Termination::Clean, Some(Bytes::from_static(GARBAGE.as_bytes()))),
-        Some(Fault::Error) => (Termination::Clean, Some(trouble())),
+        Some(Fault::Cut) => (ResponseTermination::Truncated, None),
+        Some(Fault::Stall) => (ResponseTermination::Stalled, None),
+        Some(Fault::Garbage) => {
+            (ResponseTermination::Clean, Some(Bytes::from_static(GARBAGE.as_bytes())))
+        }
+        Some(Fault::Error) => (ResponseTermination::Clean, Some(error_event())),
     };
     answer.termination = ending;
     match &mut answer.body {
-        // A length was promised for the whole of it, and what comes is the half.
+        // The content length is that of the full body, but only half of it is sent.
         MockBody::Full(body) => match last {
             None => *body = body.slice(..body.len() / 2),
             Some(last) => *body = last,

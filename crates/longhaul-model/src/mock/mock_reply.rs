@@ -1,7 +1,7 @@
-//! One reply before it is spelled: what is said, why it ends, what it used, and
-//! the ids under which it is said.
+//! A reply of the mock provider before it is rendered for an API: content, stop reason, usage and
+//! IDs.
 //!
-//! Never: chance. The same request in the same turn gets the same ids.
+//! Invariant: IDs are deterministic. The same request in the same turn gets the same IDs.
 
 use longhaul_core::message::{Reply, StopReason};
 use longhaul_core::raw::Hash;
@@ -10,13 +10,13 @@ use longhaul_core::usage::Usage;
 
 use crate::mock::request::ParsedRequest;
 
-/// In so many pieces, at most, are a call's arguments streamed.
+/// Maximum number of chunks in which the arguments of a tool call are streamed.
 const CHUNKS_MAX: usize = 4;
 
-/// So many digits of a request's hash stand in an id.
+/// Number of hexadecimal digits of the request hash in an ID.
 const HASH_DIGITS: usize = 20;
 
-/// One reply.
+/// A reply of the mock provider, with everything needed to render it in the format of an API.
 #[derive(Debug)]
 pub(crate) struct MockReply<'a> {
     pub(crate) request: &'a ParsedRequest<'a>,
@@ -28,13 +28,13 @@ pub(crate) struct MockReply<'a> {
 }
 
 impl MockReply<'_> {
-    /// Seconds since 1970, as OpenAI tells the time.
+    /// Returns the time of the request in Unix seconds.
     pub(crate) const fn unix_seconds(&self) -> u64 {
         self.now.as_millis() / 1_000
     }
 }
 
-/// What ids are made of: the request, and its turn.
+/// Source of the IDs in a reply. IDs are made from the hash of the request and the turn.
 #[derive(Debug)]
 pub(crate) struct ReplyIds {
     digits: String,
@@ -42,18 +42,18 @@ pub(crate) struct ReplyIds {
 }
 
 impl ReplyIds {
-    pub(crate) fn new(request: Hash, turn: u32) -> Self {
-        let mut digits = request.to_string();
+    pub(crate) fn new(request_hash: Hash, turn: u32) -> Self {
+        let mut digits = request_hash.to_string();
         digits.truncate(HASH_DIGITS);
         Self { digits, turn }
     }
 
-    /// The id of the thing at this place of the reply.
-    pub(crate) fn id(&self, prefix: &str, place: usize) -> String {
-        format!("{prefix}{}{:04x}{place:02x}", self.digits, self.turn)
+    /// Returns the ID of the item with the given index in the reply.
+    pub(crate) fn item_id(&self, prefix: &str, index: usize) -> String {
+        format!("{prefix}{}{:04x}{index:02x}", self.digits, self.turn)
     }
 
-    /// The id of a whole response, from which its turn can be read again.
+    /// Returns the ID of the response. The ID contains the turn.
     pub(crate) fn response_id(&self) -> String {
         format!("{RESPONSE_ID_PREFIX}{:08x}{}", self.turn, self.digits)
     }
@@ -61,15 +61,16 @@ impl ReplyIds {
 
 const RESPONSE_ID_PREFIX: &str = "resp_";
 
-/// The turn of the response with this id; none: no such response was ever given.
-pub(crate) fn turn_of_response(response: &str) -> Option<u32> {
-    let rest = response.strip_prefix(RESPONSE_ID_PREFIX)?;
+/// Returns the turn that a response ID contains. `None` means that the ID was not made by the mock
+/// provider.
+pub(crate) fn turn_from_response_id(response_id: &str) -> Option<u32> {
+    let rest = response_id.strip_prefix(RESPONSE_ID_PREFIX)?;
     let (turn, digits) = rest.split_at_checked(8)?;
     let is_ours = digits.len() == HASH_DIGITS && digits.bytes().all(|one| one.is_ascii_hexdigit());
     u32::from_str_radix(turn, 16).ok().filter(|_| is_ours)
 }
 
-/// Arguments in a few pieces that join to them again.
+/// Splits the arguments of a tool call into a few chunks for streaming.
 pub(crate) fn argument_chunks(arguments: &str) -> Vec<&str> {
     let each = arguments.len().div_ceil(CHUNKS_MAX).max(1);
     let mut rest = arguments;

@@ -1,6 +1,4 @@
-//! Writes replies: one file for each wire, whole and as a stream.
-//!
-//! Never: decides what is said.
+//! Renders replies of the mock provider as one body or as a stream, with one module per API.
 
 mod chat;
 mod messages;
@@ -13,46 +11,46 @@ use crate::mock::api_kind::ApiKind;
 use crate::mock::event;
 use crate::mock::mock_reply::MockReply;
 
-/// What a provider says that can't go on.
+/// Error message that simulates an overloaded provider.
 pub(crate) const OVERLOADED_MESSAGE: &str = "Overloaded";
 
-/// The status of an answer that says so before it has begun.
+/// HTTP status that simulates an overloaded provider.
 pub(crate) const OVERLOADED_STATUS: u16 = 529;
 
-/// The reply as one body.
-pub(crate) fn body(dialect: ApiKind, speech: &MockReply<'_>) -> String {
-    match dialect {
-        ApiKind::Messages => messages::body(speech),
-        ApiKind::Responses => responses::body(speech),
-        ApiKind::Chat => chat::body(speech),
+/// Renders the reply in the format of an API as one complete response body.
+pub(crate) fn render_body(api: ApiKind, mock_reply: &MockReply<'_>) -> String {
+    match api {
+        ApiKind::Messages => messages::render_body(mock_reply),
+        ApiKind::Responses => responses::render_body(mock_reply),
+        ApiKind::Chat => chat::render_body(mock_reply),
     }
 }
 
-/// The reply as events.
-pub(crate) fn events(dialect: ApiKind, speech: &MockReply<'_>) -> Vec<Bytes> {
-    match dialect {
-        ApiKind::Messages => messages::events(speech),
-        ApiKind::Responses => responses::events(speech),
-        ApiKind::Chat => chat::events(speech),
+/// Renders the reply in the format of an API as the server-sent events of a stream.
+pub(crate) fn render_events(api: ApiKind, mock_reply: &MockReply<'_>) -> Vec<Bytes> {
+    match api {
+        ApiKind::Messages => messages::render_events(mock_reply),
+        ApiKind::Responses => responses::render_events(mock_reply),
+        ApiKind::Chat => chat::render_events(mock_reply),
     }
 }
 
-/// The event with which a stream says that it can't go on.
-pub(crate) fn error_event(dialect: ApiKind, request: &str) -> Bytes {
-    match dialect {
-        ApiKind::Messages => event::named(&json!({
+/// Returns the event that ends a stream with an error, for the request with this ID.
+pub(crate) fn error_event(api: ApiKind, request_id: &str) -> Bytes {
+    match api {
+        ApiKind::Messages => event::encode_named_event(&json!({
             "type": "error",
             "error": { "type": "overloaded_error", "message": OVERLOADED_MESSAGE },
-            "request_id": request,
+            "request_id": request_id,
         })),
-        ApiKind::Responses => event::named(&json!({
+        ApiKind::Responses => event::encode_named_event(&json!({
             "type": "error",
             "code": "server_error",
             "message": OVERLOADED_MESSAGE,
             "param": null,
             "sequence_number": 0,
         })),
-        ApiKind::Chat => event::unnamed(&json!({
+        ApiKind::Chat => event::encode_unnamed_event(&json!({
             "error": { "message": OVERLOADED_MESSAGE, "type": "server_error", "param": null, "code": null },
         })),
     }

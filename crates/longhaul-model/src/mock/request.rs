@@ -1,6 +1,5 @@
-//! A request in the form that no provider owns, as far as a script needs it.
-//!
-//! Never: keeps a picture or a file. Only their place is counted.
+//! A parsed request to the mock provider, in provider-neutral form, with what scripts need. Images
+//! and files are replaced by placeholders.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,26 +12,26 @@ use longhaul_core::raw::{BlobRef, Hash, RawJson};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A request.
+/// A request to the mock provider, parsed into a provider-neutral form.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedRequest<'a> {
-    /// The model, as it was asked for.
+    /// Name of the requested model.
     pub(crate) model: Cow<'a, str>,
-    /// Whether the reply is wanted piece by piece.
+    /// Whether the request asks for a streamed reply.
     pub(crate) stream: bool,
-    /// Whether a stream of Chat Completions ends with what was used.
+    /// Whether the request asks for token counts at the end of a Chat Completions stream.
     pub(crate) wants_usage: bool,
-    /// So many messages of the assistant's are in it.
+    /// Number of assistant messages in the request.
     pub(crate) assistant_messages: u32,
     pub(crate) system: String,
-    /// The tools as they came.
+    /// JSON of the tool list in the request, unchanged.
     pub(crate) tools: &'a str,
     pub(crate) messages: Arc<Vec<Arc<Message>>>,
-    /// What Responses says back.
+    /// Request fields that the Responses API repeats in its response.
     pub(crate) echo: BTreeMap<String, &'a RawValue>,
 }
 
-/// A conversation as it is read, message by message.
+/// Builder for the conversation of a request, to which messages are added in order.
 #[derive(Debug, Default)]
 pub(crate) struct ConversationBuilder {
     messages: Vec<Arc<Message>>,
@@ -41,21 +40,21 @@ pub(crate) struct ConversationBuilder {
 }
 
 impl ConversationBuilder {
-    pub(crate) fn user(&mut self, parts: Vec<Part>) {
-        self.flush_results();
+    pub(crate) fn add_user_message(&mut self, parts: Vec<Part>) {
+        self.flush_tool_results();
         self.messages.push(Arc::new(Message::User(parts)));
     }
 
-    pub(crate) fn assistant(&mut self, blocks: Vec<Block>) {
-        self.flush_results();
+    pub(crate) fn add_assistant_message(&mut self, blocks: Vec<Block>) {
+        self.flush_tool_results();
         self.assistant_messages = self.assistant_messages.saturating_add(1);
-        let dialect = String::new();
-        let reply = Arc::new(Reply { api: dialect, blocks });
+        let api = String::new();
+        let reply = Arc::new(Reply { api, blocks });
         self.messages.push(Arc::new(Message::Assistant(reply)));
     }
 
-    /// A tool's result. Those that follow each other are one message.
-    pub(crate) fn result(&mut self, content: Vec<Part>) {
+    /// Adds a tool result to the conversation. Consecutive results become one message.
+    pub(crate) fn add_tool_result(&mut self, content: Vec<Part>) {
         self.results.push(ToolResult {
             call: CallId { turn: self.assistant_messages, index: 0 },
             id: String::new(),
@@ -64,28 +63,28 @@ impl ConversationBuilder {
         });
     }
 
-    fn flush_results(&mut self) {
+    fn flush_tool_results(&mut self) {
         if !self.results.is_empty() {
             let results = std::mem::take(&mut self.results);
             self.messages.push(Arc::new(Message::Results(results)));
         }
     }
 
-    /// All messages.
+    /// Returns all messages of the conversation.
     pub(crate) fn finish(mut self) -> Arc<Vec<Arc<Message>>> {
-        self.flush_results();
+        self.flush_tool_results();
         Arc::new(self.messages)
     }
 }
 
-/// What stands in a `content`: a text, or parts.
+/// Value of a `content` field: a text or a list of parts.
 #[derive(Debug)]
 pub(crate) enum ContentValue<'a> {
     Text(String),
     Parts(Vec<ContentPart<'a>>),
 }
 
-/// A part of a `content`, in any dialect.
+/// A part of the value of a `content` field, in the format of any API.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ContentPart<'a> {
     #[serde(rename = "type", borrow, default)]
@@ -101,19 +100,23 @@ pub(crate) struct ContentPart<'a> {
 }
 
 impl<'a> ContentValue<'a> {
-    /// Reads a `content`; nothing and `null` are no parts. The error is for people.
-    pub(crate) fn parse(raw: Option<&'a RawValue>, place: impl Display) -> Result<Self, String> {
+    /// Parses the value of a `content` field. A missing value and `null` have no parts. The error
+    /// message names the given path of the field in the request.
+    pub(crate) fn parse(
+        raw: Option<&'a RawValue>,
+        field_path: impl Display,
+    ) -> Result<Self, String> {
         let text = raw.map_or("null", RawValue::get).trim_start();
         let read = match text.as_bytes().first() {
             Some(b'"') => serde_json::from_str(text).map(Self::Text),
             Some(b'[') => serde_json::from_str(text).map(Self::Parts),
             Some(b'n') => Ok(Self::Parts(Vec::new())),
-            _ => return Err(format!("{place}: a text or a list of parts is expected")),
+            _ => return Err(format!("{field_path}: expected a string or a list of parts")),
         };
-        read.map_err(|bad| format!("{place}: {bad}"))
+        read.map_err(|bad| format!("{field_path}: {bad}"))
     }
 
-    /// What a person or a tool says with it.
+    /// Converts the value to the parts of a user message or a tool result.
     pub(crate) fn into_parts(self) -> Vec<Part> {
         match self {
             Self::Text(text) => vec![Part::Text(text.into())],
@@ -121,7 +124,7 @@ impl<'a> ContentValue<'a> {
         }
     }
 
-    /// What an assistant said with it.
+    /// Converts the value to the blocks of an assistant message.
     pub(crate) fn into_blocks(self) -> Vec<Block> {
         match self {
             Self::Text(text) => vec![Block::text(text)],
@@ -129,7 +132,7 @@ impl<'a> ContentValue<'a> {
         }
     }
 
-    /// Its words.
+    /// Returns the text of all parts, joined.
     pub(crate) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -142,7 +145,8 @@ impl<'a> ContentValue<'a> {
 }
 
 impl ContentPart<'_> {
-    /// A part of what is said to a model; none: nothing that a script could use.
+    /// Converts the content part to a part of a user message. `None` means that scripts have no use
+    /// for a part of this type.
     pub(crate) fn into_part(self) -> Option<Part> {
         match (self.text, &*self.kind) {
             (Some(text), _) => Some(Part::Text(text.into())),
@@ -157,18 +161,19 @@ impl ContentPart<'_> {
     fn into_block(self) -> Option<Block> {
         match (self.text, self.input) {
             (Some(text), _) => Some(Block::text(text)),
-            (None, Some(input)) => Some(call_block(self.name.as_deref(), input.get())),
+            (None, Some(input)) => Some(tool_call_block(self.name.as_deref(), input.get())),
             (None, None) => None,
         }
     }
 }
 
-/// A call that an assistant made. Only its length is of interest.
-pub(crate) fn call_block(name: Option<&str>, arguments: &str) -> Block {
+/// Returns a block for a tool call of an assistant message. Only the length of the block matters to
+/// scripts.
+pub(crate) fn tool_call_block(tool_name: Option<&str>, arguments: &str) -> Block {
     let input = RawJson::parse(arguments);
     Block::ToolCall(ToolCall {
         id: String::new(),
-        name: name.unwrap_or_default().to_owned(),
+        name: tool_name.unwrap_or_default().to_owned(),
         input: input.unwrap_or_else(|_| RawJson::from_serialize(&arguments)),
         extra: None,
     })

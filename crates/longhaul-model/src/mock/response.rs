@@ -1,77 +1,75 @@
-//! What is to be sent back: a status, headers, and a body or a stream with its pace.
-//!
-//! Never: sends.
+//! Response of the mock provider: status, headers, and a body or stream with its delays.
 
 use bytes::Bytes;
 use longhaul_core::time::Millis;
 
 use crate::mock::api_kind::ApiKind;
 
-/// What is to be sent back.
+/// Response of the mock provider, which the caller has to send.
 #[derive(Debug, Clone)]
 pub struct MockResponse {
-    /// The status of HTTP.
+    /// HTTP status of the response.
     pub status: u16,
-    /// Headers, in small letters; the length is for whoever sends.
+    /// Headers of the response, with lower-case names. The sender adds the content length.
     pub headers: Vec<(&'static str, String)>,
-    /// How long to wait before the first byte.
+    /// Delay before the first byte of the response.
     pub initial_delay: Millis,
-    /// How long to wait between two events of a stream.
+    /// Delay between two events of a stream.
     pub event_delay: Millis,
-    /// What is said.
+    /// Body of the response, complete or as a stream of events.
     pub body: MockBody,
-    /// How it ends.
-    pub termination: Termination,
+    /// How the response ends: normally, truncated or stalled.
+    pub termination: ResponseTermination,
 }
 
-/// What an answer says.
+/// Body of a response: complete, or a stream of events.
 #[derive(Debug, Clone)]
 pub enum MockBody {
-    /// A body in one piece.
+    /// Complete response body.
     Full(Bytes),
-    /// Server-sent events, each with the empty line after it.
+    /// Server-sent events, each including the blank line that ends it.
     Stream(Vec<Bytes>),
 }
 
-/// How an answer ends.
+/// How a response of the mock provider ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Termination {
-    /// As it should.
+pub enum ResponseTermination {
+    /// The response is sent completely.
     Clean,
-    /// What is there is only the first part: the connection breaks after it.
+    /// Only a part of the body is sent, then the connection is closed.
     Truncated,
-    /// What is there is only the first part, and nothing comes after it.
+    /// Only a part of the body is sent, then the connection stays open without sending more.
     Stalled,
 }
 
 impl MockResponse {
-    /// A body in one piece.
-    pub(crate) fn json(status: u16, body: String) -> Self {
+    /// Returns a response with a complete JSON body.
+    pub(crate) fn with_json_body(status: u16, body: String) -> Self {
         Self::new(status, "application/json", MockBody::Full(body.into()))
     }
 
-    /// A stream.
-    pub(crate) fn stream(events: Vec<Bytes>) -> Self {
+    /// Returns a response that streams the given events.
+    pub(crate) fn with_event_stream(events: Vec<Bytes>) -> Self {
         let kind = "text/event-stream; charset=utf-8";
         let mut answer = Self::new(200, kind, MockBody::Stream(events));
         answer.headers.push(("cache-control", "no-cache".to_owned()));
         answer
     }
 
-    fn new(status: u16, kind: &str, content: MockBody) -> Self {
+    fn new(status: u16, content_type: &str, content: MockBody) -> Self {
         Self {
             status,
-            headers: vec![("content-type", kind.to_owned())],
+            headers: vec![("content-type", content_type.to_owned())],
             initial_delay: Millis::ZERO,
             event_delay: Millis::ZERO,
             body: content,
-            termination: Termination::Clean,
+            termination: ResponseTermination::Clean,
         }
     }
 
-    /// The same under the provider's name for its request.
-    pub(crate) fn with_request_id(mut self, dialect: ApiKind, id: &str) -> Self {
-        self.headers.push((dialect.request_id_header(), id.to_owned()));
+    /// Adds the header with the request ID, named as the API names it.
+    pub(crate) fn with_request_id(mut self, api: ApiKind, id: &str) -> Self {
+        self.headers.push((api.request_id_header(), id.to_owned()));
         self
     }
 }

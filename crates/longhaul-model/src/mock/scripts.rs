@@ -1,6 +1,6 @@
-//! Where scripts come from.
+//! Source of scripts for the mock provider.
 //!
-//! Never: a path in a name. What a stranger asks for is looked up, not opened.
+//! Invariant: a script name from a request is never used as a path.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,31 +9,35 @@ use longhaul_core::time::Timestamp;
 
 use crate::scripted::Script;
 
-/// The longest name of a script.
+/// Maximum length of a script name in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
-/// A shelf of scripts.
+/// A source that the mock provider loads its scripts from.
 pub trait ScriptSource: Send + Sync + fmt::Debug {
-    /// The script of this name, which is plain.
-    fn find(&self, name: &str, now: Timestamp) -> Result<Arc<Script>, ScriptLookupError>;
+    /// Returns the script with this name. The caller has checked that the name is valid.
+    fn find_script(
+        &self,
+        script_name: &str,
+        now: Timestamp,
+    ) -> Result<Arc<Script>, ScriptLookupError>;
 
-    /// The names of all there are, sorted.
-    fn names(&self) -> Vec<String>;
+    /// Returns the names of all scripts, sorted.
+    fn script_names(&self) -> Vec<String>;
 }
 
-/// Why there is no script.
+/// Why a script could not be returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptLookupError {
-    /// There is none of this name.
+    /// There is no script with this name.
     NotFound,
-    /// There is one, and it can't be played: this is why.
+    /// The script is invalid, for the given reason.
     Invalid(String),
 }
 
-/// Whether a name can be that of a script: letters, digits, `-`, `_` and `.`,
-/// and no `.` at its start.
-pub fn is_valid_name(name: &str) -> bool {
-    let plain = |letter: u8| letter.is_ascii_alphanumeric() || b"-_.".contains(&letter);
+/// Whether a name may be the name of a script: ASCII letters, digits, `-`, `_` and `.`, not
+/// starting with `.`.
+pub fn is_valid_script_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let length = 1..=NAME_BYTES_MAX;
     length.contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain)
 }

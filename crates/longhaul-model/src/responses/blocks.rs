@@ -1,35 +1,36 @@
-//! The blocks that a whole item is made of.
+//! Converts complete items of a reply to blocks.
 //!
-//! Never: loses a field that it does not know, or the spelling of one.
+//! Invariant: unknown fields are preserved byte for byte.
 
 use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 
 use crate::json_object::JsonObject;
-use crate::lenient_json::{arguments_text, is_too_deep, parse_arguments};
+use crate::lenient_json::{is_nested_too_deep, original_arguments_text, parse_arguments};
 use crate::responses::wire::FragmentKind;
 
-/// The words of a part for the reader, if it has any.
-pub(super) fn visible_text(part: &str) -> Option<(FragmentKind, String)> {
-    let mut fields = JsonObject::parse(part)?;
-    let kind = fields.take_text("type")?;
+/// Returns the user-visible text of a content part. `None` means that the part has no such text.
+pub(super) fn visible_text(part_json: &str) -> Option<(FragmentKind, String)> {
+    let mut fields = JsonObject::parse(part_json)?;
+    let kind = fields.take_string_field("type")?;
     let piece = match kind.as_str() {
         "output_text" => FragmentKind::Text,
         "refusal" => FragmentKind::Refusal,
         _ => return None,
     };
-    Some((piece, fields.take_text(text_field(&kind))?))
+    Some((piece, fields.take_string_field(text_field_name(&kind))?))
 }
 
-/// Where a part of this kind has its words.
-fn text_field(kind: &str) -> &'static str {
-    match kind {
+/// Returns the name of the field with the text, for a content part of this type.
+fn text_field_name(part_type: &str) -> &'static str {
+    match part_type {
         "refusal" => "refusal",
         _ => "text",
     }
 }
 
-/// The parts of a message; none: it has a shape of its own.
+/// Returns the content parts of a message item. `None` means that the content has an unknown
+/// format.
 pub(super) fn content_parts(content: &RawJson) -> Option<Vec<RawJson>> {
     if content.as_str() == "null" {
         return Some(Vec::new());
@@ -43,107 +44,112 @@ pub(super) fn content_parts(content: &RawJson) -> Option<Vec<RawJson>> {
     objects.then_some(parts)
 }
 
-/// The blocks that an item is made of.
-pub(super) fn item_blocks(item: RawJson, shown: String) -> Vec<Block> {
+/// Converts a complete output item to blocks of a reply.
+pub(super) fn item_blocks(item: RawJson, reasoning_text: String) -> Vec<Block> {
     let Some(mut fields) = JsonObject::parse(item.as_str()) else {
         return vec![Block::Other(item)];
     };
-    match fields.take_text("type").as_deref() {
+    match fields.take_string_field("type").as_deref() {
         Some("message") => message_blocks(fields).unwrap_or_else(|| vec![Block::Other(item)]),
-        Some("function_call") => vec![call_block(fields)],
-        Some("reasoning") => vec![thinking_block(item, &fields, shown)],
+        Some("function_call") => vec![tool_call_block(fields)],
+        Some("reasoning") => vec![thinking_block(item, &fields, reasoning_text)],
         Some(_) | None => vec![Block::Other(item)],
     }
 }
 
-/// The words of a message. The first of them carry what else the message is, and
-/// each what else its part is.
+/// Returns the text blocks of a message item. The first block also keeps the other fields of the
+/// message, and each block keeps the other fields of its content part.
 fn message_blocks(mut fields: JsonObject) -> Option<Vec<Block>> {
-    let content = fields.take("content").unwrap_or_else(RawJson::null);
+    let content = fields.take_field("content").unwrap_or_else(RawJson::null);
     let parts = content_parts(&content)?;
     remove_fields(&mut fields, &["type", "content"]);
-    let mut head = Some(fields.to_raw().unwrap_or_else(empty_object));
+    let mut head = Some(fields.to_json().unwrap_or_else(empty_object));
     let mut blocks = Vec::new();
     for part in parts {
         let mut extra = JsonObject::default();
         if let Some(head) = head.take() {
-            extra.set("message", head);
+            extra.set_field("message", head);
         }
-        let (text, part) = split_text(part);
-        extra.set("part", part);
-        blocks.push(Block::Text(TextBlock { text: text.into(), extra: extra.to_raw() }));
+        let (text, part) = split_part_text(part);
+        extra.set_field("part", part);
+        blocks.push(Block::Text(TextBlock { text: text.into(), extra: extra.to_json() }));
     }
     if let Some(head) = head {
         let mut extra = JsonObject::default();
-        extra.set("message", head);
-        blocks.push(Block::Text(TextBlock { text: "".into(), extra: extra.to_raw() }));
+        extra.set_field("message", head);
+        blocks.push(Block::Text(TextBlock { text: "".into(), extra: extra.to_json() }));
     }
     Some(blocks)
 }
 
-/// The words of a part, and the rest of it; of an unknown one it is all rest.
-fn split_text(part: RawJson) -> (String, RawJson) {
+/// Splits a content part into its text and its other fields. A part of unknown type has no text.
+fn split_part_text(part: RawJson) -> (String, RawJson) {
     let Some(mut fields) = JsonObject::parse(part.as_str()) else {
         return (String::new(), part);
     };
     let kind = fields.get("type").map(RawJson::as_str).unwrap_or_default();
     let field = match kind {
-        r#""output_text""# => text_field("output_text"),
-        r#""refusal""# => text_field("refusal"),
+        r#""output_text""# => text_field_name("output_text"),
+        r#""refusal""# => text_field_name("refusal"),
         _ => return (String::new(), part),
     };
-    let text = fields.take_text(field).unwrap_or_default();
+    let text = fields.take_string_field(field).unwrap_or_default();
     remove_fields(&mut fields, &[field]);
-    (text, fields.to_raw().unwrap_or_else(empty_object))
+    (text, fields.to_json().unwrap_or_else(empty_object))
 }
 
 fn empty_object() -> RawJson {
     RawJson::from_serialize(&serde_json::Map::new())
 }
 
-/// A thought, with the whole item: it is only valid as it came.
-fn thinking_block(item: RawJson, fields: &JsonObject, shown: String) -> Block {
+/// Returns a thinking block that keeps the complete item, because the provider accepts an item only
+/// unchanged.
+fn thinking_block(item: RawJson, fields: &JsonObject, reasoning_text: String) -> Block {
     #[derive(serde::Deserialize)]
     struct SummaryText {
         text: String,
     }
     let list = |name: &str| {
         let texts: Vec<SummaryText> = serde_json::from_str(fields.get(name)?.as_str()).ok()?;
-        let texts: Vec<String> = texts.into_iter().map(|shown| shown.text).collect();
+        let texts: Vec<String> =
+            texts.into_iter().map(|reasoning_text| reasoning_text.text).collect();
         Some(texts.join("\n\n")).filter(|text| !text.is_empty())
     };
     let text = list("summary").or_else(|| list("content"));
     Block::Thinking(ThinkingBlock {
-        text: text.unwrap_or(shown).into(),
+        text: text.unwrap_or(reasoning_text).into(),
         signature: None,
         extra: Some(item),
     })
 }
 
-fn call_block(mut fields: JsonObject) -> Block {
-    let id = fields.take_text("call_id").unwrap_or_default();
-    let name = fields.take_text("name").unwrap_or_default();
-    let text = fields.take_text("arguments");
-    // Some servers send an object in the place of its text.
+fn tool_call_block(mut fields: JsonObject) -> Block {
+    let id = fields.take_string_field("call_id").unwrap_or_default();
+    let name = fields.take_string_field("name").unwrap_or_default();
+    let text = fields.take_string_field("arguments");
+    // Some servers send an object instead of JSON text.
     let object = match text {
         Some(_) => None,
-        None => fields.take("arguments"),
+        None => fields.take_field("arguments"),
     };
     let input = parse_arguments(object, text.as_deref().unwrap_or_default());
     remove_fields(&mut fields, &["type", "call_id", "name", "arguments"]);
-    // Blanks around the arguments are no part of them, but of what the model wrote.
+    // Whitespace around the arguments is not part of the input, but must be sent back.
     let same = |text: &String| {
-        text.trim().is_empty() || is_too_deep(text) || arguments_text(&input) == **text
+        text.trim().is_empty()
+            || is_nested_too_deep(text)
+            || original_arguments_text(&input) == **text
     };
     if let Some(text) = text.filter(|text| !same(text)) {
-        fields.set("arguments", RawJson::from_serialize(&text));
+        fields.set_field("arguments", RawJson::from_serialize(&text));
     }
-    Block::ToolCall(ToolCall { id, name, input, extra: fields.to_raw() })
+    Block::ToolCall(ToolCall { id, name, input, extra: fields.to_json() })
 }
 
-/// Takes out fields that are written from what is known, however often they came.
+/// Removes all fields with these names, even if a name occurs several times. Their values are
+/// stored separately.
 fn remove_fields(fields: &mut JsonObject, names: &[&str]) {
     for name in names {
-        while fields.take(name).is_some() {}
+        while fields.take_field(name).is_some() {}
     }
 }

@@ -1,6 +1,6 @@
-//! A reply while it comes in over the stream of the Responses API.
+//! Decoder for replies of the Responses API.
 //!
-//! Never: finished before the provider says so.
+//! Invariant: a stream is complete only after its final event.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use crate::adapter::{DecodedReply, ResponseDecoder, build_reply};
 use crate::decode_error::DecodeError;
 use crate::exchange::{
-    EventDecoder, EventEffect, decode_objects, event_type, invalid_json, required_field,
+    EventDecoder, EventEffect, decode_event_objects, event_type, invalid_json_error, required_field,
 };
 use crate::json_object::JsonObject;
-use crate::lenient_json::{check_call_count, is_present};
+use crate::lenient_json::{check_tool_call_count, is_non_empty_value};
 use crate::lenient_object::LenientObject;
 use crate::responses::blocks::visible_text;
 use crate::responses::item::ItemBuilder;
@@ -22,19 +22,20 @@ use crate::responses::wire::{FragmentKind, StopInfo, USAGE};
 use crate::sse::SseEvent;
 use crate::token_counts::TokenCounts;
 
-/// What is told of a failure that comes without an error.
-const UNKNOWN_ERROR: &str = r#"{"message":"it does not say why"}"#;
+/// Error JSON used for a failed response that contains no error.
+const UNKNOWN_ERROR: &str = r#"{"message":"no reason given"}"#;
 
-/// A reply in the making.
+/// Decoder for one reply of the Responses API, with everything received so far.
 #[derive(Debug, Default)]
 pub(super) struct StreamDecoder {
     model: Option<String>,
     counts: TokenCounts,
     stop_info: StopInfo,
     items: Vec<ItemBuilder>,
-    /// Which item has which index; a new one takes it from an old one.
+    /// Maps the provider's output index to the position in `items`. A new item with the same index
+    /// replaces the old entry.
     item_by_index: BTreeMap<u64, usize>,
-    /// And which has which id.
+    /// Maps an item ID to the position in `items`.
     item_by_id: HashMap<String, usize>,
 }
 
@@ -42,242 +43,270 @@ impl StreamDecoder {
     fn on_stream_event(
         &mut self,
         kind: &str,
-        frame: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        event_object: &LenientObject<'_>,
+        sink: &dyn DeltaSink,
     ) -> Result<EventEffect, DecodeError> {
         match kind {
-            "response.created" | "response.in_progress" => self.on_created(frame),
-            "response.output_item.added" => self.on_item_added(frame, ear)?,
-            "response.output_item.done" => self.on_item_done(frame, ear)?,
+            "response.created" | "response.in_progress" => self.on_response_created(event_object),
+            "response.output_item.added" => self.on_item_added(event_object, sink)?,
+            "response.output_item.done" => self.on_item_done(event_object, sink)?,
             "response.content_part.added" | "response.content_part.done" => {
-                self.on_content_part(frame, ear)?;
+                self.on_content_part(event_object, sink)?;
             }
-            "response.completed" => return self.on_response_end(frame, "completed", ear),
-            "response.incomplete" => return self.on_response_end(frame, "incomplete", ear),
-            "response.failed" => return self.on_response_end(frame, "failed", ear),
+            "response.completed" => return self.on_response_end(event_object, "completed", sink),
+            "response.incomplete" => return self.on_response_end(event_object, "incomplete", sink),
+            "response.failed" => return self.on_response_end(event_object, "failed", sink),
             other => match FragmentKind::from_event_type(other) {
-                Some((piece, whole)) => self.on_fragment(frame, piece, whole, ear)?,
+                Some((piece, whole)) => self.on_fragment(event_object, piece, whole, sink)?,
                 None => return Ok(EventEffect::Ignored),
             },
         }
         Ok(EventEffect::Progress)
     }
 
-    /// Hears the beginning, which a reply can do without.
-    fn on_created(&mut self, frame: &LenientObject<'_>) {
-        let model = frame.object("response").and_then(|response| response.text("model"));
+    /// Handles the event `response.created`. A reply without this event is accepted.
+    fn on_response_created(&mut self, event_object: &LenientObject<'_>) {
+        let model = event_object
+            .object_field("response")
+            .and_then(|response| response.string_field("model"));
         self.model = model.or_else(|| self.model.take());
     }
 
     fn on_item_added(
         &mut self,
-        frame: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        event_object: &LenientObject<'_>,
+        sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let (item, at) = self.parse_item(frame)?;
-        // A piece of it may have come before it.
-        let late = self.find_item(&at).filter(|place| {
-            let late = self.items.get(*place);
+        let (item, at) = self.parse_item(event_object)?;
+        // A fragment may have come before its item.
+        let late = self.find_item_position(&at).filter(|position| {
+            let late = self.items.get(*position);
             late.is_some_and(|late| !late.has_started())
         });
-        let open = self.item_at(late, at)?;
-        open.start(item, ear);
+        let open = self.get_or_add_item(late, at)?;
+        open.apply_started_item(item, sink);
         Ok(())
     }
 
     fn on_item_done(
         &mut self,
-        frame: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        event_object: &LenientObject<'_>,
+        sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let (item, at) = self.parse_item(frame)?;
-        let found = self.find_item(&at);
-        let before = found.and_then(|place| self.items.get(place));
+        let (item, at) = self.parse_item(event_object)?;
+        let found = self.find_item_position(&at);
+        let before = found.and_then(|position| self.items.get(position));
         if at.id.is_some() && before.is_some_and(|before| before.is_same_item(&item)) {
             return Ok(());
         }
-        let begun = found.filter(|_| before.is_some_and(|before| !before.is_complete));
-        let open = self.item_at(begun, at)?;
-        open.finish(item, ear);
+        let started = found.filter(|_| before.is_some_and(|before| !before.is_complete));
+        let open = self.get_or_add_item(started, at)?;
+        open.apply_complete_item(item, sink);
         Ok(())
     }
 
     fn on_content_part(
         &mut self,
-        frame: &LenientObject<'_>,
-        ear: &dyn DeltaSink,
+        event_object: &LenientObject<'_>,
+        sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let place = frame.count("content_index").unwrap_or(0);
-        // Other parts come again: with their item, or as the pieces of a thought.
-        if let Some((piece, text)) = frame.raw("part").and_then(|part| visible_text(part.get())) {
-            self.item_for(frame, piece)?.replace((piece, place), text, ear);
+        let index = event_object.number_field("content_index").unwrap_or(0);
+        // Other parts are repeated in their item, or come as fragments of reasoning.
+        if let Some((piece, text)) =
+            event_object.raw_field("part").and_then(|part| visible_text(part.get()))
+        {
+            self.item_for_fragment(event_object, piece)?.replace_fragments(
+                (piece, index),
+                text,
+                sink,
+            );
         }
         Ok(())
     }
 
     fn on_fragment(
         &mut self,
-        frame: &LenientObject<'_>,
+        event_object: &LenientObject<'_>,
         piece: FragmentKind,
         whole: bool,
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let place = frame.count("summary_index");
-        let place = place.or_else(|| frame.count("content_index")).unwrap_or(0);
+        let index = event_object.number_field("summary_index");
+        let index = index.or_else(|| event_object.number_field("content_index")).unwrap_or(0);
         match whole {
             true => {
-                if let Some(text) = frame.strict_text(piece.full_text())? {
-                    self.item_for(frame, piece)?.replace((piece, place), text, ear);
+                if let Some(text) = event_object.try_string_field(piece.full_text_field())? {
+                    self.item_for_fragment(event_object, piece)?.replace_fragments(
+                        (piece, index),
+                        text,
+                        sink,
+                    );
                 }
             }
             false => {
-                _ = required_field(frame, "delta")?;
-                let more = frame.strict_text("delta")?.unwrap_or_default();
-                self.item_for(frame, piece)?.append((piece, place), &more, ear);
+                _ = required_field(event_object, "delta")?;
+                let more = event_object.try_string_field("delta")?.unwrap_or_default();
+                self.item_for_fragment(event_object, piece)?.append_fragment(
+                    (piece, index),
+                    &more,
+                    sink,
+                );
             }
         }
         Ok(())
     }
 
-    /// The item of an event, and where it belongs.
-    fn parse_item(&self, frame: &LenientObject<'_>) -> Result<(RawJson, ItemKey), DecodeError> {
-        let item = parse_object(required_field(frame, "item")?)?;
+    /// Parses the output item in an event. Also returns the index and ID by which the item is
+    /// found.
+    fn parse_item(
+        &self,
+        event_object: &LenientObject<'_>,
+    ) -> Result<(RawJson, ItemKey), DecodeError> {
+        let item = parse_item_object(required_field(event_object, "item")?)?;
         let at = ItemKey {
-            index: frame.count("output_index"),
-            id: item_id(&item).or_else(|| frame.text("item_id")),
+            index: event_object.number_field("output_index"),
+            id: item_id(&item).or_else(|| event_object.string_field("item_id")),
         };
         Ok((item, at))
     }
 
-    /// The item that a piece belongs to; it may begin with it.
-    fn item_for(
+    /// Returns the output item that a fragment belongs to. If there is no such item, the fragment
+    /// starts a new item.
+    fn item_for_fragment(
         &mut self,
-        frame: &LenientObject<'_>,
+        event_object: &LenientObject<'_>,
         piece: FragmentKind,
     ) -> Result<&mut ItemBuilder, DecodeError> {
-        let at = ItemKey { index: frame.count("output_index"), id: frame.text("item_id") };
-        let found = self.find_item(&at).filter(|place| {
-            let found = self.items.get(*place);
-            found.is_some_and(|found| found.accepts(piece))
+        let at = ItemKey {
+            index: event_object.number_field("output_index"),
+            id: event_object.string_field("item_id"),
+        };
+        let found = self.find_item_position(&at).filter(|position| {
+            let found = self.items.get(*position);
+            found.is_some_and(|found| found.accepts_fragment(piece))
         });
-        self.item_at(found, at)
+        self.get_or_add_item(found, at)
     }
 
-    /// An item by its index and its id. Some servers count but change the ids
-    /// with each event, others give ids but do not count, or always to 0.
-    fn find_item(&self, at: &ItemKey) -> Option<usize> {
-        let by_id = at.id.as_ref().and_then(|id| self.item_by_id.get(id)).copied();
-        let Some(index) = at.index else {
+    /// Returns the position of the item with this index and ID. Some servers count items but change
+    /// the ID with every event. Others send IDs but no index, or always the index 0.
+    fn find_item_position(&self, key: &ItemKey) -> Option<usize> {
+        let by_id = key.id.as_ref().and_then(|id| self.item_by_id.get(id)).copied();
+        let Some(index) = key.index else {
             let last = self.items.len().checked_sub(1);
             let open =
                 last.filter(|last| self.items.get(*last).is_some_and(|one| !one.is_complete));
             return by_id.or(open);
         };
-        let here = |place: &usize| {
-            let item = self.items.get(*place);
+        let here = |position: &usize| {
+            let item = self.items.get(*position);
             item.is_some_and(|item| item.index == index)
         };
         by_id.filter(here).or_else(|| self.item_by_index.get(&index).copied())
     }
 
-    /// The item in this place, or a new one.
-    fn item_at(
+    /// Returns the item at the given position. Without a position, adds and returns a new item.
+    fn get_or_add_item(
         &mut self,
-        place: Option<usize>,
-        at: ItemKey,
+        position: Option<usize>,
+        key: ItemKey,
     ) -> Result<&mut ItemBuilder, DecodeError> {
-        let place = match place {
-            Some(place) => place,
+        let position = match position {
+            Some(position) => position,
             None => {
-                let index = at.index.unwrap_or(self.items.len() as u64);
+                let index = key.index.unwrap_or(self.items.len() as u64);
                 self.items.push(ItemBuilder::from_index(index));
                 self.item_by_index.insert(index, self.items.len() - 1);
                 self.items.len() - 1
             }
         };
-        if let Some(id) = at.id.filter(|id| !id.is_empty()) {
-            self.item_by_id.insert(id, place);
+        if let Some(id) = key.id.filter(|id| !id.is_empty()) {
+            self.item_by_id.insert(id, position);
         }
         self.items
-            .get_mut(place)
-            .ok_or_else(|| DecodeError::Malformed("an item that is nowhere".to_owned()))
+            .get_mut(position)
+            .ok_or_else(|| DecodeError::Malformed("an event refers to a missing item".to_owned()))
     }
 
     fn on_response_end(
         &mut self,
-        frame: &LenientObject<'_>,
+        event_object: &LenientObject<'_>,
         ended: &str,
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<EventEffect, DecodeError> {
-        let response = frame.raw("response").map(|raw| LenientObject::parse(raw.get()));
+        let response =
+            event_object.raw_field("response").map(|raw| LenientObject::parse(raw.get()));
         let response = response.transpose();
-        let response = response
-            .map_err(|bad| DecodeError::Malformed(format!("the `response` of an event: {bad}")))?;
-        self.finish_response(&response.unwrap_or_default(), ended, ear)?;
+        let response = response.map_err(|bad| {
+            DecodeError::Malformed(format!("an event has an invalid `response`: {bad}"))
+        })?;
+        self.finish_response(&response.unwrap_or_default(), ended, sink)?;
         Ok(EventEffect::Done)
     }
 
-    /// Hears the response as it stands at its end.
+    /// Handles the final state of the response, at the end of a stream or as a complete body.
     fn finish_response(
         &mut self,
-        letter: &LenientObject<'_>,
+        response: &LenientObject<'_>,
         ended: &str,
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let output = letter.list("output").unwrap_or_default();
-        let details = letter.object("incomplete_details");
-        let reason = details.and_then(|details| details.text_or_number("reason"));
-        self.model = letter.text("model").or_else(|| self.model.take());
-        if let Some(usage) = letter.raw("usage") {
-            self.counts.update(&USAGE, usage.get());
+        let output = response.list_field("output").unwrap_or_default();
+        let details = response.object_field("incomplete_details");
+        let reason = details.and_then(|details| details.string_or_number_field("reason"));
+        self.model = response.string_field("model").or_else(|| self.model.take());
+        if let Some(usage) = response.raw_field("usage") {
+            self.counts.update_counts(&USAGE, usage.get());
         }
         let unsettled = ["in_progress", "queued"];
-        let status = letter.text("status").filter(|status| !unsettled.contains(&status.as_str()));
+        let status =
+            response.string_field("status").filter(|status| !unsettled.contains(&status.as_str()));
         let status = status.unwrap_or_else(|| ended.to_owned());
         if status == "failed" || ended == "failed" {
-            let error = letter.raw("error").map_or(UNKNOWN_ERROR, RawValue::get);
+            let error = response.raw_field("error").map_or(UNKNOWN_ERROR, RawValue::get);
             return Err(DecodeError::ProviderError(error.to_owned()));
         }
-        self.merge_output(&output, ear)?;
-        check_call_count(self.items.iter().filter(|item| item.is_call()).count())?;
+        self.merge_output_items(&output, sink)?;
+        check_tool_call_count(self.items.iter().filter(|item| item.is_tool_call()).count())?;
         if self.items.iter().any(ItemBuilder::is_unknown_call) {
-            let what = "arguments of a call that never began";
+            let what = "received arguments of a call that was never started";
             return Err(DecodeError::Malformed(what.to_owned()));
         }
         self.stop_info = StopInfo { status, reason };
         Ok(())
     }
 
-    /// Takes the items from the end of a stream in which some were missing, or
-    /// were never whole.
-    fn merge_output(
+    /// Merges the output items of the final event into `items`, if items are missing or incomplete.
+    fn merge_output_items(
         &mut self,
         output: &[&RawValue],
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<(), DecodeError> {
-        let known = self.items.len();
-        let complete = known == output.len() && self.items.iter().all(|item| item.is_complete);
-        if complete || output.len() < known {
+        let known_count = self.items.len();
+        let complete =
+            known_count == output.len() && self.items.iter().all(|item| item.is_complete);
+        if complete || output.len() < known_count {
             return Ok(());
         }
-        let heard = std::mem::take(&mut self.items);
-        let mut heard: Vec<Option<ItemBuilder>> = heard.into_iter().map(Some).collect();
+        let received = std::mem::take(&mut self.items);
+        let mut received: Vec<Option<ItemBuilder>> = received.into_iter().map(Some).collect();
         for (index, raw) in (0..).zip(output) {
-            let item = parse_object(raw.get())?;
+            let item = parse_item_object(raw.get())?;
             let by_id = item_id(&item).and_then(|id| self.item_by_id.get(&id));
-            let places = [by_id, self.item_by_index.get(&index)];
-            let mut places = places.into_iter().flatten();
-            let before = places.find_map(|place| heard.get_mut(*place).and_then(Option::take));
+            let positions = [by_id, self.item_by_index.get(&index)];
+            let mut positions = positions.into_iter().flatten();
+            let before =
+                positions.find_map(|position| received.get_mut(*position).and_then(Option::take));
             let mut open = before.unwrap_or_default();
             open.index = index;
-            open.finish(item, ear);
+            open.apply_complete_item(item, sink);
             self.items.push(open);
         }
         Ok(())
     }
 }
 
-/// Where an item belongs, as far as an event says.
+/// Index and ID of an output item, as far as an event contains them.
 #[derive(Debug)]
 struct ItemKey {
     index: Option<u64>,
@@ -285,11 +314,11 @@ struct ItemKey {
 }
 
 impl ResponseDecoder for StreamDecoder {
-    fn finish(mut self, dialect: &str) -> DecodedReply {
+    fn finish(mut self, api_label: &str) -> DecodedReply {
         self.items.sort_by_key(|item| item.index);
         let refuses = self.items.iter().any(ItemBuilder::is_refusal);
         let blocks = self.items.into_iter().flat_map(ItemBuilder::into_blocks);
-        let (reply, has_calls) = build_reply(dialect, blocks);
+        let (reply, has_calls) = build_reply(api_label, blocks);
         DecodedReply {
             stop: self.stop_info.stop_reason(refuses, has_calls),
             reply,
@@ -302,59 +331,61 @@ impl EventDecoder for StreamDecoder {
     fn decode_event(
         &mut self,
         event: &SseEvent,
-        ear: &dyn DeltaSink,
+        sink: &dyn DeltaSink,
     ) -> Result<EventEffect, DecodeError> {
-        decode_objects(event, |raw| {
-            let frame = LenientObject::parse(raw.get()).map_err(invalid_json)?;
+        decode_event_objects(event, |raw| {
+            let frame = LenientObject::parse(raw.get()).map_err(invalid_json_error)?;
             let kind = event_type(&frame, event);
-            let nameless = kind.is_empty() && frame.raw("error").is_some_and(is_present);
+            let nameless =
+                kind.is_empty() && frame.raw_field("error").is_some_and(is_non_empty_value);
             if nameless || matches!(&*kind, "error" | "response.error") {
                 return Err(DecodeError::ProviderError(raw.get().to_owned()));
             }
-            self.on_stream_event(&kind, &frame, ear)
+            self.on_stream_event(&kind, &frame, sink)
         })
     }
 
-    fn decode_body(&mut self, text: &str, ear: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let strange = || DecodeError::Malformed("neither a stream nor a response".to_owned());
-        let letter = LenientObject::parse(text).map_err(|_| strange())?;
-        let has_output = letter.list("output").is_some();
-        if letter.text("type").as_deref() == Some("error") {
-            return Err(DecodeError::ProviderError(text.to_owned()));
+    fn decode_body(&mut self, body_text: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
+        let strange =
+            || DecodeError::Malformed("the body is neither a stream nor a response".to_owned());
+        let body = LenientObject::parse(body_text).map_err(|_| strange())?;
+        let has_output = body.list_field("output").is_some();
+        if body.string_field("type").as_deref() == Some("error") {
+            return Err(DecodeError::ProviderError(body_text.to_owned()));
         }
-        match (letter.text("status").as_deref(), letter.raw("error")) {
+        match (body.string_field("status").as_deref(), body.raw_field("error")) {
             (Some("in_progress" | "queued"), _) => {
                 let what = "a response that is not finished";
                 return Err(DecodeError::Malformed(what.to_owned()));
             }
             (Some("failed"), _) => {}
-            (_, Some(error)) if !has_output && is_present(error) => {
+            (_, Some(error)) if !has_output && is_non_empty_value(error) => {
                 return Err(DecodeError::ProviderError(format!(r#"{{"error":{}}}"#, error.get())));
             }
             (_, _) if !has_output => return Err(strange()),
             (_, _) => {}
         }
-        self.finish_response(&letter, "completed", ear)
+        self.finish_response(&body, "completed", sink)
     }
 
-    fn counts(&self) -> TokenCounts {
+    fn token_counts(&self) -> TokenCounts {
         self.counts
     }
 
     fn received_bytes(&self) -> u64 {
-        self.items.iter().map(ItemBuilder::bytes).sum()
+        self.items.iter().map(ItemBuilder::received_bytes).sum()
     }
 }
 
-fn parse_object(raw: &str) -> Result<RawJson, DecodeError> {
-    let item = RawJson::parse(raw).map_err(|bad| DecodeError::Malformed(bad.to_string()))?;
+fn parse_item_object(item_json: &str) -> Result<RawJson, DecodeError> {
+    let item = RawJson::parse(item_json).map_err(|bad| DecodeError::Malformed(bad.to_string()))?;
     match item.as_str().starts_with('{') {
         true => Ok(item),
-        false => Err(DecodeError::Malformed("an item that is no object".to_owned())),
+        false => Err(DecodeError::Malformed("an item is not an object".to_owned())),
     }
 }
 
 fn item_id(item: &RawJson) -> Option<String> {
-    let id = JsonObject::parse(item.as_str())?.take_text("id");
+    let id = JsonObject::parse(item.as_str())?.take_string_field("id");
     id.filter(|id| !id.is_empty())
 }

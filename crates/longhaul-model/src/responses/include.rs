@@ -1,48 +1,57 @@
-//! What a request asks for beside the reply: sealed thoughts, and what the user wants.
+//! The `include` field of a request: encrypted reasoning, and the values that the user has set.
 //!
-//! Never: the same field twice in a request.
+//! Invariant: no field occurs twice in a request.
 
 use longhaul_core::raw::RawJson;
 
 use crate::json_object::JsonObject;
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{ModelSettings, SettingsError};
 
-/// Thoughts that can be sent back. The provider keeps nothing of ours, so a
-/// thought that came without its seal is unknown to it in the next turn.
+/// Value of `include` that requests reasoning in a form that can be sent back. The provider stores
+/// nothing, so it can't recognise unencrypted reasoning in the next turn.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// Models that do not think, by the beginning of their names. They refuse a
-/// request that asks for seals; all newer ones take it.
+/// Prefixes of the names of models without reasoning. These models reject a request for encrypted
+/// reasoning; all newer models accept it.
 const NON_REASONING_MODELS: &[&str] = &["gpt-3", "gpt-4", "chatgpt", "gpt-5-chat"];
 
-/// Takes `include` out of the user's fields, and says what to ask for. The
-/// user's list gets ours behind it; an empty one or `null` means that nothing is
-/// asked for, which helps with a server that does not know of seals.
-pub(super) fn take_include(settings: &mut Settings) -> Result<Option<RawJson>, SettingsError> {
-    let ours = supports_reasoning(&settings.model).then(|| ENCRYPTED_REASONING.to_owned());
+/// Removes `include` from the request fields set by the user and returns the value to send.
+/// Encrypted reasoning is added to the user's list. If the user has set an empty list or `null`,
+/// nothing is requested, for servers that don't support encrypted reasoning.
+pub(super) fn take_include_field(
+    settings: &mut ModelSettings,
+) -> Result<Option<RawJson>, SettingsError> {
+    let default_include =
+        supports_reasoning(&settings.model).then(|| ENCRYPTED_REASONING.to_owned());
     let set = settings.fields.as_ref().map(RawJson::as_str);
-    // What is no object is refused with the other fields.
+    // Fields that are not an object are rejected later, by the adapter.
     let Some(mut fields) = set.and_then(JsonObject::parse) else {
-        return Ok(ours.map(|ours| RawJson::from_serialize(&[ours])));
+        return Ok(
+            default_include.map(|default_include| RawJson::from_serialize(&[default_include]))
+        );
     };
-    reject_duplicates(&fields)?;
-    let Some(wanted) = fields.take("include") else {
-        return Ok(ours.map(|ours| RawJson::from_serialize(&[ours])));
+    reject_duplicate_fields(&fields)?;
+    let Some(include) = fields.take_field("include") else {
+        return Ok(
+            default_include.map(|default_include| RawJson::from_serialize(&[default_include]))
+        );
     };
-    settings.fields = fields.to_raw();
-    let wanted: Option<Vec<String>> = serde_json::from_str(wanted.as_str())
-        .map_err(|_| SettingsError("the field `include` is no list of names".to_owned()))?;
-    let Some(mut all) = wanted.filter(|wanted| !wanted.is_empty()) else {
+    settings.fields = fields.to_json();
+    let include: Option<Vec<String>> = serde_json::from_str(include.as_str())
+        .map_err(|_| SettingsError("the field `include` is not a list of strings".to_owned()))?;
+    let Some(mut all) = include.filter(|include| !include.is_empty()) else {
         return Ok(None);
     };
-    if let Some(ours) = ours.filter(|ours| !all.contains(ours)) {
-        all.push(ours);
+    if let Some(default_include) =
+        default_include.filter(|default_include| !all.contains(default_include))
+    {
+        all.push(default_include);
     }
     Ok(Some(RawJson::from_serialize(&all)))
 }
 
-fn reject_duplicates(fields: &JsonObject) -> Result<(), SettingsError> {
-    let mut pairs = fields.clone().into_pairs();
+fn reject_duplicate_fields(fields: &JsonObject) -> Result<(), SettingsError> {
+    let mut pairs = fields.clone().into_fields();
     pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
     match pairs.windows(2).find(|two| two[0].0 == two[1].0) {
         Some(two) => {
@@ -52,9 +61,9 @@ fn reject_duplicates(fields: &JsonObject) -> Result<(), SettingsError> {
     }
 }
 
-/// Whether a model may think, by its name without a maker before it.
-fn supports_reasoning(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
+/// Whether a model may support reasoning, according to its name without a vendor prefix.
+fn supports_reasoning(model_name: &str) -> bool {
+    let name = model_name.rsplit('/').next().unwrap_or(model_name);
     let name = name.strip_prefix("ft:").unwrap_or(name);
-    !NON_REASONING_MODELS.iter().any(|known| name.starts_with(known))
+    !NON_REASONING_MODELS.iter().any(|prefix| name.starts_with(prefix))
 }

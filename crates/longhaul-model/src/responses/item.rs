@@ -1,6 +1,6 @@
-//! One item of a reply while it comes in.
+//! Builder for one item of a streamed reply.
 //!
-//! Never: says a word to the reader twice, or takes a piece for the whole.
+//! Invariant: no text is emitted twice.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use crate::json_object::JsonObject;
 use crate::responses::blocks::{content_parts, item_blocks, visible_text};
 use crate::responses::wire::FragmentKind;
 
-/// An item that may still grow.
+/// Builder of an output item. The item may still receive fragments.
 #[derive(Debug, Default)]
 pub(super) struct ItemBuilder {
-    /// Its place among the items, as the provider counts.
+    /// Index of the item in the output of the response.
     pub(super) index: u64,
-    /// What is known of it; none: it began with a piece of it.
+    /// JSON of the item. `None` means that only fragments of the item have been received.
     item: Option<RawJson>,
-    /// What it calls itself, where it is known.
+    /// Type of the item, or an empty string if the type is unknown.
     kind: String,
-    /// It came whole, and nothing that was heard before counts any more.
+    /// Whether the complete item was received. The complete item replaces all earlier fragments.
     pub(super) is_complete: bool,
-    /// The parts of a message.
+    /// Content parts of a message item, by index.
     parts: BTreeMap<u64, TextPart>,
-    /// The arguments of a call.
+    /// Arguments of a tool call as JSON text, collected from fragments. Empty for other items.
     arguments: String,
-    /// Thoughts as far as they are shown.
+    /// User-visible reasoning texts, by kind and index.
     reasoning: BTreeMap<(FragmentKind, u64), String>,
 }
 
-/// A part of a message: words, and all of them were said to the reader.
+/// A content part of a message item. All of its text has been passed to the sink.
 #[derive(Debug, Default)]
 struct TextPart {
     is_refusal: bool,
@@ -40,7 +40,7 @@ struct TextPart {
 }
 
 impl ItemBuilder {
-    /// An item of which nothing is known yet but its place.
+    /// Creates an item of which only the output index is known.
     pub(super) fn from_index(index: u64) -> Self {
         Self { index, ..Self::default() }
     }
@@ -49,28 +49,28 @@ impl ItemBuilder {
         self.item.is_some()
     }
 
-    /// Whether it came whole, as this.
+    /// Whether the complete item was already received and is identical to the given item.
     pub(super) fn is_same_item(&self, item: &RawJson) -> bool {
         self.is_complete && self.item.as_ref() == Some(item)
     }
 
-    /// Whether it is a call.
-    pub(super) fn is_call(&self) -> bool {
+    /// Whether the output item is a tool call.
+    pub(super) fn is_tool_call(&self) -> bool {
         self.kind == "function_call"
     }
 
-    /// Whether arguments came for a call that nobody knows.
+    /// Whether arguments were received without the tool call that they belong to.
     pub(super) const fn is_unknown_call(&self) -> bool {
         self.item.is_none() && !self.arguments.is_empty()
     }
 
-    /// Whether the model declines in it.
+    /// Whether the item contains a refusal of the model.
     pub(super) fn is_refusal(&self) -> bool {
         self.parts.values().any(|part| part.is_refusal && !part.text.is_empty())
     }
 
-    /// About so many bytes of it have come.
-    pub(super) fn bytes(&self) -> u64 {
+    /// Returns the approximate number of bytes received for the item.
+    pub(super) fn received_bytes(&self) -> u64 {
         let texts = self.parts.values().map(|part| part.text.len());
         let texts = texts.chain(self.reasoning.values().map(String::len));
         let pieces = texts.sum::<usize>() + self.arguments.len();
@@ -78,9 +78,9 @@ impl ItemBuilder {
         pieces.max(item) as u64
     }
 
-    /// Whether a piece can belong to it.
-    pub(super) fn accepts(&self, piece: FragmentKind) -> bool {
-        let wants = match piece {
+    /// Whether a fragment of this kind can belong to this item.
+    pub(super) fn accepts_fragment(&self, kind: FragmentKind) -> bool {
+        let wants = match kind {
             FragmentKind::Text | FragmentKind::Refusal => "message",
             FragmentKind::Arguments => "function_call",
             FragmentKind::Summary | FragmentKind::Reasoning => "reasoning",
@@ -88,103 +88,113 @@ impl ItemBuilder {
         self.item.is_none() || self.kind == wants
     }
 
-    /// Hears the item as it begins.
-    pub(super) fn start(&mut self, item: RawJson, ear: &dyn DeltaSink) {
-        self.load_item(item, ear);
+    /// Handles the incomplete item of a start event.
+    pub(super) fn apply_started_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+        self.apply_item(item, sink);
     }
 
-    /// Hears the item whole.
-    pub(super) fn finish(&mut self, item: RawJson, ear: &dyn DeltaSink) {
-        self.load_item(item, ear);
+    /// Handles the complete item, which replaces all fragments.
+    pub(super) fn apply_complete_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+        self.apply_item(item, sink);
         self.is_complete = true;
     }
 
-    fn load_item(&mut self, item: RawJson, ear: &dyn DeltaSink) {
+    fn apply_item(&mut self, item: RawJson, sink: &dyn DeltaSink) {
         let mut fields = JsonObject::parse(item.as_str()).unwrap_or_default();
-        let kind = fields.take_text("type").unwrap_or_default();
+        let kind = fields.take_string_field("type").unwrap_or_default();
         if kind == "message" {
-            let parts = fields.take("content").and_then(|content| content_parts(&content));
-            for (place, part) in (0..).zip(parts.unwrap_or_default()) {
+            let parts = fields.take_field("content").and_then(|content| content_parts(&content));
+            for (index, part) in (0..).zip(parts.unwrap_or_default()) {
                 if let Some((piece, text)) = visible_text(part.as_str()) {
-                    self.replace((piece, place), text, ear);
+                    self.replace_fragments((piece, index), text, sink);
                 }
             }
         }
         if kind == "function_call"
-            && let Some(arguments) = fields.take_text("arguments")
+            && let Some(arguments) = fields.take_string_field("arguments")
         {
-            self.replace((FragmentKind::Arguments, 0), arguments, ear);
+            self.replace_fragments((FragmentKind::Arguments, 0), arguments, sink);
         }
         self.item = Some(item);
         self.kind = kind;
     }
 
-    /// Grows by a piece.
-    pub(super) fn append(&mut self, at: (FragmentKind, u64), more: &str, ear: &dyn DeltaSink) {
-        let (piece, place) = at;
+    /// Appends a text fragment to the part of the item that `part_key` identifies.
+    pub(super) fn append_fragment(
+        &mut self,
+        part_key: (FragmentKind, u64),
+        text: &str,
+        sink: &dyn DeltaSink,
+    ) {
+        let (piece, index) = part_key;
         match piece {
             FragmentKind::Text | FragmentKind::Refusal => {
-                let part = self.parts.entry(place).or_default();
+                let part = self.parts.entry(index).or_default();
                 part.is_refusal = piece == FragmentKind::Refusal;
-                part.text.push_str(more);
-                emit_text(more, ear);
+                part.text.push_str(text);
+                emit_text(text, sink);
             }
-            FragmentKind::Arguments => self.arguments.push_str(more),
+            FragmentKind::Arguments => self.arguments.push_str(text),
             FragmentKind::Summary | FragmentKind::Reasoning => {
-                self.reasoning.entry(at).or_default().push_str(more);
+                self.reasoning.entry(part_key).or_default().push_str(text);
             }
         }
     }
 
-    /// Hears the whole of a piece; the reader hears what is new in it. Where it
-    /// is empty, the pieces that came are all there is.
-    pub(super) fn replace(&mut self, at: (FragmentKind, u64), whole: String, ear: &dyn DeltaSink) {
-        let (piece, place) = at;
-        if whole.is_empty() {
+    /// Replaces the fragments of a part by its full text and passes the new text to the sink. An
+    /// empty text is ignored: then the fragments received so far are the full text.
+    pub(super) fn replace_fragments(
+        &mut self,
+        part_key: (FragmentKind, u64),
+        full_text: String,
+        sink: &dyn DeltaSink,
+    ) {
+        let (piece, index) = part_key;
+        if full_text.is_empty() {
             return;
         }
         match piece {
             FragmentKind::Text | FragmentKind::Refusal => {
-                let part = self.parts.entry(place).or_default();
+                let part = self.parts.entry(index).or_default();
                 part.is_refusal = piece == FragmentKind::Refusal;
-                if let Some(rest) = whole.strip_prefix(&*part.text) {
-                    emit_text(rest, ear);
+                if let Some(rest) = full_text.strip_prefix(&*part.text) {
+                    emit_text(rest, sink);
                 }
-                part.text = whole;
+                part.text = full_text;
             }
-            FragmentKind::Arguments => self.arguments = whole,
+            FragmentKind::Arguments => self.arguments = full_text,
             FragmentKind::Summary | FragmentKind::Reasoning => {
-                _ = self.reasoning.insert(at, whole);
+                _ = self.reasoning.insert(part_key, full_text);
             }
         }
     }
 
-    /// The item as it stands at the end.
+    /// Converts the item to blocks of the reply.
     pub(super) fn into_blocks(mut self) -> Vec<Block> {
-        let shown = self.reasoning_text();
+        let reasoning = self.reasoning_text();
         match self.item.take() {
-            Some(item) if self.is_complete => item_blocks(item, shown),
-            Some(item) => item_blocks(self.merge(item), shown),
-            None => self.blocks_without_item(shown),
+            Some(item) if self.is_complete => item_blocks(item, reasoning),
+            Some(item) => item_blocks(self.merge_fragments(item), reasoning),
+            None => self.blocks_without_item(reasoning),
         }
     }
 
-    /// What is shown of the thoughts: their summary, or else themselves.
+    /// Returns the user-visible reasoning: the summary, or else the reasoning text.
     fn reasoning_text(&self) -> String {
-        let of = |wanted: FragmentKind| {
+        let joined = |kind: FragmentKind| {
             let texts = self.reasoning.iter();
-            let texts = texts.filter(|((piece, _), _)| *piece == wanted);
+            let texts = texts.filter(|((piece, _), _)| *piece == kind);
             let texts: Vec<&str> = texts.map(|(_, text)| &**text).collect();
             texts.join("\n\n")
         };
-        match of(FragmentKind::Summary) {
-            summary if summary.is_empty() => of(FragmentKind::Reasoning),
+        match joined(FragmentKind::Summary) {
+            summary if summary.is_empty() => joined(FragmentKind::Reasoning),
             summary => summary,
         }
     }
 
-    /// The item as it began, with all that was heard of it since.
-    fn merge(self, item: RawJson) -> RawJson {
+    /// Returns the JSON of the item from its start event, with all later fragments merged in.
+    fn merge_fragments(self, item: RawJson) -> RawJson {
         let Some(mut fields) = JsonObject::parse(item.as_str()) else {
             return item;
         };
@@ -195,20 +205,20 @@ impl ItemBuilder {
         if !self.parts.is_empty() {
             let parts: Vec<serde_json::Value> =
                 self.parts.into_values().map(TextPart::into_json).collect();
-            fields.set("content", RawJson::from_serialize(&parts));
+            fields.set_field("content", RawJson::from_serialize(&parts));
         }
         if !self.arguments.is_empty() {
-            fields.set("arguments", RawJson::from_serialize(&self.arguments));
+            fields.set_field("arguments", RawJson::from_serialize(&self.arguments));
         }
-        fields.to_raw().unwrap_or(item)
+        fields.to_json().unwrap_or(item)
     }
 
-    fn blocks_without_item(self, shown: String) -> Vec<Block> {
-        let thought = (!shown.is_empty()).then(|| {
-            Block::Thinking(ThinkingBlock { text: shown.into(), signature: None, extra: None })
+    fn blocks_without_item(self, reasoning: String) -> Vec<Block> {
+        let thought = (!reasoning.is_empty()).then(|| {
+            Block::Thinking(ThinkingBlock { text: reasoning.into(), signature: None, extra: None })
         });
-        let words = self.parts.into_values().map(|part| Block::text(part.text));
-        thought.into_iter().chain(words).collect()
+        let texts = self.parts.into_values().map(|part| Block::text(part.text));
+        thought.into_iter().chain(texts).collect()
     }
 }
 

@@ -1,23 +1,22 @@
-//! The JSON of a Responses stream, as far as it is read.
-//!
-//! Never: refuses a field, an event or a word that it does not know.
+//! Constants and event types of the Responses API, and the mapping of its stop reasons.
 
 use longhaul_core::message::StopReason;
 use longhaul_core::raw::RawJson;
 
-use crate::token_counts::UsagePaths;
+use crate::token_counts::UsageJsonPaths;
 
-/// The Responses API.
+/// The Responses API of one provider.
 #[derive(Debug)]
 pub(super) struct ResponsesApi {
-    /// What is asked for beside the reply, as a list.
+    /// Value of the field `include` in requests. `None` means that the field is not sent.
     pub(super) include: Option<RawJson>,
-    /// Whose items a reply over this wire is made of.
-    pub(super) api: String,
+    /// Label of this API and its provider, such as `responses:openai`, which is stored with each
+    /// reply.
+    pub(super) label: String,
 }
 
-/// Where tokens are counted.
-pub(super) const USAGE: UsagePaths = UsagePaths {
+/// JSON paths of the token counts in the `usage` object of a response.
+pub(super) const USAGE: UsageJsonPaths = UsageJsonPaths {
     input: "/input_tokens",
     output: "/output_tokens",
     total: None,
@@ -27,13 +26,13 @@ pub(super) const USAGE: UsagePaths = UsagePaths {
     input_includes_cache: true,
 };
 
-/// The longest name of a tool that is sent.
+/// Maximum number of characters of a tool name in a request.
 pub(super) const NAME_MAX: usize = 128;
 
-/// The wire's name.
-pub(super) const WIRE: &str = "responses";
+/// Name of the Responses API, part of the label that is stored with each reply.
+pub(super) const API_NAME: &str = "responses";
 
-/// What a piece of an item is a piece of.
+/// Kind of text that a fragment of an item belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FragmentKind {
     Text,
@@ -44,9 +43,11 @@ pub(super) enum FragmentKind {
 }
 
 impl FragmentKind {
-    /// The piece that an event brings, and whether it brings the whole of it.
-    pub(super) fn from_event_type(event: &str) -> Option<(Self, bool)> {
-        let (stem, end) = event.strip_prefix("response.")?.rsplit_once('.')?;
+    /// Returns the kind of fragment that an event of this type contains, and whether the event
+    /// contains the full text instead of a fragment. `None` means that the event contains no
+    /// fragment.
+    pub(super) fn from_event_type(event_type: &str) -> Option<(Self, bool)> {
+        let (stem, end) = event_type.strip_prefix("response.")?.rsplit_once('.')?;
         let whole = match end {
             "delta" => false,
             "done" => true,
@@ -63,8 +64,8 @@ impl FragmentKind {
         Some((piece, whole))
     }
 
-    /// The field in which a piece comes whole.
-    pub(super) const fn full_text(self) -> &'static str {
+    /// Returns the name of the event field that contains the full text.
+    pub(super) const fn full_text_field(self) -> &'static str {
         match self {
             Self::Text | Self::Summary | Self::Reasoning => "text",
             Self::Refusal => "refusal",
@@ -73,7 +74,7 @@ impl FragmentKind {
     }
 }
 
-/// How a response ended, as the provider says it.
+/// Status and reason with which a response ended, as reported by the provider.
 #[derive(Debug, Default)]
 pub(super) struct StopInfo {
     pub(super) status: String,
@@ -81,10 +82,10 @@ pub(super) struct StopInfo {
 }
 
 impl StopInfo {
-    /// Why the model stopped.
-    pub(super) fn stop_reason(self, refuses: bool, has_calls: bool) -> StopReason {
+    /// Maps the provider's status and reason to a `StopReason`.
+    pub(super) fn stop_reason(self, has_refusal: bool, has_calls: bool) -> StopReason {
         match (self.status.as_str(), self.reason.as_deref()) {
-            ("completed", _) if refuses => StopReason::Refusal,
+            ("completed", _) if has_refusal => StopReason::Refusal,
             ("completed", _) if has_calls => StopReason::ToolUse,
             ("completed", _) => StopReason::EndTurn,
             ("incomplete", Some("max_output_tokens" | "max_tokens")) => StopReason::MaxTokens,

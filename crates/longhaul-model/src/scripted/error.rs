@@ -1,31 +1,29 @@
-//! What is wrong with a script and where, in words for its author.
-//!
-//! Never: prints. Whoever read the script decides who hears of it.
+//! Errors in scripts, reported to the authors of the scripts.
 
 use std::fmt;
 
-/// A script that can't be played.
+/// Error in a script: its origin, its position and what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}{position}: {message}", position = PositionSuffix(*.position))]
 pub struct ScriptError {
-    /// The file, or whatever else the text came from.
+    /// File name or other origin of the script.
     pub origin: String,
-    /// Where in the text; none when it is about the whole.
-    pub position: Option<Position>,
-    /// What is wrong and what would be right.
+    /// Position of the error in the script. `None` means that the error is about the whole script.
+    pub position: Option<ScriptPosition>,
+    /// Description of what is wrong with the script and how to fix it.
     pub message: String,
 }
 
-/// A place in a text.
+/// A position in the text of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
-    /// The line, from 1.
+pub struct ScriptPosition {
+    /// Line number, from 1.
     pub line: u64,
-    /// The column in characters, from 1.
+    /// Column number in characters, from 1.
     pub column: u64,
 }
 
-struct PositionSuffix(Option<Position>);
+struct PositionSuffix(Option<ScriptPosition>);
 
 impl fmt::Display for PositionSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,5 @@
-//! Reads a script from YAML and checks all that can be checked before it plays.
-//!
-//! Never: guesses. A key that is not known is an error with its place and, where
-//! one is near, the key that was meant.
+//! Parses a script from YAML and validates it. Unknown keys are errors with a position and a
+//! suggestion.
 
 use jiff::SignedDuration;
 use longhaul_core::raw::RawJson;
@@ -12,56 +10,57 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned, UserMessageFormatter};
 
-use crate::scripted::error::{Position, ScriptError};
-use crate::scripted::render::{self, Renderer};
-use crate::scripted::reply_index::Loop;
+use crate::scripted::error::{ScriptError, ScriptPosition};
+use crate::scripted::render::{self, TemplateRenderer};
+use crate::scripted::reply_index::ScriptLoop;
 use crate::scripted::script::{
-    Script, ScriptedCall, ScriptedFailure, ScriptedInput, ScriptedReply,
+    Script, ScriptedArguments, ScriptedFailure, ScriptedReply, ScriptedToolCall,
 };
 
-/// The longest script that is read.
+/// Maximum size of a script in bytes.
 pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
 
-/// Aliases may repeat so much of a script, which is plenty for people.
+/// Maximum number of YAML events that aliases may repeat in a script.
 const ALIAS_EVENTS_MAX: usize = 10_000;
 
-/// So deep may lists and maps stand in each other. Measured: without
-/// optimisation a hundred levels fill the 2 MiB stack of a thread.
+/// Maximum nesting depth of lists and maps in a script. In an unoptimised build a hundred levels
+/// overflow a 2 MiB stack.
 const DEPTH_MAX: usize = 32;
 
 impl Script {
-    /// Reads a script; `origin` is its file or another name for error messages.
+    /// Parses a script. `origin` is the file name of the script, or another name for error
+    /// messages.
     pub fn parse(origin: &str, text: &str) -> Result<Self, ScriptError> {
-        parse_script(text).map_err(|fault| ScriptError {
+        parse_script(text).map_err(|error| ScriptError {
             origin: origin.to_owned(),
-            position: fault.position,
-            message: fault.message,
+            position: error.position,
+            message: error.message,
         })
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ScriptText {
-    replies: Spanned<Vec<Spanned<ReplyText>>>,
+struct ScriptYaml {
+    replies: Spanned<Vec<Spanned<ReplyYaml>>>,
     #[serde(default, rename = "loop")]
-    repeat: Option<Spanned<LoopText>>,
+    repeat: Option<Spanned<LoopYaml>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ReplyText {
+struct ReplyYaml {
     text: Option<Spanned<String>>,
     #[serde(default)]
-    tools: Vec<CallText>,
+    tools: Vec<ToolCallYaml>,
     delay: Option<Spanned<String>>,
-    usage: Option<UsageText>,
-    error: Option<FailureText>,
+    usage: Option<UsageYaml>,
+    error: Option<FailureYaml>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CallText {
+struct ToolCallYaml {
     name: Spanned<String>,
     input: Option<Spanned<Value>>,
 }
@@ -69,7 +68,7 @@ struct CallText {
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Default)]
-struct UsageText {
+struct UsageYaml {
     input_tokens: u64,
     output_tokens: u64,
     cached_tokens: u64,
@@ -79,7 +78,7 @@ struct UsageText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FailureText {
+struct FailureYaml {
     status: Spanned<u16>,
     #[serde(default = "default_times")]
     times: u32,
@@ -91,30 +90,30 @@ const fn default_times() -> u32 {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LoopText {
+struct LoopYaml {
     from: usize,
     to: usize,
     times: u32,
 }
 
-/// What is wrong, before it is known in which file.
-struct ParseError {
-    position: Option<Position>,
+/// An error in a script, before the origin of the script is known.
+struct ScriptParseError {
+    position: Option<ScriptPosition>,
     message: String,
 }
 
-impl ParseError {
-    fn at(location: Location, message: impl Into<String>) -> Self {
-        let spot = (location != Location::UNKNOWN)
-            .then(|| Position { line: location.line(), column: location.column() });
-        Self { position: spot, message: message.into() }
+impl ScriptParseError {
+    fn new(location: Location, message: impl Into<String>) -> Self {
+        let position = (location != Location::UNKNOWN)
+            .then(|| ScriptPosition { line: location.line(), column: location.column() });
+        Self { position, message: message.into() }
     }
 }
 
-fn parse_script(text: &str) -> Result<Script, ParseError> {
+fn parse_script(text: &str) -> Result<Script, ScriptParseError> {
     if text.len() > SCRIPT_BYTES_MAX {
-        let message = format!("a script has at most {SCRIPT_BYTES_MAX} bytes");
-        return Err(ParseError::at(Location::UNKNOWN, message));
+        let message = format!("the script is larger than {SCRIPT_BYTES_MAX} bytes");
+        return Err(ScriptParseError::new(Location::UNKNOWN, message));
     }
     let options = serde_saphyr::options! {
         strict_booleans: true,
@@ -122,87 +121,93 @@ fn parse_script(text: &str) -> Result<Script, ParseError> {
         budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIAS_EVENTS_MAX },
     };
-    let script: ScriptText =
+    let script: ScriptYaml =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml_error(&error))?;
     if script.replies.value.is_empty() {
         let message = "a script needs at least one reply";
-        return Err(ParseError::at(script.replies.referenced, message));
+        return Err(ScriptParseError::new(script.replies.referenced, message));
     }
     let round = script.repeat.as_ref();
-    let round = round.map(|round| checked_loop(round, script.replies.value.len()));
-    let renderer = Renderer::new();
+    let round = round.map(|round| parse_loop(round, script.replies.value.len()));
+    let renderer = TemplateRenderer::new();
     let lines = script.replies.value.into_iter().enumerate();
-    let lines = lines.map(|(index, line)| checked_reply(index, line, &renderer));
+    let lines = lines.map(|(index, line)| parse_reply(index, line, &renderer));
     Ok(Script { replies: lines.collect::<Result<_, _>>()?, repeat: round.transpose()? })
 }
 
-fn yaml_error(error: &serde_saphyr::Error) -> ParseError {
+fn yaml_error(error: &serde_saphyr::Error) -> ScriptParseError {
     let location = error.location().unwrap_or(Location::UNKNOWN);
-    ParseError::at(location, describe(error.without_snippet(), location))
+    ScriptParseError::new(location, describe_yaml_error(error.without_snippet(), location))
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "the parser's enum, not ours: what has no better words here keeps its own"
+    reason = "a foreign enum: all other errors keep the parser's message"
 )]
-fn describe(error: &serde_saphyr::Error, location: Location) -> String {
+fn describe_yaml_error(error: &serde_saphyr::Error, location: Location) -> String {
     match error {
         serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
-            suggest::unknown_message("key", field, expected)
+            suggest::unknown_name_message("key", field, expected)
         }
         serde_saphyr::Error::SerdeMissingField { field, .. } => {
             format!("the key `{field}` is missing")
         }
-        serde_saphyr::Error::Eof { .. } => "it is empty: write `replies:` first".to_owned(),
+        serde_saphyr::Error::Eof { .. } => "it is empty: start with `replies:`".to_owned(),
         serde_saphyr::Error::InvalidScalar { .. } => {
-            "a whole number is expected here, not negative and not too big".to_owned()
+            "expected a whole number, not negative and not too large".to_owned()
         }
-        serde_saphyr::Error::AliasError { error, .. } => describe(error, location),
-        other => without_location(
+        serde_saphyr::Error::AliasError { error, .. } => describe_yaml_error(error, location),
+        other => message_without_location(
             &other.render_with_formatter(&UserMessageFormatter),
             other.location().unwrap_or(location),
         ),
     }
 }
 
-/// The parser's words without its own note of the place, which stands before them.
-fn without_location(said: &str, location: Location) -> String {
+/// Removes the position that the YAML parser appended to its message, because the position is
+/// already shown before the message.
+fn message_without_location(message: &str, location: Location) -> String {
     let note = format!(" at line {}, column {}", location.line(), location.column());
-    said.replace(&note, "")
+    message.replace(&note, "")
 }
 
-fn checked_loop(round: &Spanned<LoopText>, replies: usize) -> Result<Loop, ParseError> {
-    let &LoopText { from, to, times } = &round.value;
-    let fault = |message: String| Err(ParseError::at(round.referenced, message));
+fn parse_loop(
+    loop_yaml: &Spanned<LoopYaml>,
+    reply_count: usize,
+) -> Result<ScriptLoop, ScriptParseError> {
+    let &LoopYaml { from, to, times } = &loop_yaml.value;
+    let invalid = |message: String| Err(ScriptParseError::new(loop_yaml.referenced, message));
     if from >= to {
-        return fault(format!(
-            "loop: `from: {from}` must be less than `to: {to}`, which is the first reply after it"
+        return invalid(format!(
+            "loop: `from: {from}` must be less than `to: {to}`, the index after the last reply of the loop"
         ));
     }
-    if to > replies {
-        return fault(format!("loop: `to: {to}` is past the end of {replies} replies"));
+    if to > reply_count {
+        return invalid(format!("loop: `to` is {to}, but the script has {reply_count} replies"));
     }
     if times == 0 {
-        return fault("loop: `times: 0` would never play its replies, write at least 1".into());
+        return invalid(
+            "loop: `times: 0` would skip the replies of the loop; use at least 1".into(),
+        );
     }
-    Ok(Loop { from, to, times })
+    Ok(ScriptLoop { from, to, times })
 }
 
-fn checked_reply(
+fn parse_reply(
     index: usize,
-    line: Spanned<ReplyText>,
-    renderer: &Renderer,
-) -> Result<ScriptedReply, ParseError> {
-    let place = line.referenced;
+    line: Spanned<ReplyYaml>,
+    renderer: &TemplateRenderer,
+) -> Result<ScriptedReply, ScriptParseError> {
+    let location = line.referenced;
     let line = line.value;
     if line.text.is_none() && line.tools.is_empty() {
         let message = format!(
-            "replies[{index}] says nothing: give it `text` or `tools` (an `error` only comes first)"
+            "replies[{index}] is empty; add `text` or `tools` (an `error` only precedes the reply)"
         );
-        return Err(ParseError::at(place, message));
+        return Err(ScriptParseError::new(location, message));
     }
-    let check = |source: &str, at: Location| match renderer.check(source) {
-        Some(fault) => Err(ParseError::at(at, format!("replies[{index}]: {fault}"))),
+    let check = |source: &str, at: Location| match renderer.find_template_error(source) {
+        Some(error) => Err(ScriptParseError::new(at, format!("replies[{index}]: {error}"))),
         None => Ok(()),
     };
     if let Some(text) = &line.text {
@@ -210,10 +215,10 @@ fn checked_reply(
     }
     let tools = line.tools.into_iter().map(|call| {
         if let Some(input) = &call.input {
-            let mut templates = render::templates(&input.value).into_iter();
+            let mut templates = render::find_templates(&input.value).into_iter();
             templates.try_for_each(|source| check(source, input.referenced))?;
         }
-        checked_call(call)
+        parse_tool_call(call)
     });
     Ok(ScriptedReply {
         calls: tools.collect::<Result<_, _>>()?,
@@ -224,44 +229,45 @@ fn checked_reply(
     })
 }
 
-fn checked_call(call: CallText) -> Result<ScriptedCall, ParseError> {
+fn parse_tool_call(call: ToolCallYaml) -> Result<ScriptedToolCall, ScriptParseError> {
     if call.name.value.trim().is_empty() {
-        return Err(ParseError::at(call.name.referenced, "a tool needs a name"));
+        return Err(ScriptParseError::new(call.name.referenced, "a tool needs a name"));
     }
     let input = call.input.map_or_else(|| Value::Object(Default::default()), |input| input.value);
-    let input = if render::templates(&input).is_empty() {
-        ScriptedInput::Literal(RawJson::from_serialize(&input))
+    let input = if render::find_templates(&input).is_empty() {
+        ScriptedArguments::Literal(RawJson::from_serialize(&input))
     } else {
-        ScriptedInput::Templated(input)
+        ScriptedArguments::Templated(input)
     };
-    Ok(ScriptedCall { name: call.name.value, input })
+    Ok(ScriptedToolCall { name: call.name.value, input })
 }
 
-fn parse_delay(delay: &Spanned<String>) -> Result<Millis, ParseError> {
+fn parse_delay(delay: &Spanned<String>) -> Result<Millis, ScriptParseError> {
     let text = delay.value.as_str();
     let parsed = text.parse::<SignedDuration>().ok();
-    let span = parsed.and_then(|span| std::time::Duration::try_from(span).ok());
-    span.map(Millis::from).ok_or_else(|| {
-        let message = format!("delay: `{text}` is no span of time, write one such as 50ms or 2s");
-        ParseError::at(delay.referenced, message)
+    let duration = parsed.and_then(|duration| std::time::Duration::try_from(duration).ok());
+    duration.map(Millis::from).ok_or_else(|| {
+        let message = format!("delay: `{text}` is not a duration; use one such as 50ms or 2s");
+        ScriptParseError::new(delay.referenced, message)
     })
 }
 
-const fn parse_usage(text: UsageText) -> Usage {
+const fn parse_usage(usage: UsageYaml) -> Usage {
     Usage {
-        input_tokens: text.input_tokens,
-        output_tokens: text.output_tokens,
-        cached_tokens: text.cached_tokens,
-        cache_write_tokens: text.cache_write_tokens,
-        reasoning_tokens: text.reasoning_tokens,
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cached_tokens: usage.cached_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+        reasoning_tokens: usage.reasoning_tokens,
         estimated: false,
     }
 }
 
-fn parse_failure(text: FailureText) -> Result<ScriptedFailure, ParseError> {
-    let status = text.status.value;
-    ScriptedFailure::from_status(status, text.times).ok_or_else(|| {
-        let message = format!("error: status {status} is no failure, write one from 400 to 599");
-        ParseError::at(text.status.referenced, message)
+fn parse_failure(failure: FailureYaml) -> Result<ScriptedFailure, ScriptParseError> {
+    let status = failure.status.value;
+    ScriptedFailure::from_status(status, failure.times).ok_or_else(|| {
+        let message =
+            format!("error: status {status} is not an error status; use one from 400 to 599");
+        ScriptParseError::new(failure.status.referenced, message)
     })
 }

@@ -1,88 +1,92 @@
-//! Fills the templates of a script from the conversation.
+//! Renders the templates of a script with values from the conversation.
 //!
-//! Never: takes what a model or a person said as a template. Their words are
-//! values; only the script's own text is compiled, and it can load no other.
+//! Invariant: only text of the script is compiled as a template. Text from models and people is
+//! used only as a value, and templates can't include other templates.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::model::ModelRequest;
-use longhaul_core::template::{TemplateLimits, check, render};
+use longhaul_core::template::{TemplateLimits, check_template, render};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use serde_json::Value;
 
-/// Bounds of one template: more steps than a page of text needs, less than a person
-/// notices, and calls within each other well within a thread's stack.
+/// Limits for rendering one template: enough steps for a page of text, few enough to take no
+/// noticeable time, and a recursion depth that fits on a thread's stack.
 const LIMITS: TemplateLimits =
     TemplateLimits { fuel: 50_000, budget: 16 * 1024 * 1024, recursion: 50 };
 
-/// So many characters of a template stand in a message about it.
+/// Maximum number of characters shown of a template in an error message.
 const EXCERPT_CHARS_MAX: usize = 80;
 
-/// The names that a template may speak of.
+/// Names of the variables that a template may use.
 const NAMES: &[&str] = &["input", "last_result"];
 
-/// Compiles and fills templates.
+/// Compiles and renders the templates of scripts.
 #[derive(Debug)]
-pub(crate) struct Renderer(Environment<'static>);
+pub(crate) struct TemplateRenderer(Environment<'static>);
 
-impl Renderer {
+impl TemplateRenderer {
     pub(crate) fn new() -> Self {
         let mut environment = Environment::new();
-        // The engine would drop the last line end, which the author wrote.
+        // By default minijinja drops the last line break of a template.
         if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
             environment.set_syntax(syntax);
         }
         Self(environment)
     }
 
-    /// What is wrong with this text as a template, before anybody plays it.
-    pub(crate) fn check(&self, source: &str) -> Option<String> {
-        let checked = check(source, self.0.syntax());
-        let template = match checked.and_then(|()| self.0.template_from_str(source)) {
+    /// Checks that a template compiles and uses only known variables. Returns the error, or `None`
+    /// if the template is valid.
+    pub(crate) fn find_template_error(&self, template_source: &str) -> Option<String> {
+        let checked = check_template(template_source, self.0.syntax());
+        let template = match checked.and_then(|()| self.0.template_from_str(template_source)) {
             Ok(template) => template,
-            Err(error) => return Some(format!("broken template: {}", error_text(&error))),
+            Err(error) => {
+                return Some(format!("invalid template: {}", template_error_text(&error)));
+            }
         };
-        let known = |name: &String| {
+        let is_known = |name: &String| {
             NAMES.contains(&name.as_str()) || self.0.globals().any(|(global, _)| global == name)
         };
         let mut unknown: Vec<String> = template.undeclared_variables(false).into_iter().collect();
-        unknown.retain(|name| !known(name));
+        unknown.retain(|name| !is_known(name));
         unknown.sort_unstable();
         let name = unknown.first()?;
-        Some(format!(
-            "a template speaks of `{name}`, but there is only `{}`",
-            NAMES.join("` and `")
-        ))
+        Some(format!("the variable `{name}` is unknown; available: `{}`", NAMES.join("` and `")))
     }
 
-    /// The text with its templates filled, or why that can't be done.
+    /// Renders the templates in a text.
     pub(crate) fn render_text(
         &self,
         source: &str,
-        values: &TemplateValues<'_>,
+        values: &TemplateVariables<'_>,
     ) -> Result<String, String> {
-        if !is_template(source) {
+        if !contains_template(source) {
             return Ok(source.to_owned());
         }
         let syntax = self.0.syntax().clone();
-        match render(source, values.context(source), syntax, (&LIMITS, as_text)) {
+        match render(source, values.variables(source), syntax, (&LIMITS, format_template_value)) {
             Ok(text) => Ok(text),
             Err(error) => {
-                let missing = values.missing(source);
-                Err(format!("{} in `{}`{missing}", error_text(&error), excerpt(source)))
+                let missing = values.missing_variables_hint(source);
+                Err(format!(
+                    "{} in `{}`{missing}",
+                    template_error_text(&error),
+                    template_excerpt(source)
+                ))
             }
         }
     }
 
-    /// The value with the templates in its strings filled. A key is never one.
+    /// Renders the templates in all strings of a JSON value. Object keys are not rendered.
     pub(crate) fn render_value(
         &self,
         source: &Value,
-        values: &TemplateValues<'_>,
+        values: &TemplateVariables<'_>,
     ) -> Result<Value, String> {
         Ok(match source {
             Value::Null | Value::Bool(_) | Value::Number(_) => source.clone(),
@@ -101,41 +105,41 @@ impl Renderer {
     }
 }
 
-/// Whether anything in this text is for the template engine.
-pub(crate) fn is_template(text: &str) -> bool {
+/// Whether a text contains template syntax.
+pub(crate) fn contains_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
 }
 
-/// All strings in a value that are templates.
-pub(crate) fn templates(value: &Value) -> Vec<&str> {
+/// Returns all strings of a JSON value that contain templates.
+pub(crate) fn find_templates(value: &Value) -> Vec<&str> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
         Value::String(text) => {
-            Some(text.as_str()).filter(|text| is_template(text)).into_iter().collect()
+            Some(text.as_str()).filter(|text| contains_template(text)).into_iter().collect()
         }
-        Value::Array(items) => items.iter().flat_map(templates).collect(),
-        Value::Object(fields) => fields.values().flat_map(templates).collect(),
+        Value::Array(items) => items.iter().flat_map(find_templates).collect(),
+        Value::Object(fields) => fields.values().flat_map(find_templates).collect(),
     }
 }
 
-/// What a template is filled with, taken from one conversation when a template names it:
-/// finding the input takes as long as the conversation is.
+/// Source of the variables for templates. A variable is computed only if a template uses it,
+/// because finding the input means searching the whole conversation.
 #[derive(Debug)]
-pub(crate) struct TemplateValues<'a>(pub(crate) &'a ModelRequest);
+pub(crate) struct TemplateVariables<'a>(pub(crate) &'a ModelRequest);
 
-impl TemplateValues<'_> {
-    fn input(&self) -> Option<Value> {
+impl TemplateVariables<'_> {
+    fn input_value(&self) -> Option<Value> {
         let messages = &self.0.messages;
-        let said = |message: &Arc<Message>| match &**message {
+        let user_text = |message: &Arc<Message>| match &**message {
             Message::User(parts) => Some(joined_text(parts)),
             Message::Assistant(_) | Message::Results(_) => None,
         };
-        let first = messages[run_start(self.0)..].iter().find_map(said);
-        let first = first.or_else(|| messages.iter().find_map(said));
-        first.map(parse_value)
+        let first = messages[run_start_index(self.0)..].iter().find_map(user_text);
+        let first = first.or_else(|| messages.iter().find_map(user_text));
+        first.map(parse_json_or_string)
     }
 
-    fn last_result(&self) -> Option<String> {
+    fn last_tool_result(&self) -> Option<String> {
         let newest = self.0.messages.iter().rev();
         let mut newest = newest.filter_map(|message| match &**message {
             Message::Results(results) => results.last().map(|result| joined_text(&result.content)),
@@ -144,24 +148,25 @@ impl TemplateValues<'_> {
         newest.next()
     }
 
-    /// The values that this template may use.
-    fn context(&self, source: &str) -> minijinja::Value {
-        // Whatever is not named can only be seen by a template that shows all there is.
-        let may_use = |name: &str| source.contains(name) || source.contains("debug");
+    /// Returns the values of the variables that this template uses.
+    fn variables(&self, template_source: &str) -> minijinja::Value {
+        // A variable that the template does not mention is only visible to `debug`.
+        let may_use =
+            |name: &str| template_source.contains(name) || template_source.contains("debug");
         let absent = minijinja::Value::UNDEFINED;
-        let input = may_use("input").then(|| self.input()).flatten();
-        let last_result = may_use("last_result").then(|| self.last_result()).flatten();
+        let input = may_use("input").then(|| self.input_value()).flatten();
+        let last_result = may_use("last_result").then(|| self.last_tool_result()).flatten();
         minijinja::context! {
             input => input.map_or(absent.clone(), |input| Serde(&input).into()),
             last_result => last_result.map_or(absent, minijinja::Value::from),
         }
     }
 
-    fn missing(&self, source: &str) -> String {
+    fn missing_variables_hint(&self, template_source: &str) -> String {
         let mut text = String::new();
-        let absent = [self.input().is_none(), self.last_result().is_none()];
+        let absent = [self.input_value().is_none(), self.last_tool_result().is_none()];
         for (name, absent) in NAMES.iter().zip(absent) {
-            if absent && source.contains(name) {
+            if absent && template_source.contains(name) {
                 // Writing to a string can't fail.
                 let _ = write!(text, ", the conversation has no `{name}` yet");
             }
@@ -170,22 +175,23 @@ impl TemplateValues<'_> {
     }
 }
 
-/// Where the run's own talk begins, after what was said before it: every turn that it
-/// has made is one thing the model said. The whole of it where something is missing.
-fn run_start(ask: &ModelRequest) -> usize {
-    let replies = ask.messages.iter().enumerate();
+/// Returns the index of the run's first message, after any earlier conversation of the thread: each
+/// completed turn of the run is one assistant message. Returns 0 if there are fewer assistant
+/// messages than turns.
+fn run_start_index(request: &ModelRequest) -> usize {
+    let replies = request.messages.iter().enumerate();
     let replies = replies.filter(|(_, message)| matches!(&***message, Message::Assistant(_)));
-    let made = usize::try_from(ask.turn.saturating_sub(1)).unwrap_or(usize::MAX);
+    let made = usize::try_from(request.turn.saturating_sub(1)).unwrap_or(usize::MAX);
     let before = replies.rev().nth(made);
     before.map_or(0, |(at, _)| at + 1)
 }
 
-/// A text that is JSON counts as its value, but a number that JSON would spell
-/// otherwise (`1.50`, `1e3`) stays the text that was typed.
-fn parse_value(text: String) -> Value {
+/// Parses a text as JSON, or returns it as a string. A number that JSON would format differently,
+/// such as `1.50` or `1e3`, stays a string.
+fn parse_json_or_string(text: String) -> Value {
     let typed = |value: &Value| {
-        let spelled = value.to_string();
-        !value.is_number() || spelled == text.trim()
+        let canonical = value.to_string();
+        !value.is_number() || canonical == text.trim()
     };
     let value = serde_json::from_str(&text).ok().filter(typed);
     value.unwrap_or(Value::String(text))
@@ -196,25 +202,26 @@ fn joined_text(parts: &[Part]) -> String {
     texts.collect()
 }
 
-/// Text stands as it is, all else as JSON: not as the engine's own notation.
-fn as_text(value: &minijinja::Value) -> Result<String, Error> {
+/// Formats a template value: strings unchanged, everything else as JSON instead of minijinja's own
+/// format.
+fn format_template_value(value: &minijinja::Value) -> Result<String, Error> {
     match value.as_str() {
         Some(text) => Ok(text.to_owned()),
-        // Only the missing `else` of an `if` gets here; all else undefined has failed.
+        // Only an `if` without an `else` gets here. Any other undefined value has already failed.
         None if value.kind() == ValueKind::Undefined => Ok(String::new()),
         None => serde_json::to_string(value).map_err(|error| {
-            let what = "a value that is no JSON";
+            let what = "a value that is not valid JSON";
             Error::new(ErrorKind::BadSerialization, what).with_source(error)
         }),
     }
 }
 
-/// Enough of a template to find it by.
-fn excerpt(source: &str) -> String {
-    source.chars().take(EXCERPT_CHARS_MAX).collect()
+/// Returns the start of a template, to identify the template in a message.
+fn template_excerpt(template_source: &str) -> String {
+    template_source.chars().take(EXCERPT_CHARS_MAX).collect()
 }
 
-fn error_text(error: &Error) -> String {
+fn template_error_text(error: &Error) -> String {
     match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),

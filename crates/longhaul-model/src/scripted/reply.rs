@@ -1,6 +1,6 @@
-//! Makes the answer of one turn out of a script's line and the conversation.
+//! Builds the response of one turn from a scripted reply and the conversation.
 //!
-//! Never: waits or speaks. The same line, turn and conversation give the same answer.
+//! Invariant: the same reply, turn and conversation give the same response.
 
 use std::sync::Arc;
 
@@ -10,17 +10,18 @@ use longhaul_core::port::model::{CostEstimate, ModelRequest};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{ModelPricing, Price, Usage};
 
-use crate::scripted::render::{Renderer, TemplateValues};
-use crate::scripted::script::{ScriptedCall, ScriptedFailure, ScriptedInput, ScriptedReply};
+use crate::scripted::render::{TemplateRenderer, TemplateVariables};
+use crate::scripted::script::{
+    ScriptedArguments, ScriptedFailure, ScriptedReply, ScriptedToolCall,
+};
 
-/// Whose blocks a scripted reply is made of.
+/// Label that is stored with the replies of scripted models, in place of a provider's API.
 pub(crate) const API: &str = "scripted";
 
-/// In so many pieces, at most, is a text spoken.
+/// Maximum number of chunks in which a text is streamed.
 const CHUNKS_MAX: usize = 4;
 
-/// What a scripted model charges where nobody says otherwise: nothing, and that is
-/// known. A script reads nothing, so nothing is too long for it.
+/// Default pricing of a scripted model: free, with a practically unlimited context window.
 pub(crate) const FREE_PRICING: ModelPricing = ModelPricing {
     price: Some(Price::FREE),
     max_output_tokens: 8_192,
@@ -29,72 +30,76 @@ pub(crate) const FREE_PRICING: ModelPricing = ModelPricing {
     fixed_tokens: 0,
 };
 
-/// The failure that this try meets, if it meets one.
-pub(crate) fn scripted_failure(outage: ScriptedFailure, attempt: u32) -> Option<Failure> {
-    let ScriptedFailure { status, class, times } = outage;
+/// Returns the scripted failure of this attempt. `None` means that the attempt succeeds.
+pub(crate) fn failure_of_attempt(failure: ScriptedFailure, attempt: u32) -> Option<Failure> {
+    let ScriptedFailure { status, class, times } = failure;
     (attempt <= times).then(|| Failure {
         status: Some(status),
         ..Failure::new(
             class,
-            format!("the script fails this call with status {status}, {attempt} of {times}"),
+            format!(
+                "the script makes this call fail with status {status}, attempt {attempt} of {times}"
+            ),
         )
     })
 }
 
-/// The reply of a line in this turn, or which template can't be filled.
+/// Renders a scripted reply. The error says why a template can't be rendered.
 pub(crate) fn render_reply(
     line: &ScriptedReply,
-    ask: &ModelRequest,
-    renderer: &Renderer,
+    request: &ModelRequest,
+    renderer: &TemplateRenderer,
 ) -> Result<Reply, String> {
-    let values = TemplateValues(ask);
+    let values = TemplateVariables(request);
     let text = line.text.as_deref().map(|text| renderer.render_text(text, &values));
     let text = text.transpose()?.filter(|text| !text.is_empty());
-    let words = text.map(Block::text);
+    let text_block = text.map(Block::text);
     let calls = line.calls.iter().zip(1_u32..).map(|(call, index)| {
         Ok(Block::ToolCall(ToolCall {
-            id: format!("call_{}_{index}", ask.turn),
+            id: format!("call_{}_{index}", request.turn),
             name: call.name.clone(),
-            input: render_input(call, &values, renderer)?,
+            input: render_call_arguments(call, &values, renderer)?,
             extra: None,
         }))
     });
-    let blocks = words.into_iter().map(Ok).chain(calls);
+    let blocks = text_block.into_iter().map(Ok).chain(calls);
     Ok(Reply { api: API.to_owned(), blocks: blocks.collect::<Result<_, String>>()? })
 }
 
-fn render_input(
-    call: &ScriptedCall,
-    values: &TemplateValues<'_>,
-    renderer: &Renderer,
+fn render_call_arguments(
+    call: &ScriptedToolCall,
+    values: &TemplateVariables<'_>,
+    renderer: &TemplateRenderer,
 ) -> Result<RawJson, String> {
     match &call.input {
-        ScriptedInput::Literal(raw) => Ok(raw.clone()),
-        ScriptedInput::Templated(value) => {
+        ScriptedArguments::Literal(raw) => Ok(raw.clone()),
+        ScriptedArguments::Templated(value) => {
             let filled = renderer.render_value(value, values);
-            let filled = filled.map_err(|fault| format!("input of {}: {fault}", call.name))?;
+            let filled = filled
+                .map_err(|error| format!("can't render the input of `{}`: {error}", call.name))?;
             Ok(RawJson::from_serialize(&filled))
         }
     }
 }
 
-/// Why a model that says this stops.
+/// Returns the stop reason of a reply: tool use if the reply contains calls, otherwise the end of
+/// the turn.
 pub(crate) fn stop_reason(reply: &Reply) -> StopReason {
-    match reply.calls().next() {
+    match reply.tool_calls().next() {
         Some(_) => StopReason::ToolUse,
         None => StopReason::EndTurn,
     }
 }
 
-/// A guess from the lengths, by the measure of the hold, so that what went in
-/// never passes what was held for it.
-pub(crate) fn estimate_usage(ask: &ModelRequest, reply: &Arc<Reply>) -> Usage {
-    let tariff = CostEstimate::new(FREE_PRICING, ask).pricing;
-    let said = Message::Assistant(Arc::clone(reply)).estimated_bytes();
-    tariff.estimate(ask.bytes(), said)
+/// Estimates the usage from the lengths of request and reply, in the same way as the budget
+/// reservation, so that the input never exceeds what was reserved.
+pub(crate) fn estimate_usage(request: &ModelRequest, reply: &Arc<Reply>) -> Usage {
+    let pricing = CostEstimate::new(FREE_PRICING, request).pricing;
+    let reply_bytes = Message::Assistant(Arc::clone(reply)).estimated_bytes();
+    pricing.estimate_usage(request.conversation_bytes(), reply_bytes)
 }
 
-/// The text in a few pieces that join to it again, cut after a space.
+/// Splits a text into a few chunks for streaming, each of which ends after whitespace.
 pub(crate) fn text_chunks(text: &str) -> Vec<&str> {
     let words: Vec<&str> = text.split_inclusive(char::is_whitespace).collect();
     let each = words.len().div_ceil(CHUNKS_MAX).max(1);

@@ -1,38 +1,38 @@
-//! Which reply a turn gets: a pure function of the turn and the script's shape.
+//! Selects the reply of a turn.
 //!
-//! Never: remembers what was said before. A crash, a memory or a compaction
-//! can't move a script, because nothing is counted here.
+//! Invariant: the selected reply depends only on the turn and the script. No state is kept, so
+//! crashes and compaction can't change the order of replies.
 
-/// Replies that are said again before the script goes on.
+/// A loop in a script: a range of replies that is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Loop {
-    /// The first reply of the round, from 0.
+pub struct ScriptLoop {
+    /// Index of the first repeated reply, from 0.
     pub from: usize,
-    /// The first reply after the round.
+    /// Index after the last repeated reply.
     pub to: usize,
-    /// How many rounds there are in all.
+    /// Number of times that the range is played in total.
     pub times: u32,
 }
 
-/// The place, from 0, of the reply that this turn, from 1, gets among `replies`.
-/// Past the end the last reply repeats.
-pub fn reply_index(turn: u32, replies: usize, round: Option<Loop>) -> usize {
-    let step = u64::from(turn.saturating_sub(1));
-    let place = match round {
-        None => step,
-        Some(round) => index_in_loop(step, round),
+/// Returns the index, from 0, of the reply for the given turn, counted from 1. After the last reply
+/// of the script, that reply repeats.
+pub fn reply_index(turn: u32, reply_count: usize, script_loop: Option<ScriptLoop>) -> usize {
+    let turn_index = u64::from(turn.saturating_sub(1));
+    let index = match script_loop {
+        None => turn_index,
+        Some(script_loop) => index_in_loop(turn_index, script_loop),
     };
-    let last = replies.saturating_sub(1);
-    usize::try_from(place).map_or(last, |place| place.min(last))
+    let last = reply_count.saturating_sub(1);
+    usize::try_from(index).map_or(last, |index| index.min(last))
 }
 
-fn index_in_loop(step: u64, round: Loop) -> u64 {
-    let (from, to) = (round.from as u64, round.to as u64);
+fn index_in_loop(turn_index: u64, script_loop: ScriptLoop) -> u64 {
+    let (from, to) = (script_loop.from as u64, script_loop.to as u64);
     let length = to.saturating_sub(from);
-    let Some(inside) = step.checked_sub(from) else {
-        return step;
+    let Some(inside) = turn_index.checked_sub(from) else {
+        return turn_index;
     };
-    let rounds = length.saturating_mul(u64::from(round.times));
+    let rounds = length.saturating_mul(u64::from(script_loop.times));
     match inside.checked_sub(rounds) {
         None => from + inside % length,
         Some(after) => to.saturating_add(after),

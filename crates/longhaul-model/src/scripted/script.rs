@@ -1,6 +1,4 @@
-//! What a script says, checked and ready to be played.
-//!
-//! Never: holds what was played. It is read once and then only looked at.
+//! A parsed and validated script. A script is immutable.
 
 use longhaul_core::failure::FailureClass;
 use longhaul_core::raw::RawJson;
@@ -8,72 +6,72 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::Usage;
 use serde_json::Value;
 
-use crate::scripted::reply_index::{self, Loop};
+use crate::scripted::reply_index::{self, ScriptLoop};
 
-/// A whole script: at least one reply, and every template in it compiles.
+/// A script with at least one reply. All templates in it are valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
     pub(crate) replies: Vec<ScriptedReply>,
-    pub(crate) repeat: Option<Loop>,
+    pub(crate) repeat: Option<ScriptLoop>,
 }
 
 impl Script {
-    /// How many replies are written down.
+    /// Returns the number of replies in the script.
     pub fn len(&self) -> usize {
         self.replies.len()
     }
 
-    /// Never true of a script that was read.
+    /// Returns whether the script has no replies. Always false for a parsed script.
     pub fn is_empty(&self) -> bool {
         self.replies.is_empty()
     }
 
-    /// The place, from 0, of the reply that this turn gets.
+    /// Returns the index, from 0, of the reply for the given turn.
     pub fn reply_index(&self, turn: u32) -> usize {
         reply_index::reply_index(turn, self.replies.len(), self.repeat)
     }
 }
 
-/// One written reply.
+/// A reply in a script: text, tool calls, delay, usage and failure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScriptedReply {
-    /// What is said; none when the reply only calls tools.
+    /// Text of the reply. `None` means that the reply only calls tools.
     pub(crate) text: Option<String>,
-    pub(crate) calls: Vec<ScriptedCall>,
-    /// How long the call takes, whether it fails or not.
+    pub(crate) calls: Vec<ScriptedToolCall>,
+    /// Delay before the response to each attempt, whether the attempt succeeds or fails.
     pub(crate) delay: Millis,
-    /// What the script says was used; none: it is guessed.
+    /// Usage given by the script. `None` means that the usage is estimated.
     pub(crate) usage: Option<Usage>,
     pub(crate) failure: Option<ScriptedFailure>,
 }
 
-/// A tool that a reply calls.
+/// A tool call of a scripted reply.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ScriptedCall {
+pub(crate) struct ScriptedToolCall {
     pub(crate) name: String,
-    pub(crate) input: ScriptedInput,
+    pub(crate) input: ScriptedArguments,
 }
 
-/// The arguments of a call.
+/// Arguments of a scripted tool call.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ScriptedInput {
-    /// Without templates: the same bytes every time.
+pub(crate) enum ScriptedArguments {
+    /// Arguments without templates, which are the same bytes in every reply.
     Literal(RawJson),
-    /// With a template in some string.
+    /// Arguments with templates in their strings.
     Templated(Value),
 }
 
-/// The first tries of a call fail.
+/// A scripted failure: the first attempts at a reply fail with an HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScriptedFailure {
     pub(crate) status: u16,
     pub(crate) class: FailureClass,
-    /// How many tries fail.
+    /// Number of attempts that fail before the reply is returned.
     pub(crate) times: u32,
 }
 
 impl ScriptedFailure {
-    /// An outage with this status; none if the status is no failure.
+    /// Creates a failure with this HTTP status. `None` means that the status is not an error.
     pub(crate) const fn from_status(status: u16, times: u32) -> Option<Self> {
         let class = match status {
             429 => FailureClass::RateLimit,

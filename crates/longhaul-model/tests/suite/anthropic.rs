@@ -1,4 +1,4 @@
-//! The Messages API over real sockets: what is sent, what is heard, what fails.
+//! Tests of the Messages API over real sockets: requests, streams and failures.
 
 mod failures;
 pub(crate) mod harness;

@@ -1,4 +1,4 @@
-//! Cassettes: what is recorded is replayed to the byte, and anything else is refused.
+//! Cassettes: recorded exchanges are replayed byte for byte, and other requests are rejected.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use longhaul_core::port::redact::Redact as _;
 use longhaul_core::raw::StoredText;
 use longhaul_core::redact::Redactor;
 use longhaul_core::time::Millis;
-use longhaul_model::cassette::{Cassette, CassetteModel, Header, Recorder};
+use longhaul_model::cassette::{Cassette, CassetteHeader, CassetteModel, CassetteRecorder};
 use longhaul_model::scripted::{Script, ScriptedModel};
 use tempfile::TempDir;
 
@@ -41,26 +41,26 @@ impl Fixture {
         self.folder.path().join("cassettes/one.jsonl")
     }
 
-    /// Records the script, and gives what was said.
+    /// Records the script and returns the responses.
     async fn record(&self) -> Vec<ModelResponse> {
-        let recorder = Arc::new(Recorder::new(redactor()));
-        let header = Header::new("run_x".into(), "tidy".into(), "2026-11-15".into());
+        let recorder = Arc::new(CassetteRecorder::new(redactor()));
+        let header = CassetteHeader::new("run_x".into(), "tidy".into(), "2026-11-15".into());
         let run = requests()[0].run;
-        recorder.open(self.path().parent().unwrap()).unwrap();
-        recorder.begin(run, &header, &self.path()).unwrap();
-        assert!(!self.path().exists(), "it is not whole yet");
+        recorder.create_temp_file(self.path().parent().unwrap()).unwrap();
+        recorder.start_recording(run, &header, &self.path()).unwrap();
+        assert!(!self.path().exists(), "the recording is not complete yet");
         let script = Script::parse("tidy", SCRIPT).unwrap();
         let model =
-            recorder.wrap(Arc::new(ScriptedModel::new("tidy", script, Arc::new(FixedClock))));
-        let mut said = Vec::new();
+            recorder.wrap_model(Arc::new(ScriptedModel::new("tidy", script, Arc::new(FixedClock))));
+        let mut recorded = Vec::new();
         for question in requests() {
-            said.extend(model.generate(&question, &TextSink::default()).await);
+            recorded.extend(model.generate(&question, &TextSink::default()).await);
         }
-        // Another run of the same process is not on the tape.
+        // Another run in the same process is not recorded.
         let other = ModelRequest { run: RunId::from_bytes([9; 16]), ..requests()[0].clone() };
         model.generate(&other, &TextSink::default()).await.unwrap();
-        assert_eq!(recorder.finish().unwrap(), Some((self.path(), 3)));
-        said
+        assert_eq!(recorder.finish_recording().unwrap(), Some((self.path(), 3)));
+        recorded
     }
 }
 
@@ -68,7 +68,7 @@ fn redactor() -> Redactor {
     Redactor::new([("ENTRY_CODE", SECRET), ("SHORT", "abc")])
 }
 
-/// A first turn, and a second one that is asked twice.
+/// The request of a first turn, and a second turn with two attempts.
 fn requests() -> Vec<ModelRequest> {
     let first = vec![user(&format!("Open with {SECRET}, abc."))];
     let mut second = first.clone();
@@ -87,20 +87,20 @@ fn cassette_model(path: &Path) -> CassetteModel {
 
 #[tokio::test]
 async fn a_recorded_conversation_is_replayed_exactly() {
-    let room = Fixture::new();
-    let said = room.record().await;
-    assert_eq!(said.len(), 2);
-    let model = cassette_model(&room.path());
-    let heard = TextSink::default();
+    let fixture = Fixture::new();
+    let recorded = fixture.record().await;
+    assert_eq!(recorded.len(), 2);
+    let model = cassette_model(&fixture.path());
+    let sink = TextSink::default();
     let mut again = Vec::new();
     let mut failures = Vec::new();
     for question in requests() {
-        match model.generate(&question, &heard).await {
-            Ok(answered) => again.push(answered),
+        match model.generate(&question, &sink).await {
+            Ok(response) => again.push(response),
             Err(failure) => failures.push(failure),
         }
     }
-    for (first, second) in said.iter().zip(&again) {
+    for (first, second) in recorded.iter().zip(&again) {
         assert_eq!(first.reply, second.reply);
         assert_eq!((&first.stop, first.usage), (&second.stop, second.usage));
         assert_eq!(second.cost.unwrap().0, 0);
@@ -108,21 +108,21 @@ async fn a_recorded_conversation_is_replayed_exactly() {
     assert_eq!(again.len(), 2);
     assert_eq!(failures.len(), 1);
     assert_eq!(failures[0].status, Some(529));
-    assert_eq!(heard.text(), "Looking first.It says line one\nline two – é.");
-    // A try more than was recorded is answered as the last one was.
+    assert_eq!(sink.text(), "Looking first.It says line one\nline two – é.");
+    // More attempts than recorded get the last response.
     let third = ModelRequest { attempt: 7, ..requests()[2].clone() };
-    assert!(model.generate(&third, &heard).await.is_ok());
+    assert!(model.generate(&third, &sink).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_cassette_has_no_secrets() {
-    let room = Fixture::new();
-    room.record().await;
-    let tape = std::fs::read_to_string(room.path()).unwrap();
-    assert!(!tape.contains("ss/word"), "{tape}");
-    assert!(tape.contains("Open with {{secret:ENTRY_CODE}}, abc."), "{tape}");
+    let fixture = Fixture::new();
+    fixture.record().await;
+    let contents = std::fs::read_to_string(fixture.path()).unwrap();
+    assert!(!contents.contains("ss/word"), "{contents}");
+    assert!(contents.contains("Open with {{secret:ENTRY_CODE}}, abc."), "{contents}");
     use std::os::unix::fs::PermissionsExt as _;
-    let mode = std::fs::metadata(room.path()).unwrap().permissions().mode();
+    let mode = std::fs::metadata(fixture.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     for (text, hidden) in [
         ("cCJzcy93b3JkK29mIDEy", "{{secret:ENTRY_CODE}}"),
@@ -138,9 +138,9 @@ async fn a_cassette_has_no_secrets() {
 
 #[tokio::test]
 async fn another_request_is_rejected_with_the_first_difference() {
-    let room = Fixture::new();
-    room.record().await;
-    let model = cassette_model(&room.path());
+    let fixture = Fixture::new();
+    fixture.record().await;
+    let model = cassette_model(&fixture.path());
     let question = &requests()[1];
     let with = |place: usize, message: Arc<Message>| {
         let mut messages = question.messages.to_vec();
@@ -159,99 +159,106 @@ async fn another_request_is_rejected_with_the_first_difference() {
         ModelRequest { messages: Arc::new(more), ..question.clone() },
         ModelRequest { turn: 3, ..question.clone() },
     ];
-    let mut told = String::new();
+    let mut report = String::new();
     for case in &cases {
         let failure = model.generate(case, &TextSink::default()).await.unwrap_err();
         assert!(!failure.class.is_transient());
-        told.push_str(&failure.message);
-        told.push_str("\n\n");
+        report.push_str(&failure.message);
+        report.push_str("\n\n");
     }
-    insta::assert_snapshot!(told);
-    let loose = cassette_model(&room.path()).lenient();
+    insta::assert_snapshot!(report);
+    let loose = cassette_model(&fixture.path()).with_lenient_matching();
     assert!(loose.generate(&cases[0], &TextSink::default()).await.is_ok());
     assert!(loose.generate(&cases[5], &TextSink::default()).await.is_err());
 }
 
 #[tokio::test]
 async fn truncated_and_invalid_cassettes_are_distinguished() {
-    let room = Fixture::new();
-    room.record().await;
-    let whole = std::fs::read_to_string(room.path()).unwrap();
-    let path = room.folder.path().join("other.jsonl");
-    // Cut at every byte it is either shorter by whole exchanges, or has no label.
+    let fixture = Fixture::new();
+    fixture.record().await;
+    let whole = std::fs::read_to_string(fixture.path()).unwrap();
+    let path = fixture.folder.path().join("other.jsonl");
+    // A file truncated at any byte has fewer exchanges or no valid header.
     for end in 0..whole.len() {
         std::fs::write(&path, &whole.as_bytes()[..end]).unwrap();
         match Cassette::load(&path) {
-            Ok(tape) => assert!(tape.last_turn() <= 2),
+            Ok(cassette) => assert!(cassette.last_turn() <= 2),
             Err(error) => assert!(end < 200, "{end}: {error}"),
         }
     }
     let lines: Vec<&str> = whole.lines().collect();
-    for (text, says) in [
-        ("".to_owned(), "line 1: this is no label"),
-        ("{}\n".to_owned(), "line 1: this is no label"),
+    for (text, expected) in [
+        ("".to_owned(), "line 1: the line is not a cassette header"),
+        ("{}\n".to_owned(), "line 1: the line is not a cassette header"),
         (
             whole.replacen("\"cassette\":1", "\"cassette\":2", 1),
-            "line 1: its format is 2, this build knows 1",
+            "line 1: the file has format 2, but this build supports format 1",
         ),
-        (format!("{}\nno\n{}\n", lines[0], lines[1]), "line 2: this is no exchange"),
+        (
+            format!("{}\nno\n{}\n", lines[0], lines[1]),
+            "line 2: the line is not a recorded exchange",
+        ),
         (
             whole.replacen("\"reused_messages\":0", "\"reused_messages\":18446744073709551615", 1),
-            "line 2: it keeps 18446744073709551615 messages where there are 0",
+            "line 2: the request reuses 18446744073709551615 messages, but the previous request has 0",
         ),
     ] {
         std::fs::write(&path, text).unwrap();
         let error = Cassette::load(&path).unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     std::fs::write(&path, [0xff, 0xfe, b'\n']).unwrap();
     assert!(Cassette::load(&path).is_err());
-    assert!(Cassette::load(&room.folder.path().join("none")).is_err());
-    // A pipe would never end, and a device neither.
-    for no_file in [Path::new("/dev/zero"), room.folder.path()] {
+    assert!(Cassette::load(&fixture.folder.path().join("none")).is_err());
+    // Reading a pipe or a device would never end.
+    for no_file in [Path::new("/dev/zero"), fixture.folder.path()] {
         let error = Cassette::load(no_file).unwrap_err().to_string();
-        assert!(error.contains("no file"), "{error}");
+        assert!(error.contains("not a regular file"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn a_secret_that_equals_a_field_name_does_not_break_a_cassette() {
-    let room = Fixture::new();
-    let recorder =
-        Recorder::new(Redactor::new([("A", "attempt"), ("B", "answer"), ("C", "line one")]));
-    recorder.open(room.folder.path()).unwrap();
-    let header = Header::new("run_x".into(), "the attempt".into(), "now".into());
-    let path = room.folder.path().join("recording.jsonl");
-    recorder.begin(requests()[0].run, &header, &path).unwrap();
+    let fixture = Fixture::new();
+    let recorder = CassetteRecorder::new(Redactor::new([
+        ("A", "attempt"),
+        ("B", "answer"),
+        ("C", "line one"),
+    ]));
+    recorder.create_temp_file(fixture.folder.path()).unwrap();
+    let header = CassetteHeader::new("run_x".into(), "the attempt".into(), "now".into());
+    let path = fixture.folder.path().join("recording.jsonl");
+    recorder.start_recording(requests()[0].run, &header, &path).unwrap();
     let failure = Failure {
         retry_after: Some(Millis(u64::MAX)),
         ..Failure::new(FailureClass::RateLimit, "no \\\"answer\\\" to this attempt")
     };
-    recorder.record(&requests()[1], &Err(failure));
-    recorder.finish().unwrap().unwrap();
-    let tape = Cassette::load(&path).unwrap();
-    assert_eq!(tape.header().agent, "the {{secret:A}}");
-    let model = CassetteModel::new("c".into(), tape, Redactor::default()).lenient();
-    let heard = model.generate(&requests()[1], &TextSink::default()).await;
-    let failure = heard.unwrap_err();
+    recorder.record_exchange(&requests()[1], &Err(failure));
+    recorder.finish_recording().unwrap().unwrap();
+    let cassette = Cassette::load(&path).unwrap();
+    assert_eq!(cassette.header().agent, "the {{secret:A}}");
+    let model =
+        CassetteModel::new("c".into(), cassette, Redactor::default()).with_lenient_matching();
+    let result = model.generate(&requests()[1], &TextSink::default()).await;
+    let failure = result.unwrap_err();
     assert_eq!(failure.message, "no \\\"{{secret:B}}\\\" to this {{secret:A}}");
-    // Nobody is there who wants to be left alone.
+    // The provider is not contacted, so there is nothing to wait for.
     assert_eq!(failure.retry_after, None);
 }
 
 #[test]
 fn an_empty_cassette_replaces_no_file() {
-    let room = Fixture::new();
-    let path = room.folder.path().join("recording.jsonl");
+    let fixture = Fixture::new();
+    let path = fixture.folder.path().join("recording.jsonl");
     std::fs::write(&path, "good").unwrap();
-    let recorder = Recorder::new(redactor());
-    recorder.open(room.folder.path()).unwrap();
-    let header = Header::new("run_x".into(), "tidy".into(), "now".into());
-    recorder.begin(requests()[0].run, &header, &path).unwrap();
-    assert_eq!(recorder.finish().unwrap(), None);
+    let recorder = CassetteRecorder::new(redactor());
+    recorder.create_temp_file(fixture.folder.path()).unwrap();
+    let header = CassetteHeader::new("run_x".into(), "tidy".into(), "now".into());
+    recorder.start_recording(requests()[0].run, &header, &path).unwrap();
+    assert_eq!(recorder.finish_recording().unwrap(), None);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "good");
-    recorder.open(room.folder.path()).unwrap();
+    recorder.create_temp_file(fixture.folder.path()).unwrap();
     drop(recorder);
-    let left = std::fs::read_dir(room.folder.path()).unwrap().count();
-    assert_eq!(left, 1, "no draft is left behind");
+    let left = std::fs::read_dir(fixture.folder.path()).unwrap().count();
+    assert_eq!(left, 1, "no temporary file is left behind");
 }

@@ -1,5 +1,5 @@
-//! The Chat Completions API over real sockets: what is sent, what is heard, what
-//! fails, and where servers differ.
+//! Tests of the Chat Completions API over real sockets: requests, streams, failures and the quirks
+//! of servers.
 
 mod failures;
 pub(crate) mod harness;

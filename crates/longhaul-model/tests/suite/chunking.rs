@@ -1,4 +1,4 @@
-//! Streams that are cut: into pieces at every byte, or off at every byte.
+//! Streams split into chunks at every byte, and streams truncated at every byte.
 
 use super::wires::WIRES;
 use crate::suite::fixtures::{ask, hello};
@@ -6,10 +6,10 @@ use crate::suite::harness::{
     LAST_CHUNK, STREAM_HEAD, Server, ServerAction, TextSink, chunk, stream_response,
 };
 
-/// So many bytes lie between two cuts of the same answer.
+/// Number of bytes between two splits of the same response.
 const STRIDE: usize = 64;
 
-/// A short reply, and what it is not whole before, on each wire in turn.
+/// A short reply of each API, and the event that completes it.
 pub(crate) const SHORT_STREAMS: [(&str, &str); 3] = [
     (
         r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"clock"}}
@@ -54,7 +54,7 @@ data: {"type":"response.completed"}
     ),
 ];
 
-/// A stream in two chunks, cut at a byte.
+/// Returns a stream in two chunks, split at this byte.
 fn split_at(bytes: &[u8], at: usize) -> Vec<ServerAction> {
     let (before, after) = bytes.split_at(at);
     let head = [STREAM_HEAD.as_bytes(), &chunk(before)].concat();
@@ -64,10 +64,10 @@ fn split_at(bytes: &[u8], at: usize) -> Vec<ServerAction> {
     ]
 }
 
-/// Answers of which each is this stream, and between them they are cut at every
-/// byte; in the last ones every byte is a piece, and the lines end as on Windows.
+/// Returns copies of a stream that together are split at every byte. The last ones have one byte
+/// per chunk, and Windows line endings.
 pub(crate) fn split_everywhere(stream: &str) -> Vec<Vec<ServerAction>> {
-    let cut = |first: usize, stride: usize| {
+    let split = |first: usize, stride: usize| {
         let (before, after) = stream.as_bytes().split_at(first);
         let pieces = std::iter::once(before).chain(after.chunks(stride));
         let pieces: Vec<u8> = pieces.flat_map(chunk).collect();
@@ -76,21 +76,21 @@ pub(crate) fn split_everywhere(stream: &str) -> Vec<Vec<ServerAction>> {
     };
     let crlf = stream.replace('\n', "\r\n");
     let crlf = stream_response(format!("\u{feff}: hi\r\n\r\n{crlf}").as_bytes());
-    let strides = (0..STRIDE).map(|first| cut(first, STRIDE));
-    let whole = cut(0, stream.len());
-    [whole].into_iter().chain(strides).chain([cut(0, 1), crlf]).collect()
+    let strides = (0..STRIDE).map(|first| split(first, STRIDE));
+    let whole = split(0, stream.len());
+    [whole].into_iter().chain(strides).chain([split(0, 1), crlf]).collect()
 }
 
-/// A stream with one byte that is wrong, at ever other places.
+/// Returns a stream with one wrong byte, at a position that depends on `round`.
 pub(crate) fn corrupted(stream: &str, round: usize) -> Vec<u8> {
     let mut bytes = stream.as_bytes().to_vec();
-    let place = round * 7_919 % bytes.len();
-    let letters = br#"{}[]",:0x\ "#;
-    bytes[place] = match round % 4 {
-        0 => letters[round % letters.len()],
-        1 => bytes[place] ^ 0x20,
+    let index = round * 7_919 % bytes.len();
+    let alphabet = br#"{}[]",:0x\ "#;
+    bytes[index] = match round % 4 {
+        0 => alphabet[round % alphabet.len()],
+        1 => bytes[index] ^ 0x20,
         2 => b'\n',
-        // Half of these are no UTF-8.
+        // Half of these are not valid UTF-8.
         _ => (round * 31 % 256) as u8,
     };
     bytes
@@ -105,10 +105,10 @@ async fn a_short_stream_decodes_the_same_however_it_is_chunked() {
         let model = model(&server);
         let mut first = None;
         for at in 0..=bytes.len() {
-            let heard = TextSink::default();
-            let answered = model.generate(&ask(&hello()), &heard).await;
+            let sink = TextSink::default();
+            let answered = model.generate(&ask(&hello()), &sink).await;
             let answered = answered.unwrap_or_else(|bad| panic!("{name} at {at}: {bad:?}"));
-            assert_eq!(heard.text(), "é 🙂", "{name} at {at}");
+            assert_eq!(sink.text(), "é 🙂", "{name} at {at}");
             assert_eq!(answered.reply.blocks.len(), 2, "{name} at {at}");
             let first = first.get_or_insert_with(|| answered.clone());
             assert_eq!(&answered, first, "{name} at {at}");

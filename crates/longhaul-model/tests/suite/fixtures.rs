@@ -1,4 +1,4 @@
-//! Conversations to be sent, and answers in a few lines.
+//! Conversations for requests, and a short text format for responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use longhaul_core::message::{
 };
 use longhaul_core::port::model::{ModelRequest, ModelResponse};
 use longhaul_core::raw::{RawJson, StoredText};
-use longhaul_model::http::Limits;
+use longhaul_model::http::HttpLimits;
 use serde_json::Value;
 
 pub(crate) const TOOLS: &str = r#"[{"name":"read_file","description":"Reads a file.","schema":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}},{"name":"clock","description":"","schema":{"properties":{}}}]"#;
 
-/// Short enough for a test, and long enough for a machine that has much to do.
-pub(crate) fn limits() -> Limits {
-    Limits {
+/// Short enough for a test, and long enough for a busy machine.
+pub(crate) fn limits() -> HttpLimits {
+    HttpLimits {
         first_byte: Duration::from_secs(20),
         idle: Duration::from_secs(20),
-        ..Limits::default()
+        ..HttpLimits::default()
     }
 }
 
@@ -54,9 +54,9 @@ pub(crate) fn call(id: &str, name: &str, input: &str) -> Block {
     })
 }
 
-pub(crate) fn text(words: &str) -> Block {
+pub(crate) fn text(content: &str) -> Block {
     Block::Text(TextBlock {
-        text: words.into(),
+        text: content.into(),
         extra: Some(RawJson::parse(r#"{"citations":null}"#).unwrap()),
     })
 }
@@ -69,9 +69,9 @@ pub(crate) fn thinking_block(signature: Option<&str>) -> Block {
     })
 }
 
-pub(crate) fn assistant(dialect: &str, blocks: Vec<Block>) -> Arc<Message> {
-    let dialect = dialect.to_owned();
-    Arc::new(Message::Assistant(Arc::new(Reply { api: dialect, blocks })))
+pub(crate) fn assistant(api: &str, blocks: Vec<Block>) -> Arc<Message> {
+    let api = api.to_owned();
+    Arc::new(Message::Assistant(Arc::new(Reply { api, blocks })))
 }
 
 pub(crate) fn result(index: u16, id: &str, text: &str) -> ToolResult {
@@ -91,14 +91,14 @@ pub(crate) fn pretty(body: &str) -> String {
     serde_json::to_string_pretty(&serde_json::from_str::<Value>(body).unwrap()).unwrap()
 }
 
-/// An answer in a few lines: its blocks, why it stopped and what it used.
-pub(crate) fn lines(answered: &Result<ModelResponse, Failure>) -> String {
-    let answered = match answered {
-        Ok(answered) => answered,
+/// Formats a response on a few lines: blocks, stop reason and usage.
+pub(crate) fn lines(response: &Result<ModelResponse, Failure>) -> String {
+    let response = match response {
+        Ok(response) => response,
         Err(failure) => return format!("!{}: {}", failure.class.as_str(), failure.message),
     };
-    let blocks = answered.reply.blocks.iter().map(|block| match block {
-        Block::Text(words) => format!("text {:?} {:?}", words.text, words.extra),
+    let blocks = response.reply.blocks.iter().map(|block| match block {
+        Block::Text(block_text) => format!("text {:?} {:?}", block_text.text, block_text.extra),
         Block::Thinking(thought) => format!("thinking {:?} {:?}", thought.text, thought.signature),
         Block::ToolCall(call) => {
             format!("call {}={} {} {:?}", call.id, call.name, call.input.as_str(), call.extra)
@@ -106,7 +106,7 @@ pub(crate) fn lines(answered: &Result<ModelResponse, Failure>) -> String {
         Block::Other(raw) => format!("other {}", raw.as_str()),
     });
     let mut lines: Vec<String> = blocks.collect();
-    let (stop, usage, cost) = (&answered.stop, answered.usage, answered.cost);
-    lines.push(format!("{stop:?} {usage:?} {cost:?} {}", answered.model));
+    let (stop, usage, cost) = (&response.stop, response.usage, response.cost);
+    lines.push(format!("{stop:?} {usage:?} {cost:?} {}", response.model));
     lines.join("\n")
 }

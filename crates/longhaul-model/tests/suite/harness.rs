@@ -1,4 +1,4 @@
-//! A server with real sockets that does what it is told, byte by byte.
+//! A test server with real sockets that performs scripted actions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,40 +12,39 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// What a server does for one request.
+/// An action of the server.
 #[derive(Debug, Clone)]
 pub(crate) enum ServerAction {
     /// Sends these bytes.
     Send(Vec<u8>),
-    /// Waits for a sign.
+    /// Waits for a notification.
     Wait(Arc<Notify>),
-    /// Sends these bytes until nobody reads them.
+    /// Sends these bytes repeatedly until the client disconnects.
     SendForever(Vec<u8>),
-    /// Sends these bytes over and over, each time after this time, until nobody
-    /// reads them.
+    /// Sends these bytes repeatedly, each time after this delay, until the client disconnects.
     Drip(Vec<u8>, Duration),
     /// Closes the connection.
     Close,
-    /// Breaks it.
+    /// Resets the connection.
     Reset,
 }
 
-/// A server that says this to whoever connects, before it is asked.
-pub(crate) async fn unsolicited_server(words: &'static [u8]) -> (String, JoinSet<()>) {
+/// Starts a server that sends this text on every connection, before any request.
+pub(crate) async fn unsolicited_server(greeting: &'static [u8]) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            stream.write_all(words).await.unwrap();
-            // Reads until the client has had enough.
+            stream.write_all(greeting).await.unwrap();
+            // Reads until the client disconnects.
             while stream.read(&mut [0; 1_024]).await.is_ok_and(|read| read > 0) {}
         }
     });
     (address, tasks)
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) head: String,
@@ -54,7 +53,7 @@ pub(crate) struct ReceivedRequest {
 
 type Shared<T> = Arc<Mutex<T>>;
 
-/// A server on this machine. It ends with its last owner.
+/// A local server. It stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     port: u16,
@@ -64,14 +63,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that does these things, one list for each request.
+    /// Starts a server with one list of actions per request.
     pub(crate) async fn new(plans: Vec<Vec<ServerAction>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let seen = Shared::default();
+        let requests = Shared::default();
         let plans: Shared<VecDeque<Vec<ServerAction>>> = Arc::new(Mutex::new(plans.into()));
         let mut tasks = JoinSet::new();
-        let noted = Arc::clone(&seen);
+        let noted = Arc::clone(&requests);
         let connections = Shared::default();
         let count = Arc::clone(&connections);
         tasks.spawn(async move {
@@ -80,19 +79,19 @@ impl Server {
                 *count.lock().unwrap() += 1;
                 let (plans, noted) = (Arc::clone(&plans), Arc::clone(&noted));
                 calls.spawn(async move {
-                    // A client that goes away is no fault of the server's.
+                    // A client may disconnect at any time.
                     _ = serve(stream, &plans, &noted).await;
                 });
             }
         });
-        Self { port, requests: seen, connections, _tasks: tasks }
+        Self { port, requests, connections, _tasks: tasks }
     }
 
     pub(crate) fn base_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// So many connections were made.
+    /// Returns the number of connections accepted.
     pub(crate) fn connections(&self) -> usize {
         *self.connections.lock().unwrap()
     }
@@ -108,10 +107,10 @@ async fn serve(
     noted: &Mutex<Vec<ReceivedRequest>>,
 ) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    while let Some(seen) = request(&mut stream).await? {
-        noted.lock().unwrap().push(seen);
+    while let Some(received) = request(&mut stream).await? {
+        noted.lock().unwrap().push(received);
         let plan = plans.lock().unwrap().pop_front();
-        for act in plan.expect("a request that nobody planned") {
+        for act in plan.expect("an unexpected request") {
             match act {
                 ServerAction::Send(bytes) => stream.write_all(&bytes).await?,
                 ServerAction::Wait(sign) => sign.notified().await,
@@ -158,14 +157,14 @@ async fn request(stream: &mut TcpStream) -> std::io::Result<Option<ReceivedReque
     Ok(Some(ReceivedRequest { head: text, body }))
 }
 
-/// The head of an answer whose body comes in chunks.
+/// Headers of a response with a chunked body.
 pub(crate) const STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                                  request-id: req_7\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// The end of such a body.
+/// End of a chunked body.
 pub(crate) const LAST_CHUNK: &str = "0\r\n\r\n";
 
-/// One chunk.
+/// Encodes one chunk.
 pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     if bytes.is_empty() {
         return Vec::new();
@@ -176,13 +175,13 @@ pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// An answer that streams these bytes, whole and in one piece.
+/// Returns a response that streams these bytes in one chunk.
 pub(crate) fn stream_response(bytes: &[u8]) -> Vec<ServerAction> {
     let answer = [STREAM_HEAD.as_bytes(), &chunk(bytes), LAST_CHUNK.as_bytes()].concat();
     vec![ServerAction::Send(answer)]
 }
 
-/// An answer with this status, these headers and this body.
+/// Returns a response with this status, headers and body.
 pub(crate) fn full_response(
     status: u16,
     headers: &[(&str, &str)],
@@ -196,7 +195,7 @@ pub(crate) fn full_response(
     vec![ServerAction::Send(answer.into_bytes())]
 }
 
-/// An ear that keeps what it hears.
+/// A sink that collects the text it receives.
 #[derive(Debug, Default)]
 pub(crate) struct TextSink(Mutex<String>);
 
@@ -212,7 +211,7 @@ impl DeltaSink for TextSink {
     }
 }
 
-/// A clock that stands still at 2026-11-15, 12:00.
+/// A clock that is fixed at 2026-11-15, 12:00.
 #[derive(Debug)]
 pub(crate) struct FixedClock;
 

@@ -1,4 +1,4 @@
-//! The mock model: what adapters and SDKs would see of it.
+//! Tests of the mock provider, as adapters and SDKs use it.
 
 mod errors;
 mod event_order;

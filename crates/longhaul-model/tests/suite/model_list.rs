@@ -1,12 +1,12 @@
-//! The list of a server's models, over real sockets.
+//! Tests of the model list over real sockets.
 
 use std::time::Duration;
 
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::time::Clock as _;
-use longhaul_model::http::{Http, Limits};
+use longhaul_model::http::{HttpClient, HttpLimits};
 use longhaul_model::key::ApiKey;
-use longhaul_model::model_list::{ListApi, ListRequest, fetch};
+use longhaul_model::model_list::{ModelListApi, ModelListRequest, fetch_model_names};
 
 use super::harness::{FixedClock, Server, ServerAction, full_response};
 
@@ -14,51 +14,56 @@ const KEY: &str = "sk-very-secret-0123456789";
 
 async fn list_models(
     base: &str,
-    manner: ListApi,
+    api: ModelListApi,
     headers: &[(String, String)],
 ) -> Result<Vec<String>, Failure> {
-    let limits = Limits {
+    let limits = HttpLimits {
         connect: Duration::from_secs(5),
         first_byte: Duration::from_secs(5),
         idle: Duration::from_secs(5),
         stall: Duration::from_secs(2),
-        ..Limits::default()
+        ..HttpLimits::default()
     };
-    let http = Http::new(base, limits).unwrap();
+    let http = HttpClient::new(base, limits).unwrap();
     let key = ApiKey::new(KEY);
-    let asker = ListRequest {
+    let asker = ModelListRequest {
         provider: "somebody",
-        api: manner,
+        api,
         key: Some(&key),
         headers,
         now: FixedClock.now(),
     };
-    fetch(&http, &asker).await
+    fetch_model_names(&http, &asker).await
 }
 
 #[tokio::test]
 async fn each_api_is_queried_in_its_own_format() {
     let list = r#"{"object":"list","data":[{"id":"b"},{"id":"a"},{"no":1},{"id":"x\u001b[2J"}]}"#;
-    for (manner, base, line, login) in [
-        (ListApi::Anthropic, "", "GET /v1/models?limit=1000 HTTP/1.1", format!("x-api-key: {KEY}")),
+    for (api, base, line, login) in [
         (
-            ListApi::OpenAi,
+            ModelListApi::Anthropic,
+            "",
+            "GET /v1/models?limit=1000 HTTP/1.1",
+            format!("x-api-key: {KEY}"),
+        ),
+        (
+            ModelListApi::OpenAi,
             "/api/v1",
             "GET /api/v1/models HTTP/1.1",
             format!("authorization: Bearer {KEY}"),
         ),
         (
-            ListApi::OpenAi,
+            ModelListApi::OpenAi,
             "/v1/",
             "GET /v1/models HTTP/1.1",
             format!("authorization: Bearer {KEY}"),
         ),
-        (ListApi::OpenAi, "", "GET /models HTTP/1.1", format!("authorization: Bearer {KEY}")),
+        (ModelListApi::OpenAi, "", "GET /models HTTP/1.1", format!("authorization: Bearer {KEY}")),
     ] {
         let server = Server::new(vec![full_response(200, &[], list)]).await;
         let headers = [("x-team".to_owned(), "blue".to_owned())];
         let base = format!("{}{base}", server.base_url());
-        let names = list_models(&base, manner, &headers).await.unwrap();
+        let names = list_models(&base, api, &headers).await.unwrap();
         assert_eq!(names, ["b", "a"]);
         let head = &server.requests()[0].head;
         assert_eq!(head.lines().next(), Some(line));
@@ -79,13 +84,13 @@ async fn model_lists_of_many_formats_are_parsed() {
         ("<html><title>Log in</title></html>", None),
     ] {
         let server = Server::new(vec![full_response(200, &[], body)]).await;
-        let found = list_models(&server.base_url(), ListApi::OpenAi, &[]).await;
+        let found = list_models(&server.base_url(), ModelListApi::OpenAi, &[]).await;
         match names {
             Some(names) => assert_eq!(found.unwrap(), names, "{body}"),
             None => {
                 let failure = found.unwrap_err();
                 assert_eq!(failure.class, FailureClass::Server, "{body}");
-                assert!(failure.message.contains("no list of models"), "{failure:?}");
+                assert!(failure.message.contains("not a model list"), "{failure:?}");
             }
         }
     }
@@ -95,9 +100,9 @@ async fn model_lists_of_many_formats_are_parsed() {
 async fn model_list_errors_are_distinguished_and_hide_the_key() {
     let quoting = format!(r#"{{"error":{{"type":"authentication_error","message":"bad {KEY}"}}}}"#);
     let moved = [("location", "https://elsewhere.example/v1/models")];
-    for (plan, class, said) in [
+    for (plan, class, expected) in [
         (full_response(401, &[], &quoting), FailureClass::Auth, "bad [key]"),
-        (full_response(302, &moved, ""), FailureClass::InvalidRequest, "which is not followed"),
+        (full_response(302, &moved, ""), FailureClass::InvalidRequest, "is not followed"),
         (full_response(503, &[], "busy"), FailureClass::Overloaded, "answered 503"),
         (vec![ServerAction::Close], FailureClass::Network, "closed"),
         (
@@ -114,13 +119,13 @@ async fn model_list_errors_are_distinguished_and_hide_the_key() {
                 ServerAction::Drip(b" ".to_vec(), Duration::from_millis(5)),
             ],
             FailureClass::Timeout,
-            "nothing but signs of life",
+            "only keep-alive events",
         ),
     ] {
         let server = Server::new(vec![plan]).await;
-        let failure = list_models(&server.base_url(), ListApi::OpenAi, &[]).await.unwrap_err();
+        let failure = list_models(&server.base_url(), ModelListApi::OpenAi, &[]).await.unwrap_err();
         assert_eq!(failure.class, class, "{failure:?}");
-        assert!(failure.message.contains(said), "{failure:?}");
+        assert!(failure.message.contains(expected), "{failure:?}");
         assert!(!format!("{failure:?}").contains(KEY), "{failure:?}");
         assert_eq!(server.requests().len(), 1);
     }
@@ -130,7 +135,8 @@ async fn model_list_errors_are_distinguished_and_hide_the_key() {
 async fn an_invalid_header_sends_no_request() {
     let server = Server::new(vec![]).await;
     let headers = [("a b".to_owned(), "c".to_owned())];
-    let failure = list_models(&server.base_url(), ListApi::OpenAi, &headers).await.unwrap_err();
+    let failure =
+        list_models(&server.base_url(), ModelListApi::OpenAi, &headers).await.unwrap_err();
     assert_eq!(failure.message, "the header `a b` can't be sent");
     assert_eq!(server.connections(), 0);
 }
@@ -140,6 +146,6 @@ async fn a_model_list_that_contains_the_key_is_redacted() {
     let list = format!(r#"["{KEY}","m","for {KEY}","by-hand-1"]"#);
     let server = Server::new(vec![full_response(200, &[], &list)]).await;
     let headers = [("x-key".to_owned(), "by-hand-1".to_owned())];
-    let names = list_models(&server.base_url(), ListApi::OpenAi, &headers).await.unwrap();
+    let names = list_models(&server.base_url(), ModelListApi::OpenAi, &headers).await.unwrap();
     assert_eq!(names, ["[key]", "m", "for [key]", "[header]"]);
 }

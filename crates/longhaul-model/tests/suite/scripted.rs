@@ -1,4 +1,4 @@
-//! The scripted model: what it plays, what it refuses, and what never moves it.
+//! Tests of the scripted model: its replies, its errors and its determinism.
 
 mod harness;
 mod parse_errors;

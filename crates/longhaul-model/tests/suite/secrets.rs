@@ -1,16 +1,15 @@
-//! A server that says back what it must never be quoted with: keys, and the values
-//! of headers.
+//! A server that repeats API keys and header values, which must never appear in messages.
 
 use std::sync::Arc;
 
 use longhaul_core::message::StopReason;
 use longhaul_core::port::model::Model;
 use longhaul_core::time::Clock as _;
-use longhaul_model::chat::Quirks;
-use longhaul_model::http::Http;
+use longhaul_model::chat::ServerQuirks;
+use longhaul_model::http::HttpClient;
 use longhaul_model::key::ApiKey;
-use longhaul_model::model_list::{ListApi, ListRequest};
-use longhaul_model::settings::Settings;
+use longhaul_model::model_list::{ModelListApi, ModelListRequest};
+use longhaul_model::settings::ModelSettings;
 use longhaul_model::{anthropic, chat, responses};
 
 use super::fixtures::{ask, hello, limits};
@@ -19,10 +18,10 @@ use super::harness::{
     stream_response,
 };
 
-/// A key with letters that others spell otherwise.
+/// A key with characters that have several encodings.
 const KEY: &str = "sk-very/secret+0123456789==";
 
-/// It in an address, and in base64, alone and behind `user:`.
+/// The key in JSON, in a URL, and in base64, alone and after `user:`.
 const ENCODED_KEYS: &[&str] = &[
     KEY,
     r"sk-very\/secret+0123456789==",
@@ -32,14 +31,14 @@ const ENCODED_KEYS: &[&str] = &[
     "dXNlcjpzay12ZXJ5L3NlY3JldCswMTIzNDU2Nzg5PT0=",
 ];
 
-/// What somebody put into headers by hand.
+/// Headers set by the user.
 const HEADERS: &[(&str, &str)] = &[
     ("x-api-key", "by-hand-98765"),
     ("authorization", "Bearer another-43210"),
     ("x-team", "blue"),
 ];
 
-/// What nobody may read anywhere.
+/// Parts of secrets that must not appear anywhere.
 const FORBIDDEN: &[&str] = &[
     "sk-very",
     "very/secret",
@@ -50,31 +49,31 @@ const FORBIDDEN: &[&str] = &[
     "another-43210",
 ];
 
-fn settings() -> Settings {
+fn settings() -> ModelSettings {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    Settings {
+    ModelSettings {
         headers: HEADERS.iter().map(owned).collect(),
-        ..Settings::new("somebody", "their-model", Some(ApiKey::new(KEY)))
+        ..ModelSettings::new("somebody", "their-model", Some(ApiKey::new(KEY)))
     }
 }
 
 fn model(server: &Server) -> Arc<dyn Model> {
-    let http = Http::new(&server.base_url(), limits()).unwrap();
-    anthropic::model(http, settings(), Arc::new(FixedClock)).unwrap()
+    let http = HttpClient::new(&server.base_url(), limits()).unwrap();
+    anthropic::new_model(http, settings(), Arc::new(FixedClock)).unwrap()
 }
 
-/// A model on each wire.
+/// Creates a model for each API.
 fn models(server: &Server) -> [Arc<dyn Model>; 3] {
-    let http = Http::new(&server.base_url(), limits()).unwrap();
+    let http = HttpClient::new(&server.base_url(), limits()).unwrap();
     let (two, three) = (http.clone(), http.clone());
     [
-        anthropic::model(http, settings(), Arc::new(FixedClock)).unwrap(),
-        chat::model(two, settings(), Quirks::default(), Arc::new(FixedClock)).unwrap(),
-        responses::model(three, settings(), Arc::new(FixedClock)).unwrap(),
+        anthropic::new_model(http, settings(), Arc::new(FixedClock)).unwrap(),
+        chat::new_model(two, settings(), ServerQuirks::default(), Arc::new(FixedClock)).unwrap(),
+        responses::new_model(three, settings(), Arc::new(FixedClock)).unwrap(),
     ]
 }
 
-/// That none of it is in this.
+/// Checks that a text contains no secret.
 fn assert_clean(text: &str) {
     for secret in FORBIDDEN {
         assert!(!text.contains(secret), "{secret} in {text}");
@@ -86,9 +85,9 @@ async fn debug_output_hides_secrets() {
     let server = Server::new(vec![]).await;
     assert_clean(&format!("{:?} {:?}", settings(), models(&server)));
     let key = ApiKey::new(KEY);
-    let asker = ListRequest {
+    let asker = ModelListRequest {
         provider: "somebody",
-        api: ListApi::OpenAi,
+        api: ModelListApi::OpenAi,
         key: Some(&key),
         headers: &settings().headers,
         now: FixedClock.now(),
@@ -107,9 +106,9 @@ async fn a_secret_is_redacted_in_every_encoding() {
         let failure = model.generate(&ask(&hello()), &TextSink::default()).await;
         let failure = failure.unwrap_err();
         assert_clean(&format!("{failure:?}"));
-        let words = &failure.message;
-        assert!(words.starts_with("somebody answered 401: bad <"), "{words}");
-        assert!(words.ends_with(">, blue"), "{text}: {words}");
+        let message = &failure.message;
+        assert!(message.starts_with("somebody answered 401: bad <"), "{message}");
+        assert!(message.ends_with(">, blue"), "{text}: {message}");
     }
 }
 
@@ -119,48 +118,49 @@ async fn a_partial_secret_is_redacted() {
     let mut plans = Vec::new();
     for text in ENCODED_KEYS {
         let half = &text[..text.len() - 3];
-        // As much as is quoted of what is no reply, and as much as is read of a no.
+        // The maximum size quoted from an unexpected body, and the maximum size read of an error
+        // response.
         for (status, read) in [(200, 4 * 1024), (500, 64 * 1024)] {
-            // Blanks are not quoted, and these are not dropped as they come.
+            // Spaces are not quoted, and these ones are not trimmed while reading.
             let blanks = read - "bad ".len() - half.len();
             let (wide, more) = ("\u{3000}".repeat(blanks / 3), " ".repeat(blanks % 3));
             let body = format!("{wide}{more}bad {text} and more");
             plans.push(full_response(status, &json, &body));
         }
-        // And as much as came.
+        // A body that ends early.
         let head = "HTTP/1.1 500 No\r\ncontent-length: 999\r\n\r\nbad ";
         let torn = ServerAction::Send(format!("{head}{half}").into_bytes());
         plans.push(vec![torn, ServerAction::Close]);
     }
-    let asked = plans.len();
+    let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
-    for _ in 0..asked {
+    for _ in 0..rounds {
         let failure = model.generate(&ask(&hello()), &TextSink::default()).await;
         let failure = failure.unwrap_err();
         assert_clean(&format!("{failure:?}"));
-        let words = &failure.message;
-        // Behind `user:`, the first letters are of no secret.
-        let words = words.trim_end_matches("dXNlcjp");
-        assert!(words.ends_with(" bad") || words.ends_with(" bad "), "{words}");
+        let message = &failure.message;
+        // With `user:` before the key, the first characters are not part of the secret.
+        let message = message.trim_end_matches("dXNlcjp");
+        assert!(message.ends_with(" bad") || message.ends_with(" bad "), "{message}");
     }
 }
 
-/// Answers that say no in all the ways there are, with this in every corner.
+/// Returns error responses of every kind with this secret in every field.
 fn error_responses(secret: &str) -> Vec<Vec<ServerAction>> {
     let text = secret.replace('\\', r"\\");
     let error = format!(
         r#"{{"type":"error","error":{{"type":"{text}","code":"{text}","param":"{text}","message":"bad {text}","metadata":{{"raw":"{text}"}}}},"request_id":"{text}"}}"#
     );
     let id = format!("req-{secret}");
-    let there = format!("https://elsewhere.example/{secret}?key={secret}");
+    let location = format!("https://elsewhere.example/{secret}?key={secret}");
     let json = [
         ("content-type", "application/json"),
         ("request-id", &id),
         ("x-request-id", &id),
         ("cf-ray", &id),
         ("retry-after", &id),
-        ("location", &there),
+        ("location", &location),
     ];
     let head = STREAM_HEAD.replace("req_7", &id);
     let midway = |events: &str| {
@@ -192,7 +192,7 @@ fn error_responses(secret: &str) -> Vec<Vec<ServerAction>> {
 async fn no_failure_holds_a_secret() {
     for secret in ENCODED_KEYS.iter().chain(&["by-hand-98765", "Bearer another-43210"]) {
         let plans: Vec<_> =
-            error_responses(secret).into_iter().flat_map(|no| vec![no; 3]).collect();
+            error_responses(secret).into_iter().flat_map(|response| vec![response; 3]).collect();
         let rounds = plans.len() / 3;
         let server = Server::new(plans).await;
         let models = models(&server);
@@ -222,13 +222,13 @@ async fn only_the_models_text_may_contain_a_secret() {
         let plans = [messages, completion, response].map(|body| full_response(200, &json, &body));
         let server = Server::new(plans.into()).await;
         for model in &models(&server) {
-            let heard = TextSink::default();
-            let answered = model.generate(&ask(&hello()), &heard).await.unwrap();
-            assert_eq!(heard.text(), format!("hi {secret}"));
-            assert_clean(&answered.model);
-            assert!(answered.model.contains("[key]"), "{}", answered.model);
-            let StopReason::Other(why) = &answered.stop else {
-                panic!("{:?}", answered.stop);
+            let sink = TextSink::default();
+            let decoded = model.generate(&ask(&hello()), &sink).await.unwrap();
+            assert_eq!(sink.text(), format!("hi {secret}"));
+            assert_clean(&decoded.model);
+            assert!(decoded.model.contains("[key]"), "{}", decoded.model);
+            let StopReason::Other(why) = &decoded.stop else {
+                panic!("{:?}", decoded.stop);
             };
             assert_clean(why);
         }
@@ -242,8 +242,8 @@ async fn a_model_name_that_is_the_key_is_redacted() {
     );
     let server = Server::new(vec![stream_response(stream.as_bytes())]).await;
     let model = &models(&server)[1];
-    let answered = model.generate(&ask(&hello()), &TextSink::default()).await;
-    let answered = answered.unwrap();
-    assert_eq!(answered.model, "[key]");
-    assert_eq!(answered.stop, StopReason::Other("[key]".to_owned()));
+    let response = model.generate(&ask(&hello()), &TextSink::default()).await;
+    let response = response.unwrap();
+    assert_eq!(response.model, "[key]");
+    assert_eq!(response.stop, StopReason::Other("[key]".to_owned()));
 }

@@ -1,26 +1,26 @@
-//! The providers' own descriptions of their APIs as the judges of ours.
+//! Validates requests against the providers' API descriptions.
 //!
-//! They are read from `LONGHAUL_SPECS`, or from where they lie beside the house;
-//! where they are not, the test says so and goes on.
+//! The descriptions are read from `LONGHAUL_SPECS` or from a folder beside the repository. Without
+//! them the checks are skipped with a notice.
 
 use std::path::PathBuf;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// Somebody who knows one schema of a description.
+/// A validator for one schema of an API description.
 #[derive(Debug)]
 pub(crate) struct SpecValidator(Option<Validator>);
 
 impl SpecValidator {
-    /// The judge by this schema of this description.
-    #[expect(clippy::print_stdout, reason = "a test that does less must say so")]
+    /// Creates a validator for this schema.
+    #[expect(clippy::print_stdout, reason = "a test that skips checks must print a notice")]
     pub(crate) fn new(file: &str, schema: &str) -> Self {
         let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");
         let folder =
             std::env::var_os("LONGHAUL_SPECS").map_or_else(|| beside.into(), PathBuf::from);
         let Ok(text) = std::fs::read_to_string(folder.join(file)) else {
-            println!("no {file} in {}: nothing is judged by it", folder.display());
+            println!("no {file} in {}: its checks are skipped", folder.display());
             return Self(None);
         };
         let mut spec: Value = serde_json::from_str(&text).unwrap();
@@ -33,27 +33,25 @@ impl SpecValidator {
         Self(Some(jsonschema::validator_for(&schema).unwrap()))
     }
 
-    /// Panics with what is wrong with a text.
+    /// Panics if a text is invalid.
     pub(crate) fn check(&self, text: &str) {
         let value: Value = serde_json::from_str(text).unwrap();
-        let Some(judge) = &self.0 else { return };
-        let faults: Vec<String> = judge
+        let Some(validator) = &self.0 else { return };
+        let faults: Vec<String> = validator
             .iter_errors(&value)
-            .map(|fault| format!("{}: {fault}", fault.instance_path()))
+            .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert!(faults.is_empty(), "{faults:#?}\n{text}");
     }
 
-    /// Whether it finds nothing wrong; none: there is no description.
+    /// Whether a value is valid. `None` means that the description is not available.
     pub(crate) fn is_valid(&self, value: &Value) -> Option<bool> {
-        self.0.as_ref().map(|judge| judge.is_valid(value))
+        self.0.as_ref().map(|validator| validator.is_valid(value))
     }
 }
 
-/// `nullable` is of an older OpenAPI than the one that the descriptions name, and
-/// no JSON Schema knows it: it is written as the newer one does. And where exactly
-/// one of several shapes is asked for, more may fit in the descriptions as they
-/// are: what OpenAI says of a user's message fits two. One is enough.
+/// Converts `nullable` of OpenAPI 3.0, which JSON Schema does not have. Also replaces `oneOf` by
+/// `anyOf`, because some values match several shapes: a user message of OpenAI matches two.
 fn allow_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What is the same on every wire: the three codecs hear the same thing alike.
+//! Behaviour that is the same for all three APIs.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::suite::fixtures::{ask, hello};
 use crate::suite::harness::{Server, ServerAction, TextSink, full_response, stream_response};
 use crate::suite::{anthropic, chat, responses};
 
-/// A wire, and how its model is made.
+/// An API and the constructor of its model.
 pub(crate) type Wire = (&'static str, fn(&Server) -> Arc<dyn Model>);
 
 pub(crate) const WIRES: [Wire; 3] = [
@@ -22,13 +22,13 @@ pub(crate) const WIRES: [Wire; 3] = [
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
-/// A stream of these events.
+/// Returns a stream of these events.
 fn events(events: &[&str]) -> Vec<ServerAction> {
     let events = events.iter().map(|event| format!("data: {event}\n\n"));
     stream_response(events.collect::<String>().as_bytes())
 }
 
-/// What a wire makes of an answer.
+/// Returns the result of an API for a response.
 async fn decode(wire: Wire, plan: Vec<ServerAction>) -> Result<ModelResponse, Failure> {
     let server = Server::new(vec![plan]).await;
     let model = wire.1(&server);
@@ -47,14 +47,14 @@ async fn an_error_is_recognized_in_every_envelope() {
             for plan in [full_response(200, JSON, error), events(&[error])] {
                 let failure = decode(wire, plan).await.unwrap_err();
                 assert_eq!(failure.class.as_str(), class, "{} {error}", wire.0);
-                let told = failure.message.contains("broke off");
-                assert!(told, "{}: {}", wire.0, failure.message);
+                let is_mid_stream = failure.message.contains("failed mid-stream");
+                assert!(is_mid_stream, "{}: {}", wire.0, failure.message);
             }
         }
     }
 }
 
-/// The events of a reply of so many calls, on each wire in turn.
+/// Returns the events of a reply with this number of calls, for each API.
 fn calls(count: usize) -> [Vec<String>; 3] {
     let each = |event: &dyn Fn(usize) -> String, end: &[&str]| -> Vec<String> {
         let end = end.iter().map(|event| (*event).to_owned());
@@ -94,22 +94,22 @@ async fn too_many_calls_are_a_permanent_failure_on_every_wire() {
         for (wire, stream) in WIRES.into_iter().zip(calls(count)) {
             let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
             match decode(wire, events(&stream)).await {
-                Ok(answered) => {
-                    let heard = answered.reply.calls().count();
-                    assert_eq!((heard, count), (1_024, 1_024), "{}", wire.0);
+                Ok(decoded) => {
+                    let call_count = decoded.reply.tool_calls().count();
+                    assert_eq!((call_count, count), (1_024, 1_024), "{}", wire.0);
                 }
                 Err(failure) => {
                     assert!(count > 1_024, "{} {failure:?}", wire.0);
                     assert_eq!(failure.class.as_str(), "invalid_request", "{}", wire.0);
-                    let words = "says too much: a reply of more than 1024 calls";
-                    assert!(failure.message.ends_with(words), "{}", failure.message);
+                    let expected = "sent a response that is too large: the reply has more than 1024 tool calls";
+                    assert!(failure.message.ends_with(expected), "{}", failure.message);
                 }
             }
         }
     }
 }
 
-/// Words and a call, on each wire in turn.
+/// Text and a call, for each API.
 const VALID_STREAMS: [&[&str]; 3] = [
     &[
         r#"{"type":"message_start","message":{"model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":3}}}"#,
@@ -139,7 +139,7 @@ const VALID_STREAMS: [&[&str]; 3] = [
     ],
 ];
 
-/// Odd things in the place of others: the wire, what is there, and what comes.
+/// Nonstandard values: the API, the original text and its replacements.
 const WRONG_FIELDS: &[(usize, &str, &[&str])] = &[
     (0, r#""index":0"#, &[r#""index":"0""#]),
     (0, r#""index":1"#, &[r#""index":" 1 ""#, r#""index":null"#]),
@@ -212,17 +212,17 @@ const WRONG_FIELDS: &[(usize, &str, &[&str])] = &[
 
 #[tokio::test]
 async fn wrong_types_in_minor_fields_are_tolerated() {
-    for (place, there, odd) in WRONG_FIELDS {
+    for (place, old, odd) in WRONG_FIELDS {
         let wire = WIRES[*place];
         let sane = decode(wire, events(VALID_STREAMS[*place])).await.unwrap();
-        assert_eq!(sane.reply.calls().count(), 1);
+        assert_eq!(sane.reply.tool_calls().count(), 1);
         for comes in *odd {
-            let ends = there.contains("message_stop");
+            let ends = old.contains("message_stop");
             let mut stream: Vec<String> =
-                VALID_STREAMS[*place].iter().map(|event| event.replace(there, comes)).collect();
-            assert_ne!(stream, VALID_STREAMS[*place], "{there}");
+                VALID_STREAMS[*place].iter().map(|event| event.replace(old, comes)).collect();
+            assert_ne!(stream, VALID_STREAMS[*place], "{old}");
             if ends {
-                stream.push((*there).to_owned());
+                stream.push((*old).to_owned());
             }
             let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
             let again = decode(wire, events(&stream)).await;
@@ -237,39 +237,39 @@ async fn wrong_types_in_minor_fields_are_tolerated() {
 async fn a_numeric_stop_reason_ends_the_reply() {
     let last =
         [(0, r#""tool_use""#, "0"), (1, r#""finish_reason":"tool_calls""#, r#""finish_reason":0"#)];
-    for (place, there, comes) in last {
-        let stream: Vec<String> = VALID_STREAMS[place]
+    for (api_index, old, comes) in last {
+        let stream: Vec<String> = VALID_STREAMS[api_index]
             .iter()
-            .map(|event| match event.contains("stop_reason\":\"") || place == 1 {
-                true => event.replace(there, comes),
+            .map(|event| match event.contains("stop_reason\":\"") || api_index == 1 {
+                true => event.replace(old, comes),
                 false => (*event).to_owned(),
             })
             .collect();
         let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
-        let answered = decode(WIRES[place], events(&stream)).await.unwrap();
-        assert_eq!(answered.stop, StopReason::Other("0".to_owned()));
-        assert_eq!(answered.reply.calls().count(), 1);
+        let decoded = decode(WIRES[api_index], events(&stream)).await.unwrap();
+        assert_eq!(decoded.stop, StopReason::Other("0".to_owned()));
+        assert_eq!(decoded.reply.tool_calls().count(), 1);
     }
 }
 
-/// How things begin that nobody knows.
+/// Start of a block and of an item of unknown types.
 const BLOCK: &str = r#"{"type":"content_block_start","index":7,"content_block":"#;
 const ITEM: &str = r#"{"type":"response.output_item.done","output_index":7,"item":"#;
 
-/// The sane stream of a wire, once with each of these in the place of that.
-fn stream_with(place: usize, slips: &[(&str, String)]) -> Vec<String> {
-    let each = |(there, comes): &(&str, String)| -> String {
-        let events = VALID_STREAMS[place].iter();
-        let events: Vec<String> = events.map(|event| event.replace(there, comes)).collect();
-        let sane: Vec<&str> = VALID_STREAMS[place].to_vec();
-        assert_ne!(events, sane, "{there}");
+/// Returns the stream of an API once for each of these replacements.
+fn stream_with(api_index: usize, slips: &[(&str, String)]) -> Vec<String> {
+    let each = |(old, comes): &(&str, String)| -> String {
+        let events = VALID_STREAMS[api_index].iter();
+        let events: Vec<String> = events.map(|event| event.replace(old, comes)).collect();
+        let sane: Vec<&str> = VALID_STREAMS[api_index].to_vec();
+        assert_ne!(events, sane, "{old}");
         events.join("\n")
     };
     slips.iter().map(each).collect()
 }
 
-/// The sane streams with this in them: as the arguments; in a field beside a call;
-/// in a field beside words; and as a thing nobody knows.
+/// Returns the streams with this JSON as the arguments, in a field of a call, in a field of a text,
+/// and in an unknown block.
 fn deep_streams(deep: &str) -> [Vec<String>; 3] {
     let quoted = serde_json::to_string(deep).unwrap();
     let quoted = &quoted[1..quoted.len() - 1];
@@ -315,21 +315,21 @@ async fn too_deep_blocks_are_not_sent_back() {
             let stream: Vec<&str> = stream.lines().collect();
             let server = Server::new(vec![events(&stream), events(&stream)]).await;
             let model = wire.1(&server);
-            let answered = model.generate(&ask(&hello()), &TextSink::default()).await;
-            let reply = answered.unwrap().reply;
+            let response = model.generate(&ask(&hello()), &TextSink::default()).await;
+            let reply = response.unwrap().reply;
             assert_eq!(reply.text(), "Hi", "{}", wire.0);
-            let input = reply.calls().next().unwrap().input.as_str();
+            let input = reply.tool_calls().next().unwrap().input.as_str();
             assert!(!input.starts_with('['), "{}", wire.0);
             let messages = [hello(), vec![Arc::new(Message::Assistant(reply))]].concat();
             _ = model.generate(&ask(&messages), &TextSink::default()).await;
-            // This reader gives up at 128 levels.
+            // serde_json gives up at 128 levels.
             let body: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
             check_arguments(&body);
         }
     }
 }
 
-/// Arguments that are a text of JSON are read again by many servers.
+/// Checks that arguments are valid JSON, because many servers parse them again.
 fn check_arguments(value: &Value) {
     match value {
         Value::Array(all) => all.iter().for_each(check_arguments),

@@ -1,6 +1,4 @@
-//! Small facts about one call that several rooms state.
-//!
-//! Never: decides whether.
+//! Functions that record common events about tool calls, shared by the `advance` modules.
 
 use longhaul_core::change::{Change, UsageRow};
 use longhaul_core::event::Event;
@@ -10,40 +8,44 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 
 use crate::decision::DecisionBuilder;
-use crate::policy::control_tool_names::wait_timer;
+use crate::policy::control_tool_names::wait_timer_id;
 use crate::rejection::Rejection;
 use crate::state::call::Call;
 
-/// Writes down the result of a call that no tool was asked for.
+/// Records the result of a tool call that was handled without running a tool.
 pub(crate) fn record_call_result(
-    draft: &mut DecisionBuilder<'_>,
+    decision: &mut DecisionBuilder<'_>,
     call: CallId,
     output: ToolOutput,
     is_error: bool,
 ) -> Result<(), Rejection> {
     let ended = ToolEnded { call, output, active: Millis::ZERO };
-    draft.record(if is_error { Event::ToolFailed(ended) } else { Event::ToolCompleted(ended) })
+    decision.record_event(if is_error {
+        Event::ToolFailed(ended)
+    } else {
+        Event::ToolCompleted(ended)
+    })
 }
 
-/// Begins a call that only waits, and sets its timer.
-pub(crate) fn start_wait(
-    draft: &mut DecisionBuilder<'_>,
+/// Records the start of a `wait` call and sets the timer that ends it.
+pub(crate) fn start_wait_call(
+    decision: &mut DecisionBuilder<'_>,
     call: &Call,
     until: Timestamp,
 ) -> Result<(), Rejection> {
-    draft.record(Event::ToolStarted(ToolStarted {
+    decision.record_event(Event::ToolStarted(ToolStarted {
         call: call.id,
         attempt: call.starts + 1,
         until: Some(until),
     }))?;
-    draft.wake_at(wait_timer(draft.run.id, call.id), until);
+    decision.set_wake_timer_at(wait_timer_id(decision.run.id, call.id), until);
     Ok(())
 }
 
-/// Counts the run's own time, without a model.
-pub(crate) fn add_active_time(draft: &mut DecisionBuilder<'_>, active: Millis) {
+/// Adds active time to the run's usage without naming a model, because no model was called.
+pub(crate) fn add_active_time(decision: &mut DecisionBuilder<'_>, active: Millis) {
     if active > Millis::ZERO {
-        draft.change(Change::AddUsage(UsageRow {
+        decision.add_change(Change::AddUsage(UsageRow {
             model: String::new(),
             usage: Usage::default(),
             cost: None,

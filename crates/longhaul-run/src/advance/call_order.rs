@@ -1,48 +1,53 @@
-//! Which calls of a reply may go on side by side, and which in the model's order.
-//!
-//! Never: looks at what a call does. Its class and its subjects say enough.
+//! Decides which tool calls of a reply may run in parallel and which must run in the model's order.
+//! Only the effect classes of the calls and their subjects, such as paths, are used.
 
 use longhaul_core::policy::effect::EffectClass;
 
-use crate::state::call::{Call, CallState};
+use crate::state::call::{Call, ToolCallState};
 
-/// A call waits for the gates before it. One that must stand alone waits for
-/// everything before it, and everything after waits for it. Those that touch the same
-/// thing go in the model's order as soon as one of them changes it: two writes side by
-/// side would leave either text, and both would be called done.
+/// Returns whether a call may start while earlier calls of the same reply are not done. A call
+/// waits for the gates of earlier calls. A call that must run alone waits for all earlier calls,
+/// and all later calls wait for it. Calls with a common subject, such as a path, run in order if
+/// one of them changes it: with two parallel writes either text could win, and both would be
+/// reported as done.
 pub(super) fn may_start_after(earlier: &[Call], call: &Call) -> bool {
     earlier.iter().all(|before| {
         before.is_done()
             || (!call.is_exclusive()
                 && !before.is_exclusive()
-                && !matches!(before.state, CallState::Gated(_) | CallState::AwaitingAnswer(_))
-                && !conflicts(before, call))
+                && !matches!(
+                    before.state,
+                    ToolCallState::Gated(_) | ToolCallState::AwaitingAnswer(_)
+                )
+                && !calls_conflict(before, call))
     })
 }
 
-/// Whether two calls touch the same thing, and one of them changes it.
-fn conflicts(one: &Call, other: &Call) -> bool {
+/// Returns whether two calls have a common subject, such as a path, and one of the calls changes
+/// it.
+fn calls_conflict(first: &Call, second: &Call) -> bool {
     let changes = |call: &Call| call.classification.class != EffectClass::Pure;
-    if !changes(one) && !changes(other) {
+    if !changes(first) && !changes(second) {
         return false;
     }
-    let subjects = &other.classification.subjects;
-    let mut touched = one.classification.subjects.iter();
-    touched.any(|one| subjects.iter().any(|other| overlap(one, other)))
+    let subjects = &second.classification.subjects;
+    let mut touched = first.classification.subjects.iter();
+    touched.any(|first| subjects.iter().any(|second| subjects_overlap(first, second)))
 }
 
-/// Whether these are the same, or one lies in the other. Of a tool that names no
-/// subject the whole input stands there, which says nothing of what is touched.
-fn overlap(one: &str, other: &str) -> bool {
-    if [one, other].iter().any(|said| said.is_empty() || said.starts_with('{')) {
+/// Returns whether two subjects, such as paths, are equal or one contains the other. For a tool
+/// without subjects the subject is the whole input as JSON, which does not say what the call
+/// changes.
+fn subjects_overlap(first: &str, second: &str) -> bool {
+    if [first, second].iter().any(|value| value.is_empty() || value.starts_with('{')) {
         return false;
     }
-    let holds = |folder: &str, thing: &str| {
-        let within = thing.strip_prefix(folder);
+    let holds = |folder: &str, path: &str| {
+        let within = path.strip_prefix(folder);
         matches!(folder, "." | "/")
             || within.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    holds(one, other) || holds(other, one)
+    holds(first, second) || holds(second, first)
 }
 
 #[cfg(test)]
@@ -63,8 +68,8 @@ mod tests {
             (".", "{}", false),
             ("{}", "{}", false),
         ] {
-            assert_eq!(overlap(one, other), expect, "{one} {other}");
-            assert_eq!(overlap(other, one), expect, "{other} {one}");
+            assert_eq!(subjects_overlap(one, other), expect, "{one} {other}");
+            assert_eq!(subjects_overlap(other, one), expect, "{other} {one}");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The run would end: is anything left to read, to ask, to wait for?
+//! Ends a run that has its output, after messages are delivered, the output is approved and the
+//! time for further messages has passed.
 //!
-//! Never: ends while a message waits. Closing an empty queue and ending is one
-//! append, so no message is acknowledged to a run that has ended.
+//! Invariant: no message is accepted for a run that has ended, because the check for an empty
+//! message queue and the end are one append to the journal.
 
 use std::ops::ControlFlow;
 
@@ -9,70 +10,75 @@ use longhaul_core::change::{Change, ThreadMessages};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
-use longhaul_core::status::{Output, Status, Wait};
+use longhaul_core::status::{RunOutput, Status, Wait};
 
 use crate::advance::finish;
 use crate::advance::gates::raise_result_gate;
-use crate::advance::park::{park, park_until};
-use crate::advance::steer::deliver;
+use crate::advance::park::{park_run, park_run_with_timer};
+use crate::advance::steer::deliver_steers;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::stage::{Concluding, Stage};
+use crate::state::stage::{ConcludingState, Stage};
 
-pub(super) fn conclude(draft: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
-    let Stage::Concluding(concluding) = &draft.control.stage else {
+pub(super) fn conclude_run(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<ControlFlow<()>, Rejection> {
+    let Stage::Concluding(concluding) = &decision.control.stage else {
         return Ok(ControlFlow::Continue(()));
     };
     let concluding = concluding.clone();
     if let Some(gate) = concluding.gate {
-        if draft.control.has_interrupting_steer() {
-            draft.withdraw(gate, "a person wrote")?;
+        if decision.control.has_interrupting_steer() {
+            decision.withdraw_gate(gate, "a person sent a message")?;
             return Ok(ControlFlow::Continue(()));
         }
-        return park(draft, Wait::Approval(vec![gate]));
+        return park_run(decision, Wait::Approval(vec![gate]));
     }
-    if deliver(draft, |_| true)? {
+    if deliver_steers(decision, |_| true)? {
         return Ok(ControlFlow::Continue(()));
     }
     if !concluding.approved
-        && let Some(policy) = draft.control.policy.result_gate.clone()
+        && let Some(policy) = decision.control.policy.result_gate.clone()
     {
-        raise_result_gate(draft, &policy)?;
+        raise_result_gate(decision, &policy)?;
         return Ok(ControlFlow::Continue(()));
     }
-    if let Some(go) = keep_open(draft, &concluding)? {
-        return Ok(go);
+    if let Some(flow) = keep_run_open(decision, &concluding)? {
+        return Ok(flow);
     }
-    complete(draft, concluding.output)
+    complete_run(decision, concluding.output)
 }
 
-/// Stays open for a message as long as the agent's file says.
-fn keep_open(
-    draft: &mut DecisionBuilder<'_>,
-    concluding: &Concluding,
+/// Keeps a finished run open for further messages, for the time set in the agent file.
+fn keep_run_open(
+    decision: &mut DecisionBuilder<'_>,
+    concluding: &ConcludingState,
 ) -> Result<Option<ControlFlow<()>>, Rejection> {
-    let Some(span) = draft.control.policy.keep_open.filter(|_| !concluding.by_finish_tool) else {
+    let Some(duration) = decision.control.policy.keep_open.filter(|_| !concluding.by_finish_tool)
+    else {
         return Ok(None);
     };
     let (timer, until) = match concluding.pending_timer {
         Some(sleep) if sleep.fired => return Ok(None),
         Some(sleep) => (sleep.timer, sleep.until),
         None => {
-            let until = draft.ctx.now.plus(span);
-            (draft.wake_after("message", span), until)
+            let until = decision.ctx.now.plus(duration);
+            (decision.set_wake_timer("message", duration), until)
         }
     };
-    park_until(draft, Wait::Message(until), timer).map(Some)
+    park_run_with_timer(decision, Wait::Message(until), timer).map(Some)
 }
 
-fn complete(draft: &mut DecisionBuilder<'_>, output: Output) -> Result<ControlFlow<()>, Rejection> {
-    if let Some(thread) = draft.run.task.thread.clone() {
-        let asked = draft.run.transcript.task_message().cloned();
-        let messages =
-            asked.into_iter().chain([Message::assistant(output.text.as_str())]).collect();
-        draft.change(Change::AppendThread(ThreadMessages { thread, messages }));
+fn complete_run(
+    decision: &mut DecisionBuilder<'_>,
+    output: RunOutput,
+) -> Result<ControlFlow<()>, Rejection> {
+    if let Some(thread) = decision.run.task.thread.clone() {
+        let task = decision.run.transcript.task_message().cloned();
+        let messages = task.into_iter().chain([Message::assistant(output.text.as_str())]).collect();
+        decision.add_change(Change::AppendThread(ThreadMessages { thread, messages }));
     }
-    draft.record(Event::RunCompleted(Box::new(RunCompleted { output })))?;
-    finish::end(draft, Status::Completed, None);
+    decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output })))?;
+    finish::mark_run_ended(decision, Status::Completed, None);
     Ok(ControlFlow::Break(()))
 }

@@ -1,11 +1,10 @@
-//! Ends: nothing open is left behind.
+//! Ends a run: withdraws its gates, drops its messages and settles the work of dead drivers.
 //!
-//! Never: an end while something is under way, or a message that silently
-//! disappears.
+//! Invariant: a run never ends while a call is running, and no message disappears without an event.
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{Change, HeadUpdate, Settlement, SteerStatus, SteerUpdate};
+use longhaul_core::change::{Change, HoldSettlement, SchedulingUpdate, SteerStatus, SteerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunCancelled, RunFailed};
 use longhaul_core::event::steer::SteerDropped;
@@ -21,68 +20,74 @@ use crate::decision::DecisionBuilder;
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
-use crate::state::call::CallState;
+use crate::state::call::ToolCallState;
 use crate::state::stage::Stage;
 
 const ENDED: &str = "the run has ended";
 
-/// Ends without a result.
-pub(crate) fn fail(
-    draft: &mut DecisionBuilder<'_>,
-    fault: RunError,
+/// Ends the run as failed, with this error.
+pub(crate) fn fail_run(
+    decision: &mut DecisionBuilder<'_>,
+    error: RunError,
 ) -> Result<ControlFlow<()>, Rejection> {
-    close_open_items(draft)?;
-    let code = Some(fault.code.clone());
-    draft.record(Event::RunFailed(RunFailed { error: fault }))?;
-    end(draft, Status::Failed, code);
+    close_gates_and_steers(decision)?;
+    let code = Some(error.code.clone());
+    decision.record_event(Event::RunFailed(RunFailed { error }))?;
+    mark_run_ended(decision, Status::Failed, code);
     Ok(ControlFlow::Break(()))
 }
 
-/// Ends because somebody said so.
-pub(super) fn cancel(draft: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
-    close_open_items(draft)?;
-    let reason = draft.control.cancel.clone().unwrap_or_default();
-    draft.record(Event::RunCancelled(RunCancelled { reason }))?;
-    end(draft, Status::Cancelled, None);
+/// Ends the run as cancelled.
+pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
+    close_gates_and_steers(decision)?;
+    let reason = decision.control.cancel.clone().unwrap_or_default();
+    decision.record_event(Event::RunCancelled(RunCancelled { reason }))?;
+    mark_run_ended(decision, Status::Cancelled, None);
     Ok(ControlFlow::Break(()))
 }
 
-/// Moves the head to its end. Only a root holds a lane.
-pub(super) fn end(draft: &mut DecisionBuilder<'_>, status: Status, code: Option<String>) {
-    let frees_lane = draft.run.task.root == draft.run.id;
-    draft.set_head(HeadUpdate::End { status, code, releases_lane: frees_lane });
+/// Sets the run's scheduling row (its head) to ended, and releases its lane if it is a root run:
+/// only root runs hold a lane.
+pub(super) fn mark_run_ended(
+    decision: &mut DecisionBuilder<'_>,
+    status: Status,
+    code: Option<String>,
+) {
+    let frees_lane = decision.run.task.root == decision.run.id;
+    decision.set_head(SchedulingUpdate::End { status, code, releases_lane: frees_lane });
 }
 
-fn close_open_items(draft: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    let gates: Vec<GateId> = draft.control.gates.iter().map(|gate| gate.id).collect();
+fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+    let gates: Vec<GateId> = decision.control.gates.iter().map(|gate| gate.id).collect();
     for gate in gates {
-        draft.withdraw(gate, ENDED)?;
+        decision.withdraw_gate(gate, ENDED)?;
     }
-    let steers: Vec<SteerId> = draft.control.steers.iter().map(|steer| steer.id).collect();
+    let steers: Vec<SteerId> = decision.control.steers.iter().map(|steer| steer.id).collect();
     for steer in steers {
-        let why = format!("{ENDED} before it was read");
-        draft.record(Event::SteerDropped(SteerDropped { steer, reason: why.clone() }))?;
+        let why = format!("{ENDED} before the message was read");
+        decision.record_event(Event::SteerDropped(SteerDropped { steer, reason: why.clone() }))?;
         let status = SteerStatus::Dropped { reason: why };
-        draft.change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
+        decision.add_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
     }
     Ok(())
 }
 
-/// Settles what drivers before `alive` left behind: a turn without an end is
-/// lost with all that was held for it, a call that must not be repeated is in
-/// doubt. None: nobody is alive.
-pub(crate) fn settle_crashed_work(
-    draft: &mut DecisionBuilder<'_>,
-    alive: Option<Epoch>,
+/// Settles the unfinished work of drivers that have died: all drivers with an epoch before
+/// `current_epoch`, or every driver if `current_epoch` is `None`. A model call without a result is
+/// recorded as lost, and its held budget is charged. A tool call that must not be repeated becomes
+/// in doubt.
+pub(crate) fn settle_work_of_dead_drivers(
+    decision: &mut DecisionBuilder<'_>,
+    current_epoch: Option<Epoch>,
 ) -> Result<(), Rejection> {
-    let left_by = |epoch: Epoch| alive.is_none_or(|alive| epoch < alive);
-    if let Stage::ModelRunning(asking) = &draft.control.stage
-        && left_by(asking.epoch)
+    let left_by = |epoch: Epoch| current_epoch.is_none_or(|current_epoch| epoch < current_epoch);
+    if let Stage::ModelRunning(running) = &decision.control.stage
+        && left_by(running.epoch)
     {
-        let (turn, attempt, hold) = (asking.turn, asking.attempt, asking.hold);
+        let (turn, attempt, hold) = (running.turn, running.attempt, running.hold);
         let failure =
             Failure::new(FailureClass::Lost, "the driver died before the reply was recorded");
-        draft.record(Event::TurnFailed(TurnFailed {
+        decision.record_event(Event::TurnFailed(TurnFailed {
             turn,
             attempt,
             failure,
@@ -91,26 +96,26 @@ pub(crate) fn settle_crashed_work(
             cost: None,
             fallback_model: None,
         }))?;
-        let settlement = Settlement { held: hold, spent: Hold::default(), lost: hold };
-        draft.change(Change::Settle(settlement));
+        let settlement = HoldSettlement { held: hold, spent: Hold::default(), lost: hold };
+        decision.add_change(Change::Settle(settlement));
     }
     let doubtful: Vec<ToolInDoubt> =
-        draft.control.running_tools().map_or_else(Vec::new, |acting| {
-            let started = acting.calls.iter().filter_map(|call| {
-                let CallState::Started(from) = call.state else {
+        decision.control.running_tools().map_or_else(Vec::new, |tools| {
+            let started = tools.calls.iter().filter_map(|call| {
+                let ToolCallState::Started(from) = call.state else {
                     return None;
                 };
-                // With nobody alive nothing is started again, not even what may be.
-                let must_end = alive.is_none() || !call.classification.class.may_repeat();
+                // Without a live driver no call is started again, even if it may be repeated.
+                let must_end = current_epoch.is_none() || !call.classification.class.may_repeat();
                 (left_by(from) && must_end).then(|| ToolInDoubt {
                     call: call.id,
                     epoch: from,
-                    policy: in_doubt_policy(&draft.control, &call.classification),
+                    policy: in_doubt_policy(&decision.control, &call.classification),
                     reason: Some(in_doubt::worker_lost_reason(&call.classification)),
                     active: Millis::ZERO,
                 })
             });
             started.collect()
         });
-    doubtful.into_iter().try_for_each(|doubt| draft.record(Event::ToolInDoubt(doubt)))
+    doubtful.into_iter().try_for_each(|doubt| decision.record_event(Event::ToolInDoubt(doubt)))
 }

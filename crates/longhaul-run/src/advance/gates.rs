@@ -1,6 +1,5 @@
-//! Gates that a run raises: before a call, for words, in doubt, for its result.
-//!
-//! Never: awaits one.
+//! Raises the gates of a run, at which it waits for a person: approvals of calls, questions, calls
+//! in doubt, approvals of the result and missing dependencies.
 
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
@@ -9,151 +8,166 @@ use longhaul_core::policy::gate::{GATE_TIMEOUT, GateKind, GateRule, GateSpec};
 use longhaul_core::policy::gate::{ResultGate, RuleAction};
 use longhaul_core::raw::RawJson;
 
-use crate::advance::call_events::{record_call_result, start_wait};
+use crate::advance::call_events::{record_call_result, start_wait_call};
 use crate::decision::DecisionBuilder;
-use crate::policy::control_tool::{ControlCall, parse_control_call};
-use crate::policy::digest::{FrozenContent, digest};
+use crate::policy::control_tool::{ControlToolCall, parse_control_call};
+use crate::policy::digest::{GateContent, content_digest};
 use crate::policy::in_doubt::in_doubt_question;
-use crate::policy::rules::{PolicyDecision, evaluate, rule_pattern};
+use crate::policy::rules::{PolicyDecision, evaluate_rules, rule_pattern};
 use crate::rejection::Rejection;
 use crate::state::call::Call;
 
-/// Judges one call: it is denied, asked about, granted as a wish, or left to begin.
-pub(super) fn evaluate_call(draft: &mut DecisionBuilder<'_>, call: &Call) -> Result<(), Rejection> {
+/// Evaluates the approval rules for a tool call. The call is denied, waits at a gate, is handled as
+/// a control call, or is left to start.
+pub(super) fn evaluate_call(
+    decision: &mut DecisionBuilder<'_>,
+    call: &Call,
+) -> Result<(), Rejection> {
     if let Some(problem) = &call.classification.problem {
-        return record_call_result(draft, call.id, ToolOutput::text(problem.as_str()), true);
+        return record_call_result(decision, call.id, ToolOutput::text(problem.as_str()), true);
     }
-    if let Some(wish) = parse_control_call(call, draft.ctx.now) {
-        return handle_control_call(draft, call, wish);
+    if let Some(control_call) = parse_control_call(call, decision.ctx.now) {
+        return handle_control_call(decision, call, control_call);
     }
-    match evaluate(&draft.control, &call.classification) {
+    match evaluate_rules(&decision.control, &call.classification) {
         PolicyDecision::Allow => Ok(()),
-        PolicyDecision::Deny(why) => {
-            record_call_result(draft, call.id, ToolOutput::text(format!("denied: {why}")), true)
-        }
-        PolicyDecision::Ask(rule) => raise_approval_gate(draft, call, &rule),
+        PolicyDecision::Deny(why) => record_call_result(
+            decision,
+            call.id,
+            ToolOutput::text(format!("the call was denied: {why}")),
+            true,
+        ),
+        PolicyDecision::Ask(rule) => raise_approval_gate(decision, call, &rule),
     }
 }
 
 fn handle_control_call(
-    draft: &mut DecisionBuilder<'_>,
+    decision: &mut DecisionBuilder<'_>,
     call: &Call,
-    wish: ControlCall,
+    control_call: ControlToolCall,
 ) -> Result<(), Rejection> {
-    match wish {
-        ControlCall::Question { ask, options } => {
-            let gate = GateSpec { options, ..gate_for_call(draft, call, GateKind::Question, ask) };
-            draft.raise(gate)
+    match control_call {
+        ControlToolCall::Question { ask, options } => {
+            let gate =
+                GateSpec { options, ..gate_for_call(decision, call, GateKind::Question, ask) };
+            decision.raise_gate(gate)
         }
-        ControlCall::Blocked(reason) => {
-            let gate = gate_for_call(draft, call, GateKind::Blocked, reason);
-            draft.raise(gate)
+        ControlToolCall::Blocked(reason) => {
+            let gate = gate_for_call(decision, call, GateKind::Blocked, reason);
+            decision.raise_gate(gate)
         }
-        ControlCall::WaitForSignal(name) => {
-            let mut gate =
-                gate_for_call(draft, call, GateKind::Signal, format!("the signal `{name}`"));
+        ControlToolCall::WaitForSignal(name) => {
+            let mut gate = gate_for_call(
+                decision,
+                call,
+                GateKind::Signal,
+                format!("the run waits for the signal `{name}`"),
+            );
             gate.tags = vec![name];
-            draft.raise(gate)
+            decision.raise_gate(gate)
         }
-        ControlCall::Progress { percent, message } => {
-            draft.record(Event::ProgressReported(ProgressReported { percent, message }))?;
-            record_call_result(draft, call.id, ToolOutput::text("noted"), false)
+        ControlToolCall::Progress { percent, message } => {
+            decision
+                .record_event(Event::ProgressReported(ProgressReported { percent, message }))?;
+            record_call_result(decision, call.id, ToolOutput::text("noted"), false)
         }
-        ControlCall::WaitUntil(until) => start_wait(draft, call, until),
-        ControlCall::Finish(_) => record_call_result(
-            draft,
+        ControlToolCall::WaitUntil(until) => start_wait_call(decision, call, until),
+        ControlToolCall::Finish(_) => record_call_result(
+            decision,
             call.id,
-            ToolOutput::text("the run ends with this, unless a call beside it failed"),
+            ToolOutput::text(
+                "the run ends with this output, unless another call of this turn failed",
+            ),
             false,
         ),
-        ControlCall::Invalid(why) => {
-            record_call_result(draft, call.id, ToolOutput::text(why), true)
+        ControlToolCall::Invalid(why) => {
+            record_call_result(decision, call.id, ToolOutput::text(why), true)
         }
     }
 }
 
-/// A gate that stands for a call, with nothing special about it.
+/// Returns a gate for a tool call, with the default deadline and without a digest.
 fn gate_for_call(
-    draft: &DecisionBuilder<'_>,
+    decision: &DecisionBuilder<'_>,
     call: &Call,
     kind: GateKind,
-    ask: String,
+    question: String,
 ) -> GateSpec {
-    let id = draft.new_gate_id(&call.id.to_string());
+    let id = decision.new_gate_id(&call.id.to_string());
     GateSpec {
         call: Some(call.id),
         tool: Some(call.classification.tool.to_string()),
         timeout: Some(GATE_TIMEOUT),
-        ..GateSpec::new(id, kind, ask)
+        ..GateSpec::new(id, kind, question)
     }
 }
 
-/// A gate at which a call is frozen: a yes names its digest.
-fn gate_with_digest(
-    draft: &DecisionBuilder<'_>,
+/// Returns a gate for a tool call, with the digest of its arguments that an approval must include.
+fn call_gate_with_digest(
+    decision: &DecisionBuilder<'_>,
     call: &Call,
     kind: GateKind,
-    ask: String,
+    question: String,
 ) -> GateSpec {
-    let mut gate = gate_for_call(draft, call, kind, ask);
-    let frozen = FrozenContent {
+    let mut gate = gate_for_call(decision, call, kind, question);
+    let frozen = GateContent {
         gate: gate.id,
         call: gate.call,
         tool: gate.tool.as_deref(),
         input: call.arguments(),
         injected_subjects: &call.classification.injected_subjects,
     };
-    gate.digest = Some(digest(draft.run, &frozen));
+    gate.digest = Some(content_digest(decision.run, &frozen));
     gate.input = Some(call.arguments().clone());
     gate.injected_subjects.clone_from(&call.classification.injected_subjects);
     gate
 }
 
 fn raise_approval_gate(
-    draft: &mut DecisionBuilder<'_>,
+    decision: &mut DecisionBuilder<'_>,
     call: &Call,
     rule: &GateRule,
 ) -> Result<(), Rejection> {
-    let ask = match &rule.action {
-        RuleAction::Ask(words) => words.clone(),
+    let question = match &rule.action {
+        RuleAction::Ask(text) => text.clone(),
         RuleAction::Allow | RuleAction::Deny(_) => String::new(),
     };
-    let mut gate = gate_with_digest(draft, call, GateKind::Approval, ask);
+    let mut gate = call_gate_with_digest(decision, call, GateKind::Approval, question);
     gate.pattern = (!rule.always).then(|| rule_pattern(rule));
     gate.approvers = rule.approvers;
     gate.timeout = Some(rule.timeout.unwrap_or(GATE_TIMEOUT));
     gate.on_timeout = rule.on_timeout;
     gate.remind = rule.remind;
-    draft.raise(gate)
+    decision.raise_gate(gate)
 }
 
-/// Asks a person what came of a call that was cut off.
+/// Raises a gate that asks a person about the outcome of a call in doubt.
 pub(super) fn raise_in_doubt_gate(
-    draft: &mut DecisionBuilder<'_>,
+    decision: &mut DecisionBuilder<'_>,
     call: &Call,
-    why: Option<&str>,
+    reason: Option<&str>,
 ) -> Result<(), Rejection> {
-    let ask = in_doubt_question(&call.classification, why);
-    let mut gate = gate_with_digest(draft, call, GateKind::InDoubt, ask);
-    // Nobody may decide by silence that money was sent or not: it waits.
+    let question = in_doubt_question(&call.classification, reason);
+    let mut gate = call_gate_with_digest(decision, call, GateKind::InDoubt, question);
+    // No timeout: nobody may decide by silence whether money was sent or not.
     gate.timeout = None;
-    draft.raise(gate)
+    decision.raise_gate(gate)
 }
 
-/// Asks whether the run's result is good.
+/// Raises a gate that asks a person to approve the run's output.
 pub(super) fn raise_result_gate(
-    draft: &mut DecisionBuilder<'_>,
+    decision: &mut DecisionBuilder<'_>,
     policy: &ResultGate,
 ) -> Result<(), Rejection> {
-    let crate::state::stage::Stage::Concluding(concluding) = &draft.control.stage else {
+    let crate::state::stage::Stage::Concluding(concluding) = &decision.control.stage else {
         return Ok(());
     };
     let input = RawJson::from_serialize(&concluding.output);
-    let id = draft.new_gate_id("result");
+    let id = decision.new_gate_id("result");
     let frozen =
-        FrozenContent { gate: id, call: None, tool: None, input: &input, injected_subjects: &[] };
-    let digest = digest(draft.run, &frozen);
-    draft.raise(GateSpec {
+        GateContent { gate: id, call: None, tool: None, input: &input, injected_subjects: &[] };
+    let digest = content_digest(decision.run, &frozen);
+    decision.raise_gate(GateSpec {
         input: Some(input),
         digest: Some(digest),
         timeout: Some(policy.timeout),
@@ -162,16 +176,17 @@ pub(super) fn raise_result_gate(
     })
 }
 
-/// Asks for a part that is missing.
+/// Raises a gate that asks a person for a missing dependency, and blocks the run until the gate is
+/// answered.
 pub(crate) fn raise_blocked_gate(
-    draft: &mut DecisionBuilder<'_>,
-    sentence: &str,
+    decision: &mut DecisionBuilder<'_>,
+    message: &str,
     tags: &[&str],
 ) -> Result<(), Rejection> {
-    let id = draft.new_gate_id("missing");
-    draft.raise(GateSpec {
+    let id = decision.new_gate_id("missing");
+    decision.raise_gate(GateSpec {
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
-        ..GateSpec::new(id, GateKind::Blocked, sentence)
+        ..GateSpec::new(id, GateKind::Blocked, message)
     })?;
-    crate::advance::park::park_blocked(draft, id, sentence).map(|_| ())
+    crate::advance::park::block_run(decision, id, message).map(|_| ())
 }

@@ -1,115 +1,121 @@
-//! About to ask the model: is it time, is it allowed, what must be said first.
-//!
-//! Never: asks. It states that the model is about to be asked.
+//! Decides whether the model can be called now, and which events must be recorded first.
 
 use std::ops::ControlFlow;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunRetried;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::status::{RunError, Wait};
 
-use crate::advance::park::{park, park_until};
-use crate::advance::steer::deliver;
+use crate::advance::park::{park_run, park_run_with_timer};
+use crate::advance::steer::deliver_steers;
 use crate::advance::turn_start::start_turn;
 use crate::advance::{finish, runtime_message};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::control::{COMPACTION_TURNS_MIN, Control};
-use crate::state::stage::{ModelPending, Stage};
+use crate::state::stage::{PendingModelCall, Stage};
 
-/// A turn is asked for so often at most, whoever died or failed. A question that
-/// kills its worker would otherwise be asked for ever.
+/// Maximum number of model calls per turn, whatever the reasons of their failures. Without a limit,
+/// a request that kills its worker would be sent forever.
 const TURN_ATTEMPTS_MAX: u32 = 64;
 
-/// From this share of the window on the conversation is shortened, before a
-/// provider refuses it.
+/// Share of the context window in percent at which the conversation is compacted, before a provider
+/// rejects it as too long.
 const COMPACTION_THRESHOLD_PERCENT: u128 = 85;
 
-/// It must have grown by this part of the window since it was shortened.
+/// The conversation is compacted again only after it has grown by the context window divided by
+/// this number.
 const COMPACTION_GROWTH_DIVISOR: u64 = 8;
 
-/// With fewer messages there is nothing that could be summed up.
+/// Minimum number of messages in a conversation that is compacted.
 const COMPACTION_MESSAGES_MIN: usize = 4;
 
-/// So many times in a row it may be shortened in vain.
+/// Maximum number of futile compactions in a row: compactions after which the conversation soon
+/// filled the context window again.
 const FUTILE_COMPACTIONS_MAX: u32 = 2;
 
-pub(super) fn advance_model(draft: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
-    let Stage::ModelPending(thinking) = &draft.control.stage else {
+pub(super) fn advance_model_call(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<ControlFlow<()>, Rejection> {
+    let Stage::ModelPending(pending) = &decision.control.stage else {
         return Ok(ControlFlow::Continue(()));
     };
-    let thinking = thinking.clone();
-    if let Some(fault) = runtime_message::invalid_output_error(&draft.control) {
-        return finish::fail(draft, fault);
+    let pending = pending.clone();
+    if let Some(error) = runtime_message::invalid_output_error(&decision.control) {
+        return finish::fail_run(decision, error);
     }
-    if let Some(cap) = draft.control.exhausted_cap {
-        return park(draft, Wait::Budget(cap));
+    if let Some(cap) = decision.control.exhausted_cap {
+        return park_run(decision, Wait::Budget(cap));
     }
-    let spoken_to = draft.control.steers.iter().any(|steer| steer.delivery != Delivery::FollowUp);
-    if !spoken_to && let Some(wait) = pending_wait(&thinking) {
-        return park_until(draft, wait.0, wait.1);
+    let spoken_to =
+        decision.control.steers.iter().any(|steer| steer.delivery != SteerDelivery::FollowUp);
+    if !spoken_to && let Some(wait) = wait_before_model_call(&pending) {
+        return park_run_with_timer(decision, wait.0, wait.1);
     }
-    if let Some(attempt) = thinking.retry_attempt {
-        draft.record(Event::RunRetried(RunRetried { attempt }))?;
+    if let Some(attempt) = pending.retry_attempt {
+        decision.record_event(Event::RunRetried(RunRetried { attempt }))?;
         return Ok(ControlFlow::Continue(()));
     }
-    if deliver(draft, |steer| steer.delivery != Delivery::FollowUp)? {
+    if deliver_steers(decision, |steer| steer.delivery != SteerDelivery::FollowUp)? {
         return Ok(ControlFlow::Continue(()));
     }
-    if thinking.attempts >= TURN_ATTEMPTS_MAX {
-        let words = format!("{TURN_ATTEMPTS_MAX} questions of one turn were never answered");
-        let hint = "look why workers die or calls fail, then retry the run";
-        return finish::fail(draft, RunError::new("lost", words, hint));
+    if pending.attempts >= TURN_ATTEMPTS_MAX {
+        let message = format!("{TURN_ATTEMPTS_MAX} model calls of one turn got no reply");
+        let hint = "find out why workers die or calls fail, then retry the run";
+        return finish::fail_run(decision, RunError::new("lost", message, hint));
     }
-    if let Some(fault) = runtime_message::loop_error(&draft.control) {
-        return finish::fail(draft, fault);
+    if let Some(error) = runtime_message::repeated_calls_error(&decision.control) {
+        return finish::fail_run(decision, error);
     }
-    match (thinking.must_compact, thinking.compacted) {
-        (false, false) if is_window_nearly_full(draft) => {
-            start_turn(draft, ModelCallPurpose::Compact)
+    match (pending.must_compact, pending.compacted) {
+        (false, false) if is_window_nearly_full(decision) => {
+            start_turn(decision, ModelCallPurpose::Compact)
         }
-        (false, _) => start_turn(draft, ModelCallPurpose::Turn),
-        (true, false) if is_compaction_futile(&draft.control) => {
-            let words = "the conversation fills the model's window again as soon as it is \
-                shortened";
-            let hint = "use a model with a larger window, or tools that give back less at once";
-            finish::fail(draft, RunError::new("compaction_thrash", words, hint))
+        (false, _) => start_turn(decision, ModelCallPurpose::Turn),
+        (true, false) if is_compaction_futile(&decision.control) => {
+            let message = "the conversation fills the model's context window again soon after it is \
+                compacted";
+            let hint = "use a model with a larger context window, or tools with shorter outputs";
+            finish::fail_run(decision, RunError::new("compaction_thrash", message, hint))
         }
-        (true, false) => start_turn(draft, ModelCallPurpose::Compact),
+        (true, false) => start_turn(decision, ModelCallPurpose::Compact),
         (true, true) => {
-            let words = "the conversation is too long for the model, also after it was shortened";
-            let hint = "use a model with a larger window";
-            finish::fail(draft, RunError::new("context_overflow", words, hint))
+            let message = "the conversation is too long for the model, even after compaction";
+            let hint = "use a model with a larger context window";
+            finish::fail_run(decision, RunError::new("context_overflow", message, hint))
         }
     }
 }
 
-/// Whether the next question leaves little of the window, and there is something
-/// to sum up. What could not be made shorter is left alone until it has grown.
-fn is_window_nearly_full(draft: &DecisionBuilder<'_>) -> bool {
-    let control = &draft.control;
-    let tokens = |bytes| control.pricing.input_tokens(bytes);
+/// Returns whether the context window is nearly full and a compaction would help. A conversation
+/// that could not be compacted is not tried again until it has grown.
+fn is_window_nearly_full(decision: &DecisionBuilder<'_>) -> bool {
+    let control = &decision.control;
+    let tokens = |bytes| control.pricing.estimate_input_tokens(bytes);
     let window = control.pricing.window_tokens;
     let now = tokens(control.transcript_bytes);
     let grown = now.saturating_sub(tokens(control.compaction.remaining_bytes));
     u128::from(now) * 100 >= u128::from(window) * COMPACTION_THRESHOLD_PERCENT
         && grown >= window / COMPACTION_GROWTH_DIVISOR
-        && draft.run.transcript.messages().len() >= COMPACTION_MESSAGES_MIN
+        && decision.run.transcript.messages().len() >= COMPACTION_MESSAGES_MIN
 }
 
-/// Whether shortening has come to nothing twice in a row.
+/// Returns whether too many of the latest compactions were futile: the conversation soon filled the
+/// context window again.
 const fn is_compaction_futile(control: &Control) -> bool {
     let squeezed = control.compaction;
     squeezed.consecutive >= FUTILE_COMPACTIONS_MAX
         && control.turns - squeezed.last_turns < COMPACTION_TURNS_MIN
 }
 
-/// What it waits for before it may ask.
-fn pending_wait(thinking: &ModelPending) -> Option<(Wait, longhaul_core::id::TimerId)> {
-    let sleep = thinking.pending_timer.filter(|sleep| !sleep.fired)?;
+/// Returns the wait and the id of the timer that must fire before the next model call.
+fn wait_before_model_call(
+    pending: &PendingModelCall,
+) -> Option<(Wait, longhaul_core::id::TimerId)> {
+    let sleep = pending.pending_timer.filter(|sleep| !sleep.fired)?;
     let wait =
-        if thinking.rate_limited { Wait::RateLimit(sleep.until) } else { Wait::Retry(sleep.until) };
+        if pending.rate_limited { Wait::RateLimit(sleep.until) } else { Wait::Retry(sleep.until) };
     Some((wait, sleep.timer))
 }

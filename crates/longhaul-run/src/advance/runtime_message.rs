@@ -1,75 +1,74 @@
-//! What the runtime tells the model at the start of a turn, and when it has told
-//! it often enough.
-//!
-//! Never: speaks between a call and its result, or says the same thing twice.
+//! Messages that the runtime adds for the model at the start of a turn, and the errors that end a
+//! run whose model ignores them. They are never sent between a tool call and its result, and each
+//! one is sent once.
 
 use std::sync::Arc;
 
-use longhaul_core::event::turn::{RuntimeMessage, Topic};
+use longhaul_core::event::turn::{MessageTopic, RuntimeMessage};
 use longhaul_core::status::RunError;
 
 use crate::decision::DecisionBuilder;
 use crate::state::control::Control;
-use crate::state::stage::ModelPending;
+use crate::state::stage::PendingModelCall;
 
-/// Whether somebody must look at the world before this turn. The first turn sees
-/// what was perceived, and a turn that is tried again what its first try saw, unless
-/// the conversation was shortened in between.
-pub(crate) fn needs_perception_refresh(control: &Control, thinking: &ModelPending) -> bool {
-    control.policy.refresh_perception_each_turn
-        && control.turn > 0
-        && !thinking.perception_refreshed
+/// Returns whether the perception (the context provider's view of the world) must be fetched before
+/// this turn. The first turn uses the perception of the preparation. A retried turn uses that of
+/// its first attempt, unless the conversation was compacted in between.
+pub(crate) fn needs_perception_refresh(control: &Control, pending: &PendingModelCall) -> bool {
+    control.policy.refresh_perception_each_turn && control.turn > 0 && !pending.perception_refreshed
 }
 
-/// What the model is told with the turn that starts now. The world comes last: so
-/// it is the newest that the model reads, and what stands before it stays cached.
-pub(super) fn runtime_messages(draft: &DecisionBuilder<'_>) -> Vec<RuntimeMessage> {
-    let control = &draft.control;
-    let output = control.output_retries.unreported().map(|why| RuntimeMessage {
-        topic: Topic::Output,
+/// Returns the runtime's messages for the turn that starts now. The world (the perception's text)
+/// comes last, so that it is the newest message and everything before it stays in the provider's
+/// cache.
+pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMessage> {
+    let control = &decision.control;
+    let output = control.output_retries.unreported_problem().map(|why| RuntimeMessage {
+        topic: MessageTopic::Output,
         text: format!(
-            "[longhaul] This does not end the run: {why}. Call `finish` with an output that \
-             fits, or answer with nothing but the JSON."
+            "[longhaul] This does not end the run: {why}. Call `finish` with a valid \
+             output, or reply with only the JSON."
         )
         .into(),
     });
-    let circles = control.loop_guard.should_warn().then(|| RuntimeMessage {
-        topic: Topic::Loop,
+    let loop_warning = control.loop_guard.should_warn().then(|| RuntimeMessage {
+        topic: MessageTopic::Loop,
         text: format!(
             "[longhaul] You have made the same call {} times in a row, and its result was the \
-             same each time. Another one will not change that. Do something else, or end with \
-             what you have and say what is in the way.",
+             same each time. Repeating it will not change that. Try something else, or finish with \
+             what you have and explain the obstacle.",
             control.loop_guard.count()
         )
         .into(),
     });
-    let look = draft.perception_refresh.as_ref();
+    let look = decision.perception_refresh.as_ref();
     let world = look
         .and_then(|look| look.message.as_ref())
-        .map(|words| RuntimeMessage { topic: Topic::World, text: Arc::clone(words) });
-    output.into_iter().chain(circles).chain(world).collect()
+        .map(|text| RuntimeMessage { topic: MessageTopic::World, text: Arc::clone(text) });
+    output.into_iter().chain(loop_warning).chain(world).collect()
 }
 
-/// The end of a run whose answers do not fit, however often it was told.
+/// Returns the error that ends the run if the model gave too many invalid final answers.
 pub(super) fn invalid_output_error(control: &Control) -> Option<RunError> {
-    control.output_retries.exceeded().map(|(count, why)| {
-        let words =
-            format!("{count} final answers did not fit the output's schema; the last one: {why}");
-        let hint = "look at the answers with `longhaul show`, then change the schema, the prompt \
+    control.output_retries.invalid_answers_over_limit().map(|(count, why)| {
+        let message = format!(
+            "{count} final answers did not match the output schema; the last problem: {why}"
+        );
+        let hint = "inspect the answers with `longhaul show`, then change the schema, the prompt \
             or the model";
-        RunError::new("output_invalid", words, hint)
+        RunError::new("output_invalid", message, hint)
     })
 }
 
-/// The end of a run that was told and went on in its circle.
-pub(super) fn loop_error(control: &Control) -> Option<RunError> {
-    control.loop_guard.is_exceeded().then(|| {
-        let words = format!(
+/// Returns the error that ends the run if the model repeats the same calls even after a warning.
+pub(super) fn repeated_calls_error(control: &Control) -> Option<RunError> {
+    control.loop_guard.is_limit_reached().then(|| {
+        let message = format!(
             "the same call was made {} times in a row with the same result",
             control.loop_guard.count()
         );
-        let hint = "look at the last calls with `longhaul show`, then change the task, the prompt \
-            or the tool; `guards:` in the agent's file sets the bound";
-        RunError::new("loop_detected", words, hint)
+        let hint = "inspect the last calls with `longhaul show`, then change the task, the prompt \
+            or the tool; `guards:` in the agent file sets the limit";
+        RunError::new("loop_detected", message, hint)
     })
 }

@@ -1,6 +1,5 @@
-//! Messages reach the model, or the call that asked for words.
-//!
-//! Never: in the middle of a turn's results.
+//! Delivers queued messages to the model, or to the tool call that asks a person. Messages are
+//! never delivered between the results of a turn.
 
 use longhaul_core::change::{Change, SteerStatus, SteerUpdate};
 use longhaul_core::event::Event;
@@ -10,37 +9,49 @@ use longhaul_core::id::SteerId;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 
-/// Gives the model every message that `wanted` picks; whether there was one.
-pub(super) fn deliver(
-    draft: &mut DecisionBuilder<'_>,
-    wanted: impl Fn(&crate::state::control::QueuedSteer) -> bool,
+/// Delivers every queued message that matches `predicate` to the model. Returns whether a message
+/// matched.
+pub(super) fn deliver_steers(
+    decision: &mut DecisionBuilder<'_>,
+    predicate: impl Fn(&crate::state::control::QueuedSteer) -> bool,
 ) -> Result<bool, Rejection> {
-    let due: Vec<SteerId> =
-        draft.control.steers.iter().filter(|steer| wanted(steer)).map(|steer| steer.id).collect();
+    let due: Vec<SteerId> = decision
+        .control
+        .steers
+        .iter()
+        .filter(|steer| predicate(steer))
+        .map(|steer| steer.id)
+        .collect();
     for steer in &due {
-        record_delivery(draft, *steer, false)?;
+        record_steer_delivery(decision, *steer, false)?;
     }
     Ok(!due.is_empty())
 }
 
-/// The oldest message that came while somebody was asked is what the asking
-/// call gets; whether there was one.
-pub(super) fn answer_with_oldest(draft: &mut DecisionBuilder<'_>) -> Result<bool, Rejection> {
-    let mut steers = draft.control.steers.iter();
+/// Delivers the oldest message that answers a question as the result of the call that asked.
+/// Returns whether there was such a message.
+pub(super) fn answer_with_oldest_steer(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<bool, Rejection> {
+    let mut steers = decision.control.steers.iter();
     match steers.find(|steer| steer.answers).map(|steer| steer.id) {
-        Some(steer) => record_delivery(draft, steer, true).map(|()| true),
+        Some(steer) => record_steer_delivery(decision, steer, true).map(|()| true),
         None => Ok(false),
     }
 }
 
-fn record_delivery(
-    draft: &mut DecisionBuilder<'_>,
+fn record_steer_delivery(
+    decision: &mut DecisionBuilder<'_>,
     steer: SteerId,
     as_answer: bool,
 ) -> Result<(), Rejection> {
-    let after_turn = draft.control.turn;
-    draft.record(Event::SteerDelivered(SteerDelivered { steer, after_turn, as_answer }))?;
+    let after_turn = decision.control.turn;
+    decision.record_event(Event::SteerDelivered(SteerDelivered {
+        steer,
+        after_turn,
+        as_answer,
+    }))?;
     let status = SteerStatus::Delivered { after_turn };
-    draft.change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
+    decision.add_change(Change::UpdateSteer(SteerUpdate { steer, edit: None, status }));
     Ok(())
 }

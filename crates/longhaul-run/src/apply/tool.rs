@@ -1,6 +1,6 @@
-//! Facts about calls, taken in.
+//! Applies events about tool calls to the control state.
 //!
-//! Never: a second result for a call.
+//! Invariant: a call has at most one result.
 
 use longhaul_core::event::tool::{
     ToolEnded, ToolInDoubt, ToolStarted, ToolSurfaced, ToolVerified, VerifyOutcome,
@@ -8,61 +8,61 @@ use longhaul_core::event::tool::{
 use longhaul_core::id::CallId;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::policy::control_tool_names::{FINISH, wait_timer};
+use crate::policy::control_tool_names::{FINISH, wait_timer_id};
 use crate::policy::legacy_output::legacy_output_from_finish;
-use crate::state::call::{Call, CallState};
+use crate::state::call::{Call, ToolCallState};
 use crate::state::control::Control;
 use crate::state::stage::PendingTimer;
 
 impl Control {
     pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut Call, &'static str> {
         let mut calls = self.calls_mut().iter_mut();
-        calls.find(|call| call.id == id).ok_or("no such call is being made")
+        calls.find(|call| call.id == id).ok_or("the current reply has no such call")
     }
 
-    pub(super) fn tool_started(&mut self, data: &ToolStarted) -> ApplyResult {
+    pub(super) fn apply_tool_started(&mut self, data: &ToolStarted) -> ApplyResult {
         if self.cancel.is_some() {
-            return Err("a run that is being cancelled starts nothing");
+            return Err("a run that is being cancelled starts no calls");
         }
         let epoch = self.epoch;
         let run = self.id;
         let call = self.call_mut(data.call)?;
-        if !call.may_begin(epoch) {
-            return Err("this call may not begin");
+        if !call.may_start(epoch) {
+            return Err("this call may not start in its current state");
         }
         call.starts = data.attempt;
         call.state = match data.until {
             Some(until) => {
-                let timer = wait_timer(run, call.id);
-                CallState::Sleeping(PendingTimer { timer, until, fired: false })
+                let timer = wait_timer_id(run, call.id);
+                ToolCallState::Sleeping(PendingTimer { timer, until, fired: false })
             }
-            None => CallState::Started(epoch),
+            None => ToolCallState::Started(epoch),
         };
         NO_MESSAGES
     }
 
-    pub(super) fn tool_ended(&mut self, data: &ToolEnded, is_error: bool) -> ApplyResult {
+    pub(super) fn apply_tool_ended(&mut self, data: &ToolEnded, is_error: bool) -> ApplyResult {
         let call = self.call_mut(data.call)?;
         if call.is_done() {
-            return Err("a call has one result");
+            return Err("a call has only one result");
         }
-        call.state = CallState::Done { output: data.output.clone(), is_error };
+        call.state = ToolCallState::Done { output: data.output.clone(), is_error };
         if call.classification.tool.as_str() == FINISH && !is_error {
             let first = legacy_output_from_finish(&call.arguments().to_value());
-            if let Some(acting) = self.running_tools_mut() {
-                acting.finish_output = Some(acting.final_output.clone().unwrap_or(first));
+            if let Some(tools) = self.running_tools_mut() {
+                tools.finish_output = Some(tools.final_output.clone().unwrap_or(first));
             }
         }
         self.totals.active = self.totals.active.plus(data.active);
         NO_MESSAGES
     }
 
-    pub(super) fn tool_in_doubt(&mut self, data: &ToolInDoubt) -> ApplyResult {
+    pub(super) fn apply_tool_in_doubt(&mut self, data: &ToolInDoubt) -> ApplyResult {
         let call = self.call_mut(data.call)?;
-        let CallState::Started(_) = call.state else {
-            return Err("only a call that has begun can be in doubt");
+        let ToolCallState::Started(_) = call.state else {
+            return Err("only a started call can be in doubt");
         };
-        call.state = CallState::InDoubt {
+        call.state = ToolCallState::InDoubt {
             policy: data.policy,
             can_verify: call.classification.can_verify,
             reason: data.reason.clone(),
@@ -71,46 +71,46 @@ impl Control {
         NO_MESSAGES
     }
 
-    pub(super) fn tool_verified(&mut self, data: &ToolVerified) -> ApplyResult {
+    pub(super) fn apply_tool_verified(&mut self, data: &ToolVerified) -> ApplyResult {
         let call = self.call_mut(data.call)?;
-        let CallState::InDoubt { policy: then, reason: why, .. } = &call.state else {
-            return Err("only a call in doubt is looked after");
+        let ToolCallState::InDoubt { policy: then, reason: why, .. } = &call.state else {
+            return Err("only a call in doubt can be verified");
         };
         call.state = match &data.outcome {
             VerifyOutcome::Happened(output) => {
-                CallState::ResultReady { output: output.clone(), is_error: false }
+                ToolCallState::ResultReady { output: output.clone(), is_error: false }
             }
-            VerifyOutcome::NotHappened => CallState::Ready,
+            VerifyOutcome::NotHappened => ToolCallState::Ready,
             VerifyOutcome::Unknown => {
-                CallState::InDoubt { policy: *then, can_verify: false, reason: why.clone() }
+                ToolCallState::InDoubt { policy: *then, can_verify: false, reason: why.clone() }
             }
         };
         NO_MESSAGES
     }
 
-    /// A real result settles a call in doubt, also one that a person is asked
-    /// about. Where the result is written down already it changes nothing.
-    pub(super) fn tool_surfaced(&mut self, data: &ToolSurfaced) -> ApplyResult {
+    /// Applies a late result of a tool call. It settles a call in doubt, even if a person is being
+    /// asked about the call. It changes nothing if the call already has a result.
+    pub(super) fn apply_tool_surfaced(&mut self, data: &ToolSurfaced) -> ApplyResult {
         let epoch = self.epoch;
         let Ok(call) = self.call_mut(data.call) else {
             return NO_MESSAGES;
         };
         let settles = match &call.state {
-            CallState::Started(older) => *older < epoch,
-            // Also one that was about to begin anew: its first start has a result.
-            CallState::InDoubt { .. } | CallState::AwaitingAnswer(_) | CallState::Ready => {
-                call.starts > 0
-            }
-            CallState::Unevaluated
-            | CallState::Gated(_)
-            | CallState::Sleeping(_)
-            | CallState::AwaitingChild(_)
-            | CallState::ResultReady { .. }
-            | CallState::Done { .. } => false,
+            ToolCallState::Started(older) => *older < epoch,
+            // A call that was about to start again is settled too: its first start has a result.
+            ToolCallState::InDoubt { .. }
+            | ToolCallState::AwaitingAnswer(_)
+            | ToolCallState::Ready => call.starts > 0,
+            ToolCallState::Unevaluated
+            | ToolCallState::Gated(_)
+            | ToolCallState::Sleeping(_)
+            | ToolCallState::AwaitingChild(_)
+            | ToolCallState::ResultReady { .. }
+            | ToolCallState::Done { .. } => false,
         };
         if settles {
             call.state =
-                CallState::ResultReady { output: data.output.clone(), is_error: data.is_error };
+                ToolCallState::ResultReady { output: data.output.clone(), is_error: data.is_error };
         }
         NO_MESSAGES
     }

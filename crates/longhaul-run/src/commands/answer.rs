@@ -1,6 +1,6 @@
-//! An answer at a gate, judged by the gate's row alone.
+//! Checks an answer to a gate and decides its effect, using only the gate's row in the store.
 //!
-//! Never: lets an approval pass that does not name what was shown.
+//! Invariant: an approval is accepted only with the digest of the content that was shown.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use longhaul_core::event::environment::RuleAdded;
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::id::RuleId;
 use longhaul_core::policy::gate::{
-    Answer, Decision, GateKind, GateRow, GateSpec, GateStatus, RecordedAnswer, Scope,
+    Answer, AnswerScope, Decision, GateKind, GateRow, GateSpec, GateStatus, RecordedAnswer,
 };
 use longhaul_core::raw::{Hash, RawJson};
 
@@ -18,39 +18,40 @@ use crate::context::DecideContext;
 use crate::policy::digest::edited_digest;
 use crate::rejection::Rejection;
 
-/// What follows from an answer: a vote of several, or the gate's end.
+/// Decides the effect of an answer to a gate: it is recorded as one of several votes, or it closes
+/// the gate.
 pub(super) fn decide_answer(
     gate: &GateRow,
     answer: Answer,
-    moment: DecideContext,
+    ctx: DecideContext,
 ) -> Result<Batch, Rejection> {
-    check_open(gate, moment)?;
+    check_gate_open(gate, ctx)?;
     check_decision(&gate.spec.kind, &answer.decision)?;
     check_digest(gate, &answer)?;
     check_permission(gate, &answer)?;
     let id = gate.spec.id;
     let close =
         |event: fn(GateAnswer) -> Event, end: fn(Answer) -> GateTransition, answer: Answer| {
-            let how = end(answer.clone());
+            let transition = end(answer.clone());
             Batch {
                 events: vec![event(GateAnswer { gate: id, answer })],
-                changes: vec![Change::UpdateGate(GateUpdate { gate: id, transition: how })],
+                changes: vec![Change::UpdateGate(GateUpdate { gate: id, transition })],
             }
         };
-    if !is_decided(gate, &answer) {
+    if !closes_gate(gate, &answer) {
         return Ok(close(Event::GateVoted, GateTransition::Voted, answer));
     }
-    let settled = resolve_edit(gate, answer.clone());
+    let settled = answer_with_approved_edit(gate, answer.clone());
     let mut batch = close(Event::GateAnswered, GateTransition::Answered, settled);
-    if applies_to_run(gate, &answer) {
-        add_rule(gate, &answer, moment, &mut batch)?;
+    if is_approval_for_run(gate, &answer) {
+        add_approval_rule(gate, &answer, ctx, &mut batch)?;
     }
     Ok(batch)
 }
 
-fn check_open(gate: &GateRow, moment: DecideContext) -> Result<(), Rejection> {
+fn check_gate_open(gate: &GateRow, ctx: DecideContext) -> Result<(), Rejection> {
     let id = gate.spec.id;
-    let is_late = gate.deadline.is_some_and(|deadline| deadline <= moment.now);
+    let is_late = gate.deadline.is_some_and(|deadline| deadline <= ctx.now);
     match gate.status {
         GateStatus::Open if !is_late => Ok(()),
         GateStatus::Open | GateStatus::Expired => Err(Rejection::GateExpired(id)),
@@ -75,14 +76,16 @@ fn check_decision(kind: &GateKind, decision: &Decision) -> Result<(), Rejection>
     Err(Rejection::InvalidDecision { decision: decision.as_str(), allowed: takes })
 }
 
-/// The digest that stands now, and that an approval names: the original, or that
-/// of the newest edit among the votes, which everybody else then agrees to.
+/// Returns the digest that an approval of this gate must include. It is computed from the content
+/// that the gate was raised with, or from the newest edit among the votes, which all further
+/// approvals then refer to.
 pub fn current_digest(gate: &GateRow) -> Option<Hash> {
     let original = gate.spec.digest?;
     Some(newest_edit(gate).map_or(original, |edited| edited_digest(original, edited)))
 }
 
-/// The newest edit among the votes.
+/// Returns the newest edit of the gate's content among the votes. `None` means that nobody edited
+/// it.
 fn newest_edit(gate: &GateRow) -> Option<&RawJson> {
     let newest = gate.answers.iter().rev();
     newest
@@ -93,13 +96,13 @@ fn newest_edit(gate: &GateRow) -> Option<&RawJson> {
         .next()
 }
 
-/// What stands frozen now, and what `standing_digest` is of: the original, or the
-/// newest edit among the votes.
+/// Returns the content that an approval of this gate now applies to: the content that the gate was
+/// raised with, or the newest edit among the votes.
 pub fn current_input(gate: &GateRow) -> Option<&RawJson> {
     newest_edit(gate).or(gate.spec.input.as_ref())
 }
 
-/// What can be said at a gate of this kind.
+/// Returns the decisions that an answer to this kind of gate may contain, such as `approve`.
 pub const fn allowed_decisions(kind: &GateKind) -> &'static [&'static str] {
     match kind {
         GateKind::Approval | GateKind::Result => &["approve", "edit", "reject"],
@@ -110,7 +113,7 @@ pub const fn allowed_decisions(kind: &GateKind) -> &'static [&'static str] {
 }
 
 fn check_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
-    let Some(standing) = current_digest(gate) else {
+    let Some(current) = current_digest(gate) else {
         return Ok(());
     };
     let needed = match answer.decision {
@@ -119,7 +122,7 @@ fn check_digest(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
     };
     match answer.digest {
         None if needed => Err(Rejection::DigestMissing),
-        Some(named) if named != standing => Err(Rejection::DigestChanged),
+        Some(named) if named != current => Err(Rejection::DigestChanged),
         None | Some(_) => Ok(()),
     }
 }
@@ -130,9 +133,9 @@ fn check_permission(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
     if agrees && own && gate.spec.approvers.not_submitter {
         return Err(Rejection::SelfApproval);
     }
-    // Only a plain yes can be meant for later calls too.
-    let offered = gate.spec.pattern.is_some() && answer.decision == Decision::Approve;
-    if answer.scope == Scope::Run && !offered {
+    // Only an approval without changes can apply to later calls.
+    let is_offered = gate.spec.pattern.is_some() && answer.decision == Decision::Approve;
+    if answer.scope == AnswerScope::Run && !is_offered {
         return Err(Rejection::ScopeNotOffered);
     }
     let edits = matches!(answer.decision, Decision::Edit(_));
@@ -142,24 +145,24 @@ fn check_permission(gate: &GateRow, answer: &Answer) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Who has agreed to what stands now: an edit restarts the count.
+/// Returns the people who have approved the gate's current content. An edit restarts the count.
 fn current_approvers(gate: &GateRow) -> BTreeSet<&str> {
     let is_edit = |given: &RecordedAnswer| matches!(given.answer.decision, Decision::Edit(_));
     let from = gate.answers.iter().rposition(is_edit).unwrap_or(0);
     gate.answers[from..].iter().map(|given| given.answer.by.as_str()).collect()
 }
 
-/// Whether the approval is meant for later calls too: where several must agree,
-/// it reaches no further than each of them said.
-fn applies_to_run(gate: &GateRow, answer: &Answer) -> bool {
+/// Returns whether the approval applies to the whole run. If several approvals are needed, each of
+/// them must have this scope.
+fn is_approval_for_run(gate: &GateRow, answer: &Answer) -> bool {
     let earlier = gate.answers.iter().map(|given| given.answer.scope);
     answer.decision == Decision::Approve
-        && answer.scope == Scope::Run
-        && earlier.into_iter().all(|scope| scope == Scope::Run)
+        && answer.scope == AnswerScope::Run
+        && earlier.into_iter().all(|scope| scope == AnswerScope::Run)
 }
 
-/// Whether this answer closes the gate. One no is enough.
-fn is_decided(gate: &GateRow, answer: &Answer) -> bool {
+/// Returns whether this answer closes the gate. One rejection is enough to close it.
+fn closes_gate(gate: &GateRow, answer: &Answer) -> bool {
     let needed = usize::from(gate.spec.approvers.count);
     match &answer.decision {
         Decision::Edit(_) => needed <= 1,
@@ -168,28 +171,29 @@ fn is_decided(gate: &GateRow, answer: &Answer) -> bool {
     }
 }
 
-/// When several agreed to an edit, the answer that counts is the edit.
-fn resolve_edit(gate: &GateRow, mut answer: Answer) -> Answer {
+/// Returns the answer to record when the gate closes. If people have approved an edit of the
+/// content, the decision of the answer becomes that edit.
+fn answer_with_approved_edit(gate: &GateRow, mut answer: Answer) -> Answer {
     if let (Decision::Approve, Some(edited)) = (&answer.decision, newest_edit(gate)) {
         answer.decision = Decision::Edit(edited.clone());
     }
     answer
 }
 
-fn add_rule(
+fn add_approval_rule(
     gate: &GateRow,
     answer: &Answer,
-    moment: DecideContext,
+    ctx: DecideContext,
     batch: &mut Batch,
 ) -> Result<(), Rejection> {
     let GateSpec { id, pattern, .. } = &gate.spec;
     let Some(pattern) = pattern.clone() else {
         return Err(Rejection::ScopeNotOffered);
     };
-    let rule = RuleId::derive(id.bits(), "for this run", moment.now);
+    let rule = RuleId::derive(id.bits(), "for this run", ctx.now);
     let by = answer.by.clone();
     let row = RuleRow { rule, pattern: pattern.clone(), by: by.clone(), active: true };
-    // The rule stands before the answer, so that whoever is woken by it knows it.
+    // The rule precedes the answer, so that a run woken by the answer already has the rule.
     batch.events.insert(0, Event::RuleAdded(RuleAdded { rule, pattern, by }));
     batch.changes.push(Change::PutRule(row));
     Ok(())

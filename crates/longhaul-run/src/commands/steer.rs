@@ -1,6 +1,4 @@
-//! Messages for a run: taken in, changed, taken back.
-//!
-//! Never: acknowledged before they are durable, or to a run that has ended.
+//! Commands that queue, edit and withdraw messages to a run.
 
 use longhaul_core::change::{Batch, Change, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::event::Event;
@@ -9,35 +7,35 @@ use longhaul_core::id::SteerId;
 
 use crate::rejection::Rejection;
 
-/// The longest message.
+/// Maximum size of a message to a run in bytes.
 const STEER_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) fn queue(queued: SteerMessage) -> Result<Batch, Rejection> {
-    check_text(&queued.text)?;
+pub(super) fn queue_steer(message: SteerMessage) -> Result<Batch, Rejection> {
+    check_steer_text(&message.text)?;
     let row = SteerRow {
-        steer: queued.steer,
-        text: queued.text.clone(),
-        delivery: queued.delivery,
-        by: queued.by.clone(),
+        steer: message.steer,
+        text: message.text.clone(),
+        delivery: message.delivery,
+        by: message.by.clone(),
         status: SteerStatus::Queued,
     };
-    Ok(Batch { events: vec![Event::SteerQueued(queued)], changes: vec![Change::QueueSteer(row)] })
+    Ok(Batch { events: vec![Event::SteerQueued(message)], changes: vec![Change::QueueSteer(row)] })
 }
 
-pub(super) fn change(changed: SteerMessage) -> Result<Batch, Rejection> {
-    check_text(&changed.text)?;
+pub(super) fn edit_steer_message(message: SteerMessage) -> Result<Batch, Rejection> {
+    check_steer_text(&message.text)?;
     let change = SteerUpdate {
-        steer: changed.steer,
-        edit: Some((changed.text.clone(), changed.delivery)),
+        steer: message.steer,
+        edit: Some((message.text.clone(), message.delivery)),
         status: SteerStatus::Queued,
     };
     Ok(Batch {
-        events: vec![Event::SteerChanged(changed)],
+        events: vec![Event::SteerChanged(message)],
         changes: vec![Change::UpdateSteer(change)],
     })
 }
 
-pub(super) fn withdraw(steer: SteerId, by: String) -> Batch {
+pub(super) fn withdraw_steer(steer: SteerId, by: String) -> Batch {
     let change = SteerUpdate { steer, edit: None, status: SteerStatus::Withdrawn };
     Batch {
         events: vec![Event::SteerWithdrawn(SteerWithdrawn { steer, by })],
@@ -45,7 +43,7 @@ pub(super) fn withdraw(steer: SteerId, by: String) -> Batch {
     }
 }
 
-fn check_text(text: &str) -> Result<(), Rejection> {
+fn check_steer_text(text: &str) -> Result<(), Rejection> {
     if text.trim().is_empty() {
         return Err(Rejection::Empty("a message"));
     }

@@ -1,7 +1,7 @@
-//! A timer is due: what it tells its run.
+//! Decides what happens when a timer is due.
 //!
-//! Never: told twice. The timer's row is spent in the same transaction, and a
-//! timer of a gate that is closed, or of a run that has ended, is only spent.
+//! Invariant: a timer fires once, because its row is consumed in the same transaction. A timer of a
+//! closed gate or of an ended run is consumed without further effect.
 
 use longhaul_core::change::{Batch, Change, GateTransition, GateUpdate, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
@@ -10,50 +10,51 @@ use longhaul_core::event::gate::{GateExpired, GateNotice};
 use longhaul_core::id::TimerId;
 use longhaul_core::port::records::DueTimer;
 
-/// The batch of a due timer.
-pub(super) fn timer_batch(due: &DueTimer) -> Batch {
-    let spent = consume_timer(due.timer);
+/// Returns the events and row changes for a timer that is due.
+pub(super) fn timer_batch(due_timer: &DueTimer) -> Batch {
+    let spent = consume_timer(due_timer.timer);
     let mut batch = Batch { events: Vec::new(), changes: vec![spent] };
-    if due.run_ended {
+    if due_timer.run_ended {
         return batch;
     }
-    match &due.kind {
+    match &due_timer.kind {
         TimerKind::Wake | TimerKind::Start | TimerKind::BatchNext(_) => {
-            batch.events.push(Event::TimerFired(TimerFired { timer: due.timer }));
+            batch.events.push(Event::TimerFired(TimerFired { timer: due_timer.timer }));
         }
         TimerKind::GateDeadline(gate) => {
-            if let Some(on_timeout) = due.gate_on_timeout {
+            if let Some(on_timeout) = due_timer.gate_on_timeout {
                 batch.events.push(Event::GateExpired(GateExpired { gate: *gate, on_timeout }));
                 let closing = GateUpdate { gate: *gate, transition: GateTransition::Expired };
                 batch.changes.push(Change::UpdateGate(closing));
             }
         }
         TimerKind::GateRemind(gate) => {
-            if due.gate_on_timeout.is_some() {
-                let why = "nobody has answered yet".to_owned();
+            if due_timer.gate_on_timeout.is_some() {
+                let why = "no answer yet".to_owned();
                 batch.events.push(Event::GateReminded(GateNotice { gate: *gate, reason: why }));
             }
         }
-        // What ends a run is told as a cancel.
+        // Timers that end a run are handled as cancels.
         TimerKind::BatchStopped(_) | TimerKind::ParentCancelled(_) => {}
-        // The news needs the child's outcome; whoever sweeps brings it as a word of its own.
+        // The report needs the child's outcome; the sweeper sends it as a command of its own.
         TimerKind::ChildEnded(_) => {}
     }
     batch
 }
 
-/// The row of a timer that has been told.
+/// Returns the row change that consumes a timer.
 pub(super) const fn consume_timer(timer: TimerId) -> Change {
     Change::SetTimer(TimerUpdate::Consume(timer))
 }
 
-/// Why this timer ends its run, if it does.
-pub(super) fn cancel_reason(due: &DueTimer) -> Option<String> {
-    match &due.kind {
-        _ if due.run_ended => None,
-        TimerKind::BatchStopped(batch) => Some(format!("{batch} was stopped by a failure")),
+/// Returns the reason for which this due timer cancels its run. `None` means that the timer does
+/// not cancel the run.
+pub(super) fn cancel_reason(due_timer: &DueTimer) -> Option<String> {
+    match &due_timer.kind {
+        _ if due_timer.run_ended => None,
+        TimerKind::BatchStopped(batch) => Some(format!("{batch} was stopped after a failure")),
         TimerKind::ParentCancelled(parent) => {
-            Some(format!("{parent}, which asked for it, was cancelled"))
+            Some(format!("the parent run {parent} was cancelled"))
         }
         TimerKind::Wake
         | TimerKind::Start
@@ -64,8 +65,8 @@ pub(super) fn cancel_reason(due: &DueTimer) -> Option<String> {
     }
 }
 
-/// The same batch, with the timer spent.
-pub(super) fn with_timer_consumed(due: &DueTimer, mut batch: Batch) -> Batch {
-    batch.changes.push(consume_timer(due.timer));
+/// Returns the batch with an added row change that consumes the timer.
+pub(super) fn with_timer_consumed(due_timer: &DueTimer, mut batch: Batch) -> Batch {
+    batch.changes.push(consume_timer(due_timer.timer));
     batch
 }

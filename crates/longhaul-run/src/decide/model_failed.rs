@@ -1,127 +1,128 @@
-//! The model did not reply: try the call again, try the run again, or end.
-//!
-//! Never: sleeps. A wait is a row and a timer.
+//! Handles a failed model call: switches to a fallback model, retries the call or the run, or ends
+//! the run. A delay before a retry is a timer; nothing sleeps here.
 
-use longhaul_core::change::{Change, Settlement, UsageRow};
+use longhaul_core::change::{Change, HoldSettlement, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunRetryScheduled;
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::policy::retry::call_delay;
+use longhaul_core::policy::retry::model_retry_delay;
 use longhaul_core::status::{RunError, Wait};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, MicroUsd};
 
-use crate::advance::{advance, fail, park_until};
+use crate::advance::{advance, fail_run, park_run_with_timer};
 use crate::decide::model_replied::expect_model_call;
-use crate::decide::release::release;
+use crate::decide::release::release_run;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 use crate::state::stage::Stage;
 
-/// A provider that wants to be left alone for longer is not waited for when
-/// another model can be asked.
+/// Maximum delay before a retry of the same model. For a longer delay, the run switches to its
+/// fallback model if it has one.
 const FALLBACK_WAIT_MAX: Millis = Millis::from_secs(30);
 
-pub(super) fn model_failed(
-    draft: &mut DecisionBuilder<'_>,
+pub(super) fn handle_model_failure(
+    decision: &mut DecisionBuilder<'_>,
     failure: Failure,
     cost: Option<MicroUsd>,
     active: Millis,
 ) -> Result<(), Rejection> {
     let class = failure.class;
-    let stops = draft.control.cancel.is_some() || draft.control.pending_failure.is_some();
+    let stops = decision.control.cancel.is_some() || decision.control.pending_failure.is_some();
     let instead = match stops {
         true => None,
-        false => fallback_model(draft, &failure),
+        false => fallback_model(decision, &failure),
     };
-    let turns = instead.is_some() || may_continue_without(draft, &failure);
-    record_failure(draft, &failure, (active, cost, instead))?;
-    // The driver let go of its call without being told to by a cancel: it drains.
-    if class == FailureClass::Stopped && !stops && draft.control.pause.is_none() {
-        return release(draft);
+    let turns = instead.is_some() || may_continue_after_failure(decision, &failure);
+    record_failed_model_call(decision, &failure, (active, cost, instead))?;
+    // The driver stopped its call although nobody cancelled the run: it is shutting down.
+    if class == FailureClass::Stopped && !stops && decision.control.pause.is_none() {
+        return release_run(decision);
     }
     if stops || turns || class == FailureClass::ContextOverflow || !class.counts_as_attempt() {
-        return advance(draft);
+        return advance(decision);
     }
-    // A conversation that nobody can shorten is too long: that is what ends the run.
-    if draft.control.pending_failure.is_some() && class == FailureClass::Refused {
-        return advance(draft);
+    // The conversation can't be compacted: the run ends with that failure.
+    if decision.control.pending_failure.is_some() && class == FailureClass::Refused {
+        return advance(decision);
     }
-    let Stage::ModelPending(thinking) = &draft.control.stage else {
-        return advance(draft);
+    let Stage::ModelPending(pending) = &decision.control.stage else {
+        return advance(decision);
     };
-    // What need not be done counts as no failure of the run's; it is waited for all the same.
-    let failures = thinking.failures.max(1);
-    if let Some(delay) = call_delay(draft.run.id, failures, &failure) {
-        return schedule_retry(draft, delay, class);
+    // A failed optional call does not count as a failure of the run, but its retry is delayed too.
+    let failures = pending.failures.max(1);
+    if let Some(delay) = model_retry_delay(decision.run.id, failures, &failure) {
+        return schedule_retry(decision, delay, class);
     }
-    let again = draft.control.policy.retry.delay_after(draft.control.attempt);
+    let again = decision.control.policy.retry.delay_after(decision.control.attempt);
     match again.filter(|_| class.is_transient()) {
         Some(after) => {
             let after = Millis(after.0.max(failure.retry_after.unwrap_or(Millis::ZERO).0));
-            let attempt = draft.control.attempt + 1;
+            let attempt = decision.control.attempt + 1;
             let scheduled = RunRetryScheduled { attempt, delay: after, class };
-            draft.record(Event::RunRetryScheduled(scheduled))?;
-            schedule_retry(draft, after, class)
+            decision.record_event(Event::RunRetryScheduled(scheduled))?;
+            schedule_retry(decision, after, class)
         }
-        None => fail(draft, run_error(&failure)).map(|_| ()),
+        None => fail_run(decision, run_error(&failure)).map(|_| ()),
     }
 }
 
-/// The model to ask in the place of the one that failed, if that one is not worth
-/// waiting for and there is another. A conversation that is too long is shortened.
-fn fallback_model(draft: &DecisionBuilder<'_>, failure: &Failure) -> Option<String> {
-    let other = draft.run.transcript.next_fallback()?;
+/// Returns the model to use instead of the failed one. `None` means that there is no other model,
+/// that the failed model is worth waiting for, or that the conversation must be compacted instead.
+fn fallback_model(decision: &DecisionBuilder<'_>, failure: &Failure) -> Option<String> {
+    let other = decision.run.transcript.next_fallback_model()?;
     let class = failure.class;
-    let Stage::ModelRunning(asking) = &draft.control.stage else {
+    let Stage::ModelRunning(running) = &decision.control.stage else {
         return None;
     };
     if class == FailureClass::ContextOverflow
         || !class.counts_as_attempt()
-        || may_continue_without(draft, failure)
+        || may_continue_after_failure(decision, failure)
     {
         return None;
     }
-    let delay = call_delay(draft.run.id, asking.failures + 1, failure);
+    let delay = model_retry_delay(decision.run.id, running.failures + 1, failure);
     let is_patient = delay.is_some_and(|delay| delay <= FALLBACK_WAIT_MAX);
     (!is_patient).then(|| other.to_owned())
 }
 
-/// Whether the run goes on at once whatever became of the call: the conversation
-/// need not be shortened yet, or its own model can do it. A model that wants to be
-/// left alone is: what would be asked next, it would be asked.
-fn may_continue_without(draft: &DecisionBuilder<'_>, failure: &Failure) -> bool {
-    let Stage::ModelRunning(asking) = &draft.control.stage else {
+/// Returns whether the run may continue immediately although a model call failed: the call was for
+/// an optional compaction, or the run's own model can do the compaction. False if the run's own
+/// model was throttled, because the next request would go to the same model.
+fn may_continue_after_failure(decision: &DecisionBuilder<'_>, failure: &Failure) -> bool {
+    let Stage::ModelRunning(running) = &decision.control.stage else {
         return false;
     };
-    let own = draft.run.transcript.model();
-    let is_own = asking.model_or(own) == own;
-    (asking.is_early_compaction() || asking.model.is_some()) && !(is_own && is_throttled(failure))
+    let own = decision.run.transcript.model();
+    let is_own = running.called_model(own) == own;
+    (running.is_optional_compaction() || running.model.is_some())
+        && !(is_own && is_throttled(failure))
 }
 
-/// Whether the provider wants fewer requests, or says when it can be asked again.
+/// Returns whether the provider limits the request rate or asks for a delay before the next
+/// request.
 fn is_throttled(failure: &Failure) -> bool {
     let limits = matches!(failure.class, FailureClass::RateLimit | FailureClass::Overloaded);
     limits || (failure.class.is_transient() && failure.retry_after.is_some())
 }
 
-/// Writes the failure down with its time, its cost and the model that is asked instead,
-/// and settles what was held.
-fn record_failure(
-    draft: &mut DecisionBuilder<'_>,
+/// Records the failed model call with its duration, cost and fallback model, and settles its held
+/// budget.
+fn record_failed_model_call(
+    decision: &mut DecisionBuilder<'_>,
     failure: &Failure,
     (active, cost, instead): (Millis, Option<MicroUsd>, Option<String>),
 ) -> Result<(), Rejection> {
-    let asking = expect_model_call(draft)?;
-    let (turn, attempt, held) = (asking.turn, asking.attempt, asking.hold);
+    let running = expect_model_call(decision)?;
+    let (turn, attempt, held) = (running.turn, running.attempt, running.hold);
     let usage = failure.usage.unwrap_or_default();
-    let price = draft.control.pricing_for(asking).price;
+    let price = decision.control.pricing_for(running).price;
     let micros = cost.or(price.map(|price| price.cost(usage)));
-    let asked = asking.model_or(draft.run.transcript.model()).to_owned();
-    let charged = Hold { micro_usd: micros.unwrap_or_default(), tokens: usage.tokens() };
+    let called_model = running.called_model(decision.run.transcript.model()).to_owned();
+    let charged = Hold { micro_usd: micros.unwrap_or_default(), tokens: usage.total_tokens() };
     let failure = failure.clone();
-    draft.record(Event::TurnFailed(TurnFailed {
+    decision.record_event(Event::TurnFailed(TurnFailed {
         turn,
         attempt,
         failure,
@@ -130,33 +131,43 @@ fn record_failure(
         cost,
         fallback_model: instead,
     }))?;
-    draft.change(Change::Settle(Settlement { held, spent: charged, lost: Hold::default() }));
-    let used = usage.tokens() > 0;
-    let model = if used { asked } else { String::new() };
-    draft.change(Change::AddUsage(UsageRow { model, usage, cost: micros, turns: 0, active }));
+    decision.add_change(Change::Settle(HoldSettlement {
+        held,
+        spent: charged,
+        lost: Hold::default(),
+    }));
+    let used = usage.total_tokens() > 0;
+    let model = if used { called_model } else { String::new() };
+    decision.add_change(Change::AddUsage(UsageRow {
+        model,
+        usage,
+        cost: micros,
+        turns: 0,
+        active,
+    }));
     Ok(())
 }
 
 fn schedule_retry(
-    draft: &mut DecisionBuilder<'_>,
+    decision: &mut DecisionBuilder<'_>,
     delay: Millis,
     class: FailureClass,
 ) -> Result<(), Rejection> {
-    if draft.control.pause.is_some() {
-        return advance(draft);
+    if decision.control.pause.is_some() {
+        return advance(decision);
     }
-    let until = draft.ctx.now.plus(delay);
-    let timer = draft.wake_after("retry", delay);
+    let until = decision.ctx.now.plus(delay);
+    let timer = decision.set_wake_timer("retry", delay);
     let wait =
         if class == FailureClass::RateLimit { Wait::RateLimit(until) } else { Wait::Retry(until) };
-    park_until(draft, wait, timer).map(|_| ())
+    park_run_with_timer(decision, wait, timer).map(|_| ())
 }
 
 fn run_error(failure: &Failure) -> RunError {
     let hint = match failure.class {
         FailureClass::Auth => "check the provider's key",
         FailureClass::Quota => "check the provider's account",
-        FailureClass::InvalidRequest => "look at the request with `longhaul show --events`",
+        FailureClass::InvalidRequest => "inspect the request with `longhaul show --events`",
         FailureClass::Refused => "change the task or the model",
         FailureClass::ContextOverflow => "use a model with a larger window",
         FailureClass::RateLimit

@@ -1,8 +1,7 @@
-//! The model replied, or was cut off by a person.
-//!
-//! Never: throws away what was paid for without saying so.
+//! Records a model reply or the interruption of a reply. The usage of a discarded reply is recorded
+//! too.
 
-use longhaul_core::change::{Change, Settlement, UsageRow};
+use longhaul_core::change::{Change, HoldSettlement, UsageRow};
 use longhaul_core::event::Event;
 use longhaul_core::event::turn::{ModelCallPurpose, TurnCompleted, TurnFailed, TurnInterrupted};
 use longhaul_core::failure::{Failure, FailureClass};
@@ -10,42 +9,44 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, MicroUsd, Usage};
 
 use crate::advance::advance;
-use crate::decide::release::invalid_state;
+use crate::decide::release::invalid_state_rejection;
 use crate::decision::DecisionBuilder;
 use crate::input::{InterruptedReply, ModelReply};
 use crate::policy::final_output::final_output;
 use crate::rejection::Rejection;
-use crate::state::stage::{ModelRunning, Stage};
+use crate::state::stage::{RunningModelCall, Stage};
 
-/// A call that ended and what it was paid with.
-pub(super) struct CallCharge {
+/// Usage and cost of a model call that has ended, and the budget held for it.
+pub(super) struct ModelCallCharge {
     held: Hold,
     usage: Usage,
-    /// What was charged; where the provider does not say it, the list price.
+    /// Cost of the model call. It is computed from the price list if the provider does not report
+    /// it.
     pub(super) cost: Option<MicroUsd>,
     turns: u32,
 }
 
-impl CallCharge {
-    /// The end of the call in flight.
+impl ModelCallCharge {
+    /// Computes the charge for the model call that is running.
     pub(super) fn new(
-        draft: &DecisionBuilder<'_>,
+        decision: &DecisionBuilder<'_>,
         usage: Usage,
         cost: Option<MicroUsd>,
     ) -> Result<Self, Rejection> {
-        let asking = expect_model_call(draft)?;
-        let free = (usage.tokens() == 0).then_some(MicroUsd::ZERO);
-        let tariff = draft.control.pricing_for(asking);
-        let listed = tariff.price.map(|price| price.cost(usage));
-        Ok(Self { held: asking.hold, usage, cost: cost.or(listed).or(free), turns: 0 })
+        let running = expect_model_call(decision)?;
+        let free = (usage.total_tokens() == 0).then_some(MicroUsd::ZERO);
+        let pricing = decision.control.pricing_for(running);
+        let listed = pricing.price.map(|price| price.cost(usage));
+        Ok(Self { held: running.hold, usage, cost: cost.or(listed).or(free), turns: 0 })
     }
 
-    /// Gives back what was held and counts what was used.
-    pub(super) fn settle(self, draft: &mut DecisionBuilder<'_>, model: String, active: Millis) {
-        let spent = Hold { micro_usd: self.cost.unwrap_or_default(), tokens: self.usage.tokens() };
-        let settlement = Settlement { held: self.held, spent, lost: Hold::default() };
-        draft.change(Change::Settle(settlement));
-        draft.change(Change::AddUsage(UsageRow {
+    /// Settles the budget held for the model call and records its usage.
+    pub(super) fn settle(self, decision: &mut DecisionBuilder<'_>, model: String, active: Millis) {
+        let spent =
+            Hold { micro_usd: self.cost.unwrap_or_default(), tokens: self.usage.total_tokens() };
+        let settlement = HoldSettlement { held: self.held, spent, lost: Hold::default() };
+        decision.add_change(Change::Settle(settlement));
+        decision.add_change(Change::AddUsage(UsageRow {
             model,
             usage: self.usage,
             cost: self.cost,
@@ -55,95 +56,96 @@ impl CallCharge {
     }
 }
 
-/// The call in flight, if this driver has one.
+/// Returns the model call that this driver is running, or an error if there is none.
 pub(super) fn expect_model_call<'a>(
-    draft: &'a DecisionBuilder<'_>,
-) -> Result<&'a ModelRunning, Rejection> {
-    if let Stage::ModelRunning(asking) = &draft.control.stage
-        && asking.epoch == draft.control.epoch
+    decision: &'a DecisionBuilder<'_>,
+) -> Result<&'a RunningModelCall, Rejection> {
+    if let Stage::ModelRunning(running) = &decision.control.stage
+        && running.epoch == decision.control.epoch
     {
-        return Ok(asking);
+        return Ok(running);
     }
-    Err(invalid_state(draft, "a model's reply"))
+    Err(invalid_state_rejection(decision, "a model's reply"))
 }
 
 pub(super) fn record_reply(
-    draft: &mut DecisionBuilder<'_>,
+    decision: &mut DecisionBuilder<'_>,
     replied: ModelReply,
 ) -> Result<(), Rejection> {
-    let answered = replied.response;
-    let mut paid = CallCharge::new(draft, answered.usage, answered.cost)?;
-    let turn = expect_model_call(draft)?.turn;
-    if draft.control.cancel.is_some() {
-        return record_stopped(draft, paid, replied.active);
+    let response = replied.response;
+    let mut charge = ModelCallCharge::new(decision, response.usage, response.cost)?;
+    let turn = expect_model_call(decision)?.turn;
+    if decision.control.cancel.is_some() {
+        return record_discarded_reply(decision, charge, replied.active);
     }
     let mut done = Box::new(TurnCompleted {
         turn,
-        reply: answered.reply,
-        stop: answered.stop,
-        usage: answered.usage,
-        cost: paid.cost,
-        model: answered.model.clone(),
+        reply: response.reply,
+        stop: response.stop,
+        usage: response.usage,
+        cost: charge.cost,
+        model: response.model.clone(),
         active: replied.active,
         calls: replied.calls,
         output_check: replied.output_check,
         output: None,
     });
     done.output = final_output(&done);
-    draft.record(Event::TurnCompleted(done))?;
-    paid.turns = 1;
-    paid.settle(draft, answered.model, replied.active);
-    advance(draft)
+    decision.record_event(Event::TurnCompleted(done))?;
+    charge.turns = 1;
+    charge.settle(decision, response.model, replied.active);
+    advance(decision)
 }
 
-pub(super) fn record_interruption(
-    draft: &mut DecisionBuilder<'_>,
-    cut: InterruptedReply,
+pub(super) fn record_interrupted_reply(
+    decision: &mut DecisionBuilder<'_>,
+    interrupted: InterruptedReply,
 ) -> Result<(), Rejection> {
-    let paid = CallCharge::new(draft, cut.usage, cut.cost)?;
-    let ModelRunning { turn, purpose, .. } = *expect_model_call(draft)?;
-    // Summing up has no words to keep: it begins anew when the message is read.
-    if draft.control.cancel.is_some() || purpose == ModelCallPurpose::Compact {
-        return record_stopped(draft, paid, cut.active);
+    let charge = ModelCallCharge::new(decision, interrupted.usage, interrupted.cost)?;
+    let RunningModelCall { turn, purpose, .. } = *expect_model_call(decision)?;
+    // A summary has no partial text to keep. It starts again after the message is delivered.
+    if decision.control.cancel.is_some() || purpose == ModelCallPurpose::Compact {
+        return record_discarded_reply(decision, charge, interrupted.active);
     }
-    draft.record(Event::TurnInterrupted(TurnInterrupted {
+    decision.record_event(Event::TurnInterrupted(TurnInterrupted {
         turn,
-        text: cut.text,
-        usage: cut.usage,
-        cost: paid.cost,
-        active: cut.active,
+        text: interrupted.text,
+        usage: interrupted.usage,
+        cost: charge.cost,
+        active: interrupted.active,
     }))?;
-    let model = draft.run.transcript.model().to_owned();
-    paid.settle(draft, model, cut.active);
-    advance(draft)
+    let model = decision.run.transcript.model().to_owned();
+    charge.settle(decision, model, interrupted.active);
+    advance(decision)
 }
 
-/// After a cancel only closing facts pass: the reply is not needed any more,
-/// what it used is counted.
-pub(super) fn record_stopped(
-    draft: &mut DecisionBuilder<'_>,
-    paid: CallCharge,
+/// Records the end of a model call whose reply is discarded, because the run was cancelled or a
+/// compaction was interrupted. The usage of the call is counted.
+pub(super) fn record_discarded_reply(
+    decision: &mut DecisionBuilder<'_>,
+    charge: ModelCallCharge,
     active: Millis,
 ) -> Result<(), Rejection> {
-    let asking = expect_model_call(draft)?;
-    let (turn, attempt) = (asking.turn, asking.attempt);
-    let model = asking.model_or(draft.run.transcript.model()).to_owned();
-    let why = match draft.control.cancel {
+    let running = expect_model_call(decision)?;
+    let (turn, attempt) = (running.turn, running.attempt);
+    let model = running.called_model(decision.run.transcript.model()).to_owned();
+    let why = match decision.control.cancel {
         Some(_) => "the run was cancelled",
-        None => "a person wrote",
+        None => "interrupted by a message",
     };
     let mut failure = Failure::new(FailureClass::Stopped, why);
-    failure.usage = Some(paid.usage);
-    let charged = Hold { micro_usd: paid.cost.unwrap_or_default(), tokens: paid.usage.tokens() };
-    draft.record(Event::TurnFailed(TurnFailed {
+    failure.usage = Some(charge.usage);
+    let charged =
+        Hold { micro_usd: charge.cost.unwrap_or_default(), tokens: charge.usage.total_tokens() };
+    decision.record_event(Event::TurnFailed(TurnFailed {
         turn,
         attempt,
         failure,
         active,
         charged,
-        cost: paid.cost,
+        cost: charge.cost,
         fallback_model: None,
     }))?;
-    paid.settle(draft, model, active);
-    advance(draft)
+    charge.settle(decision, model, active);
+    advance(decision)
 }

@@ -1,8 +1,7 @@
-//! What does not fit where a run stands, and letting go of it in good order.
-//!
-//! Never: lets go while something is under way that must not be repeated.
+//! Releases a run when its driver shuts down, and builds errors for inputs that are invalid in the
+//! current stage.
 
-use longhaul_core::change::HeadUpdate;
+use longhaul_core::change::SchedulingUpdate;
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunWaiting;
 use longhaul_core::status::Wait;
@@ -10,16 +9,20 @@ use longhaul_core::status::Wait;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
 
-/// Lets go in good order. What is under way and must not be repeated has ended before.
-pub(super) fn release(draft: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
-    if draft.control.has_unrepeatable_work() || draft.control.idle.is_some() {
-        return Err(invalid_state(draft, "a release"));
+/// Releases the run so that another driver can claim it. Rejected while a call is running that must
+/// not be repeated.
+pub(super) fn release_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+    if decision.control.has_unrepeatable_work() || decision.control.idle.is_some() {
+        return Err(invalid_state_rejection(decision, "a release"));
     }
-    draft.record(Event::RunWaiting(RunWaiting { wait: Wait::Worker, timer: None }))?;
-    draft.set_head(HeadUpdate::Release);
+    decision.record_event(Event::RunWaiting(RunWaiting { wait: Wait::Worker, timer: None }))?;
+    decision.set_head(SchedulingUpdate::Release);
     Ok(())
 }
 
-pub(super) const fn invalid_state(draft: &DecisionBuilder<'_>, what: &'static str) -> Rejection {
-    Rejection::InvalidState { what, stage: draft.control.stage.description() }
+pub(super) const fn invalid_state_rejection(
+    decision: &DecisionBuilder<'_>,
+    input_description: &'static str,
+) -> Rejection {
+    Rejection::InvalidState { what: input_description, stage: decision.control.stage.description() }
 }

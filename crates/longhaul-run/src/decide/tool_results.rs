@@ -1,7 +1,7 @@
-//! Calls have ended, or a tool has looked after one in doubt.
+//! Records the results of tool calls and of their verifications.
 //!
-//! Never: refuses a result because somebody cancelled or wrote meanwhile. What
-//! has happened is written down in every state but the end.
+//! Invariant: a result is recorded in every state of a run that has not ended, even if the run was
+//! cancelled or interrupted in the meantime.
 
 use longhaul_core::change::Blob;
 use longhaul_core::event::Event;
@@ -16,91 +16,96 @@ use crate::input::{ToolCallResult, ToolCallStatus};
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
-use crate::state::call::CallState;
+use crate::state::call::ToolCallState;
 
-pub(super) fn record_results(
-    draft: &mut DecisionBuilder<'_>,
+pub(super) fn record_tool_results(
+    decision: &mut DecisionBuilder<'_>,
     done: Vec<ToolCallResult>,
 ) -> Result<(), Rejection> {
     let mut active = Millis::ZERO;
     for tool in done {
-        let is_started = |state: &CallState| matches!(state, CallState::Started(_));
-        if !has_state(draft, tool.call, is_started) {
+        let is_started = |state: &ToolCallState| matches!(state, ToolCallState::Started(_));
+        if !has_call_in_state(decision, tool.call, is_started) {
             return Err(Rejection::CallNotRunning(tool.call));
         }
         active = active.plus(tool.active);
         if tool.status == ToolCallStatus::Unknown {
-            record_in_doubt(draft, &tool)?;
+            record_call_in_doubt(decision, &tool)?;
             continue;
         }
         let ended = ToolEnded { call: tool.call, output: tool.output, active: tool.active };
-        draft.record(match tool.status {
+        decision.record_event(match tool.status {
             ToolCallStatus::Completed => Event::ToolCompleted(ended),
             ToolCallStatus::Failed => Event::ToolFailed(ended),
             ToolCallStatus::Interrupted | ToolCallStatus::Unknown => Event::ToolInterrupted(ended),
         })?;
-        draft.put_blobs(tool.blobs);
+        decision.put_blobs(tool.blobs);
     }
-    add_active_time(draft, active);
-    advance(draft)
+    add_active_time(decision, active);
+    advance(decision)
 }
 
-/// A call under way says how far it is: people read it, and nothing follows. Also
-/// while the run is being cancelled: what a call does in somebody's name before it
-/// has ended must be read about, and it begins nothing.
-pub(super) fn record_progress(
-    draft: &mut DecisionBuilder<'_>,
+/// Records a progress report of a running tool call. Such a report is only for people and does not
+/// change the run's state. It is accepted during a cancel too, because the call's actions must stay
+/// visible until the call has ended.
+pub(super) fn record_tool_progress(
+    decision: &mut DecisionBuilder<'_>,
     progress: ToolProgress,
 ) -> Result<(), Rejection> {
-    let alive = draft.control.epoch;
-    let runs = |state: &CallState| *state == CallState::Started(alive);
-    if !has_state(draft, progress.call, runs) {
+    let current_epoch = decision.control.epoch;
+    let runs = |state: &ToolCallState| *state == ToolCallState::Started(current_epoch);
+    if !has_call_in_state(decision, progress.call, runs) {
         return Err(Rejection::CallNotRunning(progress.call));
     }
-    draft.record(Event::ToolProgress(progress))
+    decision.record_event(Event::ToolProgress(progress))
 }
 
-/// Its driver lives and still does not know what came of it.
-fn record_in_doubt(
-    draft: &mut DecisionBuilder<'_>,
+/// Records that the outcome of a tool call is unknown although its driver is alive.
+fn record_call_in_doubt(
+    decision: &mut DecisionBuilder<'_>,
     tool: &ToolCallResult,
 ) -> Result<(), Rejection> {
     let id = tool.call;
-    let mut calls = draft.control.calls().iter();
+    let mut calls = decision.control.calls().iter();
     let call = calls.find(|call| call.id == id);
     let call = call.ok_or(Rejection::CallNotRunning(id))?;
-    let then = in_doubt_policy(&draft.control, &call.classification);
-    draft.record(Event::ToolInDoubt(ToolInDoubt {
+    let then = in_doubt_policy(&decision.control, &call.classification);
+    decision.record_event(Event::ToolInDoubt(ToolInDoubt {
         call: id,
-        epoch: draft.control.epoch,
+        epoch: decision.control.epoch,
         policy: then,
         reason: in_doubt::reason_from_output(&tool.output),
         active: tool.active,
     }))
 }
 
-/// Whether this call is being made and its state is as wanted.
-fn has_state(draft: &DecisionBuilder<'_>, id: CallId, wanted: impl Fn(&CallState) -> bool) -> bool {
-    let mut calls = draft.control.calls().iter();
-    calls.any(|call| call.id == id && wanted(&call.state))
+/// Returns whether the current reply has a call with this id whose state matches `predicate`.
+fn has_call_in_state(
+    decision: &DecisionBuilder<'_>,
+    id: CallId,
+    predicate: impl Fn(&ToolCallState) -> bool,
+) -> bool {
+    let mut calls = decision.control.calls().iter();
+    calls.any(|call| call.id == id && predicate(&call.state))
 }
 
-pub(super) fn record_verification(
-    draft: &mut DecisionBuilder<'_>,
-    seen: ToolVerified,
+pub(super) fn record_tool_verification(
+    decision: &mut DecisionBuilder<'_>,
+    verified: ToolVerified,
     blobs: Vec<Blob>,
 ) -> Result<(), Rejection> {
-    let call = seen.call;
-    let doubtful = has_state(draft, call, |state| matches!(state, CallState::InDoubt { .. }));
-    // A result that surfaced meanwhile is better than a look, and a run that is
-    // being cancelled needs neither.
-    let is_known = has_state(draft, call, |_| true);
+    let call = verified.call;
+    let doubtful =
+        has_call_in_state(decision, call, |state| matches!(state, ToolCallState::InDoubt { .. }));
+    // A result that has arrived in the meantime takes precedence over the verification. A run that
+    // is being cancelled needs neither.
+    let is_known = has_call_in_state(decision, call, |_| true);
     if !is_known {
         return Err(Rejection::CallNotRunning(call));
     }
-    if doubtful && draft.control.cancel.is_none() {
-        draft.record(Event::ToolVerified(seen))?;
-        draft.put_blobs(blobs);
+    if doubtful && decision.control.cancel.is_none() {
+        decision.record_event(Event::ToolVerified(verified))?;
+        decision.put_blobs(blobs);
     }
-    advance(draft)
+    advance(decision)
 }

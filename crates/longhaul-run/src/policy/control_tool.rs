@@ -1,9 +1,9 @@
-//! Control tools as the heart reads them.
+//! Parses calls of control tools, which the state machine handles itself.
 //!
-//! Never: executes one. An async tool that awaits an answer would forget it in
-//! a crash; a gate does not.
+//! Control tools are never executed as tools: a tool that waits for an answer would lose it in a
+//! crash, but a gate or a timer is durable.
 
-use longhaul_core::status::Output;
+use longhaul_core::status::RunOutput;
 use longhaul_core::time::{Millis, Timestamp};
 use serde_json::Value;
 
@@ -11,43 +11,43 @@ use crate::policy::control_tool_names::{ASK_HUMAN, FINISH, REPORT_BLOCKED, REPOR
 use crate::policy::legacy_output::legacy_output_from_finish;
 use crate::state::call::Call;
 
-/// What a control call wants.
+/// A parsed call of a control tool, such as `ask_human` or `wait`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ControlCall {
-    /// A person's words.
+pub(crate) enum ControlToolCall {
+    /// Asks a person a question.
     Question {
-        /// What is asked.
+        /// Text of the question to the person.
         ask: String,
-        /// Answers to choose from.
+        /// Answers that the person can choose from.
         options: Vec<String>,
     },
-    /// Help.
+    /// Reports that the agent is blocked, with this reason.
     Blocked(String),
-    /// Nothing: it says how far it is.
+    /// Reports the agent's progress.
     Progress {
-        /// 0 to 100.
+        /// Progress of the agent in percent, 0 to 100.
         percent: u8,
-        /// In words.
+        /// Description of the agent's progress.
         message: String,
     },
-    /// A time.
+    /// Waits until this time.
     WaitUntil(Timestamp),
-    /// A program's word.
+    /// Waits for a signal with this name.
     WaitForSignal(String),
-    /// The end.
-    Finish(Output),
-    /// It can't be read, and the model reads why.
+    /// Ends the run with this output.
+    Finish(RunOutput),
+    /// The arguments of the call are invalid. The text is an error message for the model.
     Invalid(String),
 }
 
-/// Reads a control call; none: it is an ordinary tool.
-pub(crate) fn parse_control_call(call: &Call, now: Timestamp) -> Option<ControlCall> {
-    let read: fn(&Value, Timestamp) -> ControlCall = match call.classification.tool.as_str() {
+/// Parses a call of a control tool. `None` means that the call is for an ordinary tool.
+pub(crate) fn parse_control_call(call: &Call, now: Timestamp) -> Option<ControlToolCall> {
+    let read: fn(&Value, Timestamp) -> ControlToolCall = match call.classification.tool.as_str() {
         ASK_HUMAN => |input, _| parse_question(input),
         REPORT_BLOCKED => |input, _| parse_blocked(input),
         REPORT_PROGRESS => |input, _| parse_progress(input),
         WAIT => parse_wait,
-        FINISH => |input, _| ControlCall::Finish(legacy_output_from_finish(input)),
+        FINISH => |input, _| ControlToolCall::Finish(legacy_output_from_finish(input)),
         _ => return None,
     };
     Some(read(&call.arguments().to_value(), now))
@@ -57,55 +57,55 @@ fn string_field(input: &Value, name: &str) -> Option<String> {
     input.get(name)?.as_str().map(str::to_owned)
 }
 
-fn parse_question(input: &Value) -> ControlCall {
+fn parse_question(input: &Value) -> ControlToolCall {
     let Some(ask) = string_field(input, "question") else {
-        return ControlCall::Invalid("`question` must be a text".into());
+        return ControlToolCall::Invalid("`question` must be a string".into());
     };
     let options = input.get("options").and_then(Value::as_array);
     let options = options.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
-    ControlCall::Question { ask, options: options.collect() }
+    ControlToolCall::Question { ask, options: options.collect() }
 }
 
-fn parse_blocked(input: &Value) -> ControlCall {
+fn parse_blocked(input: &Value) -> ControlToolCall {
     string_field(input, "reason").map_or_else(
-        || ControlCall::Invalid("`reason` must be a text".into()),
-        ControlCall::Blocked,
+        || ControlToolCall::Invalid("`reason` must be a string".into()),
+        ControlToolCall::Blocked,
     )
 }
 
-fn parse_progress(input: &Value) -> ControlCall {
+fn parse_progress(input: &Value) -> ControlToolCall {
     let percent = input.get("percent").and_then(Value::as_f64).unwrap_or(-1.0);
     if !(0.0..=100.0).contains(&percent) {
-        return ControlCall::Invalid("`percent` must be a number from 0 to 100".into());
+        return ControlToolCall::Invalid("`percent` must be a number from 0 to 100".into());
     }
-    ControlCall::Progress {
+    ControlToolCall::Progress {
         percent: percent as u8,
         message: string_field(input, "message").unwrap_or_default(),
     }
 }
 
-/// The longest wait: a year. A model that wants more has made a mistake.
+/// Maximum duration of a `wait` call: one year. A model that asks for more has made a mistake.
 const WAIT_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
-fn parse_wait(input: &Value, now: Timestamp) -> ControlCall {
+fn parse_wait(input: &Value, now: Timestamp) -> ControlToolCall {
     if let Some(signal) = string_field(input, "signal") {
-        return ControlCall::WaitForSignal(signal);
+        return ControlToolCall::WaitForSignal(signal);
     }
     let until = match (string_field(input, "for"), string_field(input, "until")) {
-        (Some(span), _) => span
+        (Some(duration), _) => duration
             .parse::<jiff::SignedDuration>()
             .ok()
-            .and_then(|span| std::time::Duration::try_from(span).ok())
-            .map(|span| now.plus(span.into())),
+            .and_then(|duration| std::time::Duration::try_from(duration).ok())
+            .map(|duration| now.plus(duration.into())),
         (None, Some(at)) => at.parse::<Timestamp>().ok(),
         (None, None) => None,
     };
     match until {
-        Some(until) if until <= now.plus(WAIT_MAX) => ControlCall::WaitUntil(until),
-        Some(_) => ControlCall::Invalid("a wait lasts a year at most".into()),
-        None => ControlCall::Invalid(
-            "say `for` as a span such as \"2h 30m\", `until` as a time such as \
-             \"2026-01-31T09:00:00Z\", or `signal` as a name"
+        Some(until) if until <= now.plus(WAIT_MAX) => ControlToolCall::WaitUntil(until),
+        Some(_) => ControlToolCall::Invalid("a wait can last at most one year".into()),
+        None => ControlToolCall::Invalid(
+            "set `for` to a duration such as \"2h 30m\", `until` to a time such as \
+             \"2026-01-31T09:00:00Z\", or `signal` to a name"
                 .into(),
         ),
     }
@@ -118,20 +118,29 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
 
-    fn check(input: &Value, wish: &ControlCall) {
-        assert_eq!(&parse_wait(input, NOW), wish, "{input}");
+    fn check_parsed_wait(input: &Value, expected: &ControlToolCall) {
+        assert_eq!(&parse_wait(input, NOW), expected, "{input}");
     }
 
     #[test]
     fn a_wait_is_a_duration_a_time_or_a_signal() {
-        check(&json!({"for": "90s"}), &ControlCall::WaitUntil(NOW.plus(Millis::from_secs(90))));
-        check(
-            &json!({"for": "1h 30m"}),
-            &ControlCall::WaitUntil(NOW.plus(Millis::from_secs(5_400))),
+        check_parsed_wait(
+            &json!({"for": "90s"}),
+            &ControlToolCall::WaitUntil(NOW.plus(Millis::from_secs(90))),
         );
-        check(&json!({"signal": "deploy"}), &ControlCall::WaitForSignal("deploy".into()));
+        check_parsed_wait(
+            &json!({"for": "1h 30m"}),
+            &ControlToolCall::WaitUntil(NOW.plus(Millis::from_secs(5_400))),
+        );
+        check_parsed_wait(
+            &json!({"signal": "deploy"}),
+            &ControlToolCall::WaitForSignal("deploy".into()),
+        );
         let until = "2001-09-10T00:00:00Z";
-        check(&json!({ "until": until }), &ControlCall::WaitUntil(until.parse().unwrap()));
+        check_parsed_wait(
+            &json!({ "until": until }),
+            &ControlToolCall::WaitUntil(until.parse().unwrap()),
+        );
     }
 
     #[test]
@@ -139,9 +148,9 @@ mod tests {
         for input in
             [json!({}), json!({"for": "soon"}), json!({"for": "-5m"}), json!({"for": "9000d"})]
         {
-            assert!(matches!(parse_wait(&input, NOW), ControlCall::Invalid(_)), "{input}");
+            assert!(matches!(parse_wait(&input, NOW), ControlToolCall::Invalid(_)), "{input}");
         }
-        assert!(matches!(parse_progress(&json!({"percent": 101})), ControlCall::Invalid(_)));
-        assert!(matches!(parse_question(&json!({"question": 7})), ControlCall::Invalid(_)));
+        assert!(matches!(parse_progress(&json!({"percent": 101})), ControlToolCall::Invalid(_)));
+        assert!(matches!(parse_question(&json!({"question": 7})), ControlToolCall::Invalid(_)));
     }
 }

@@ -1,23 +1,22 @@
-//! The tools that never execute: the heart turns them into gates and timers.
-//!
-//! Never: a tool that touches the world.
+//! Names of the control tools. These tools are never executed: the state machine turns their calls
+//! into gates and timers.
 
 use longhaul_core::id::{CallId, RunId, TimerId};
 use longhaul_core::time::Timestamp;
 
-/// Asks a person.
+/// Name of the control tool that asks a person a question.
 pub(crate) const ASK_HUMAN: &str = "ask_human";
-/// Says that the agent can't go on.
+/// Name of the control tool that reports that the agent is blocked.
 pub(crate) const REPORT_BLOCKED: &str = "report_blocked";
-/// Says how far the agent is.
+/// Name of the control tool that reports the agent's progress.
 pub(crate) const REPORT_PROGRESS: &str = "report_progress";
-/// Waits for a time or a signal.
+/// Name of the control tool that waits for a time or a signal.
 pub(crate) const WAIT: &str = "wait";
-/// Ends the run with an answer.
+/// Name of the control tool that ends the run with an answer.
 pub(crate) const FINISH: &str = "finish";
 
-/// The timer of a call that waits. It follows from the call, so that the fold
-/// knows it without being told.
-pub(crate) fn wait_timer(run: RunId, call: CallId) -> TimerId {
+/// Returns the id of the timer that ends a `wait` call. The id is derived from the call, so
+/// replaying the journal gives the same id without an event that contains it.
+pub(crate) fn wait_timer_id(run: RunId, call: CallId) -> TimerId {
     TimerId::derive(run.bits(), &format!("wait:{call}"), Timestamp::default())
 }

@@ -1,7 +1,7 @@
-//! The digest of what a person is shown: an answer names it, so that nobody
-//! approves another thing than they saw.
+//! Digests of the content that a gate shows. An answer includes the digest, so that nobody approves
+//! other content than they saw.
 //!
-//! Never: over pretty-printed text. Keys are sorted and nothing is spaced.
+//! Digests are computed over canonical JSON: sorted keys, no whitespace.
 
 use longhaul_core::id::{CallId, GateId};
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::state::Run;
 
-/// What is frozen at a gate.
-pub(crate) struct FrozenContent<'a> {
+/// Content that a gate shows and that must not change while the gate is open.
+pub(crate) struct GateContent<'a> {
     pub(crate) gate: GateId,
     pub(crate) call: Option<CallId>,
     pub(crate) tool: Option<&'a str>,
@@ -18,35 +18,41 @@ pub(crate) struct FrozenContent<'a> {
     pub(crate) injected_subjects: &'a [String],
 }
 
-/// The digest of a frozen call or result, with everything that bears on it.
-pub(crate) fn digest(run: &Run, frozen: &FrozenContent<'_>) -> Hash {
-    let context: serde_json::Map<_, _> =
-        run.task.context.iter().map(|(name, value)| (name.clone(), exact_value(value))).collect();
+/// Returns the digest of the content that a gate shows, including the context and the agent of the
+/// run's task.
+pub(crate) fn content_digest(run: &Run, content: &GateContent<'_>) -> Hash {
+    let context: serde_json::Map<_, _> = run
+        .task
+        .context
+        .iter()
+        .map(|(name, value)| (name.clone(), parse_or_wrap_json(value)))
+        .collect();
     let mut value = json!({
         "v": 1,
-        "gate": frozen.gate,
+        "gate": content.gate,
         "run": run.id,
-        "call": frozen.call,
-        "tool": frozen.tool,
-        "input": exact_value(frozen.input),
+        "call": content.call,
+        "tool": content.tool,
+        "input": parse_or_wrap_json(content.input),
         "context": context,
         "agent": run.task.definition,
     });
-    if !frozen.injected_subjects.is_empty() {
-        value["injected_subjects"] = json!(frozen.injected_subjects);
+    if !content.injected_subjects.is_empty() {
+        value["injected_subjects"] = json!(content.injected_subjects);
     }
     Hash::digest(canonical_json(&value).as_bytes())
 }
 
-/// The value of a text. One that is too deep to be read stands for itself, so
-/// that no two of them have the same digest.
-fn exact_value(raw: &RawJson) -> Value {
+/// Parses a JSON text. A text that is nested too deeply to parse is returned as a JSON string, so
+/// that two different texts of this kind have different digests.
+fn parse_or_wrap_json(raw: &RawJson) -> Value {
     let read = serde_json::from_str(raw.as_str());
     read.unwrap_or_else(|_| Value::String(raw.as_str().to_owned()))
 }
 
-/// The digest after a person changed what was frozen.
+/// Returns the digest of a gate's content after a person edited it. It depends on the digest before
+/// the edit.
 pub(crate) fn edited_digest(original: Hash, edited: &RawJson) -> Hash {
-    let value = json!({ "v": 1, "original": original, "edited": exact_value(edited) });
+    let value = json!({ "v": 1, "original": original, "edited": parse_or_wrap_json(edited) });
     Hash::digest(canonical_json(&value).as_bytes())
 }

@@ -1,13 +1,14 @@
-//! What a run gives back if it ends with a reply: judged when the reply comes, and
-//! written down with it where the first rule reads something else.
+//! Determines the final output of a run when the last reply arrives. The output is recorded with
+//! the reply if it differs from what the legacy rule gives (the first version of this code, which
+//! journals without a recorded output still use).
 //!
-//! Never: judges in the fold. A later build may read replies better still, and what a
-//! person has approved stays as it was shown.
+//! Invariant: outputs are not determined when a journal is replayed. A later build may parse
+//! replies better, but an approved output must stay as it was shown.
 
 use longhaul_core::event::turn::{OutputCheck, TurnCompleted};
 use longhaul_core::message::StopReason;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::Output;
+use longhaul_core::status::RunOutput;
 use serde_json::Value;
 
 use crate::policy::control_tool_names::FINISH;
@@ -15,56 +16,57 @@ use crate::policy::legacy_output::{
     legacy_output_from_finish, legacy_output_from_text, output_from_data, rounded_confidence,
 };
 
-/// What the journal must say of the end that a reply is; none: it is no end, or the
-/// first rule reads the same.
-pub(crate) fn final_output(done: &TurnCompleted) -> Option<Output> {
-    let (now, first) = match (finish_input(done), &done.output_check) {
-        (Some(input), fit) => {
-            (output_from_finish(&input, fit.as_ref()), legacy_output_from_finish(&input))
+/// Returns the run's output to record with a reply. `None` means that the reply does not end the
+/// run, or that the legacy rule for journals without a recorded output gives the same output.
+pub(crate) fn final_output(turn: &TurnCompleted) -> Option<RunOutput> {
+    let (now, first) = match (finish_input(turn), &turn.output_check) {
+        (Some(input), output_check) => {
+            (output_from_finish(&input, output_check.as_ref()), legacy_output_from_finish(&input))
         }
         (None, Some(OutputCheck::Invalid(_))) => return None,
-        (None, _) if !done.calls.is_empty() || done.stop == StopReason::PauseTurn => return None,
+        (None, _) if !turn.calls.is_empty() || turn.stop == StopReason::PauseTurn => return None,
         (None, Some(OutputCheck::Valid(given))) => {
-            (output_from_valid(given), output_from_data(given))
+            (output_from_valid_data(given), output_from_data(given))
         }
         (None, None) => {
-            let text = done.reply.text();
+            let text = turn.reply.text();
             (output_from_text(text.clone()), legacy_output_from_text(text))
         }
     };
     (now != first).then_some(now)
 }
 
-/// What the last call that may end the run is given.
-fn finish_input(done: &TurnCompleted) -> Option<Value> {
-    let calls = done.reply.calls().zip(&done.calls);
+/// Returns the input of the last valid `finish` call of a reply.
+fn finish_input(turn: &TurnCompleted) -> Option<Value> {
+    let calls = turn.reply.tool_calls().zip(&turn.calls);
     let ends =
         calls.filter(|(_, found)| found.tool.as_str() == FINISH && found.problem.is_none()).last();
     ends.map(|(call, _)| call.input.to_value())
 }
 
-fn output_from_finish(input: &Value, fit: Option<&OutputCheck>) -> Output {
-    match (fit, input.get("output")) {
-        (Some(OutputCheck::Valid(given)), _) => output_from_valid(given),
+fn output_from_finish(input: &Value, output_check: Option<&OutputCheck>) -> RunOutput {
+    match (output_check, input.get("output")) {
+        (Some(OutputCheck::Valid(given)), _) => output_from_valid_data(given),
         (_, Some(Value::String(text))) => output_from_text(text.clone()),
         (_, Some(data)) => output_from_data(&RawJson::from_serialize(data)),
-        (_, None) => Output::default(),
+        (_, None) => RunOutput::default(),
     }
 }
 
-/// What fits its schema is data, also where that is a text: its words are the text.
-fn output_from_valid(given: &RawJson) -> Output {
-    let first = output_from_data(given);
-    match given.to_value() {
-        Value::String(text) => Output { text, ..first },
+/// Returns the run's output for data that is valid under the output schema. If the data is a JSON
+/// string, the string becomes the output's text.
+fn output_from_valid_data(data: &RawJson) -> RunOutput {
+    let first = output_from_data(data);
+    match data.to_value() {
+        Value::String(text) => RunOutput { text, ..first },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             first
         }
     }
 }
 
-fn output_from_text(text: String) -> Output {
+fn output_from_text(text: String) -> RunOutput {
     let first = legacy_output_from_text(text);
     let confidence = first.data.as_ref().and_then(|data| rounded_confidence(&data.to_value()));
-    Output { confidence, ..first }
+    RunOutput { confidence, ..first }
 }

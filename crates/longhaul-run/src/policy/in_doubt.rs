@@ -1,18 +1,18 @@
-//! Why nobody knows what came of a call, in words for people and for the model.
-//!
-//! Never: more of a program's words than a few lines, or words that run into ours.
+//! Texts for people and for the model about calls in doubt, whose outcome is unknown. Program
+//! output in these texts is limited in length and separated from our own sentences.
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::event::turn::CallClassification;
+use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::message::Part;
 
-/// So much is kept of why.
+/// Maximum length in bytes of the reason why a call is in doubt.
 const REASON_BYTES_MAX: usize = 2 * 1024;
 
-const WORKER_LOST: &str = "its worker was cut off";
-const MAY_STILL_RUN: &str = "what it has begun may still be running on the machine of that worker";
+const WORKER_LOST: &str = "its worker died or stopped responding";
+const MAY_STILL_RUN: &str = "what it started may still be running on that worker's machine";
 
-/// What the driver that made the call says: it lives, and does not know either.
+/// Returns the reason why a call is in doubt, taken from the call's output. Used if the driver of
+/// the call is alive.
 pub(crate) fn reason_from_output(output: &ToolOutput) -> Option<String> {
     let texts = output.content.iter().filter_map(Part::text).map(str::trim);
     let mut why = texts.collect::<Vec<_>>().join("\n");
@@ -23,76 +23,80 @@ pub(crate) fn reason_from_output(output: &ToolOutput) -> Option<String> {
     (!why.trim().is_empty()).then_some(why)
 }
 
-/// What can be said of a call whose driver is gone.
-pub(crate) fn worker_lost_reason(call: &CallClassification) -> String {
+/// Returns the reason why a call is in doubt if its driver has died.
+pub(crate) fn worker_lost_reason(call: &ToolCallClassification) -> String {
     match call.may_outlive_worker {
         true => format!("{WORKER_LOST}, and {MAY_STILL_RUN}"),
         false => WORKER_LOST.to_owned(),
     }
 }
 
-/// What a person is asked about such a call. Journals of before say no why.
-pub(crate) fn in_doubt_question(call: &CallClassification, why: Option<&str>) -> String {
+/// Returns the question to a person about a call in doubt. The reason is missing in older journals.
+pub(crate) fn in_doubt_question(call: &ToolCallClassification, reason: Option<&str>) -> String {
     let tool = &call.tool;
-    let begun = match why {
-        Some(why) => format!("{tool} was begun. {}", to_sentence(why)),
-        None => format!("{tool} was begun and cut off."),
+    let cause = match reason {
+        Some(reason) => format!("{tool} was started. {}", to_sentence(reason)),
+        None => format!("{tool} was started and interrupted."),
     };
     format!(
-        "{begun} What came of it? Approve to run it again, reject if it did not happen and should \
+        "{cause} What was the outcome? Approve to run it again, reject if it did not happen and should \
          not, or answer with its result."
     )
 }
 
-/// What the model reads of it.
-pub(crate) fn in_doubt_result(why: Option<&str>) -> String {
-    let why = why.map(|why| format!("{} ", to_sentence(why)));
-    let why = why.unwrap_or_default();
-    format!("interrupted: it was begun, and its outcome is unknown. {why}It may have happened")
+/// Returns the text that the model reads as the result of a call in doubt.
+pub(crate) fn in_doubt_result(reason: Option<&str>) -> String {
+    let reason = reason.map(|reason| format!("{} ", to_sentence(reason)));
+    let reason = reason.unwrap_or_default();
+    format!(
+        "the call was started and interrupted, and its outcome is unknown. {reason}It may have happened"
+    )
 }
 
-/// Why, after a colon, where it is said at all.
-pub(crate) fn reason_suffix(why: Option<&str>) -> String {
-    let why = why.map(|why| format!(": {}", single_line(why).trim_end_matches('.')));
-    why.unwrap_or_default()
+/// Returns a colon and the reason why a call is in doubt, or an empty text without a reason.
+pub(crate) fn reason_suffix(reason: Option<&str>) -> String {
+    let reason = reason.map(|reason| format!(": {}", single_line(reason).trim_end_matches('.')));
+    reason.unwrap_or_default()
 }
 
-/// A sentence of its own: whatever a program said, ours begins after it.
-fn to_sentence(why: &str) -> String {
-    let line = single_line(why);
-    let mut letters = line.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    let mut sentence: String = first.chain(letters).collect();
+/// Returns the reason why a call is in doubt as a complete sentence, so that our own text can
+/// follow it.
+fn to_sentence(reason: &str) -> String {
+    let line = single_line(reason);
+    let mut chars = line.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    let mut sentence: String = first.chain(chars).collect();
     if !sentence.ends_with(['.', '!', '?', '…']) {
         sentence.push('.');
     }
     sentence
 }
 
-fn single_line(why: &str) -> String {
-    why.split_whitespace().collect::<Vec<_>>().join(" ")
+fn single_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(why: &str, expect: [&str; 2]) {
-        let why = reason_from_output(&ToolOutput::text(why));
-        let said = in_doubt_result(why.as_deref());
-        let said = said.strip_prefix("interrupted: it was begun, and its outcome is unknown. ");
-        let said = said.and_then(|said| said.strip_suffix("It may have happened"));
-        assert_eq!([said.unwrap(), &reason_suffix(why.as_deref())], expect);
+    fn check_reason_texts(reason: &str, expect: [&str; 2]) {
+        let reason = reason_from_output(&ToolOutput::text(reason));
+        let text = in_doubt_result(reason.as_deref());
+        let text =
+            text.strip_prefix("the call was started and interrupted, and its outcome is unknown. ");
+        let text = text.and_then(|text| text.strip_suffix("It may have happened"));
+        assert_eq!([text.unwrap(), &reason_suffix(reason.as_deref())], expect);
     }
 
     #[test]
     fn every_in_doubt_reason_is_a_sentence() {
-        check("", ["", ""]);
-        check(" \n", ["", ""]);
-        check("the server ended", ["The server ended. ", ": the server ended"]);
-        check("Gone.", ["Gone. ", ": Gone"]);
-        check("`x` is gone", ["`x` is gone. ", ": `x` is gone"]);
-        check("éa\n  b\n", ["Éa b. ", ": éa b"]);
+        check_reason_texts("", ["", ""]);
+        check_reason_texts(" \n", ["", ""]);
+        check_reason_texts("the server ended", ["The server ended. ", ": the server ended"]);
+        check_reason_texts("Gone.", ["Gone. ", ": Gone"]);
+        check_reason_texts("`x` is gone", ["`x` is gone. ", ": `x` is gone"]);
+        check_reason_texts("éa\n  b\n", ["Éa b. ", ": éa b"]);
     }
 
     #[test]

@@ -1,53 +1,55 @@
-//! What a run gives back, as the first rule reads it. Journals without a judged output
-//! are folded by it for ever, so that nobody is shown another text than was approved.
+//! The first version of the rule that determines a run's output from its final reply (the legacy
+//! rule). It is used to replay journals without a recorded output.
 //!
-//! Never: changes. What is read better today is judged in `ending`, and journaled.
+//! Invariant: this rule never changes, so that an approved output stays as it was shown.
+//! Improvements go into `final_output`, whose results are recorded in the journal.
 
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::Output;
+use longhaul_core::status::RunOutput;
 use serde_json::Value;
 
-/// The output that a final text is. One JSON object, bare or in one fence, is
-/// also the data.
-pub(crate) fn legacy_output_from_text(text: String) -> Output {
-    let data = parse_object(&text);
+/// Returns the run's output for a final text. If the text is one JSON object, optionally in a code
+/// fence, the object is also the output's data.
+pub(crate) fn legacy_output_from_text(text: String) -> RunOutput {
+    let data = parse_json_object(&text);
     let confidence = data.as_ref().and_then(|raw| integer_confidence(&raw.to_value()));
-    Output { text, data, confidence, artifacts: Vec::new() }
+    RunOutput { text, data, confidence, artifacts: Vec::new() }
 }
 
-/// The output that a `finish` call gives.
-pub(crate) fn legacy_output_from_finish(input: &Value) -> Output {
+/// Returns the run's output for the input of a `finish` call.
+pub(crate) fn legacy_output_from_finish(input: &Value) -> RunOutput {
     match input.get("output") {
         Some(Value::String(text)) => legacy_output_from_text(text.clone()),
-        Some(data) => Output {
+        Some(data) => RunOutput {
             text: data.to_string(),
             confidence: integer_confidence(data),
             data: Some(RawJson::from_serialize(data)),
             artifacts: Vec::new(),
         },
-        None => Output::default(),
+        None => RunOutput::default(),
     }
 }
 
-/// The output that a final text is which fits its schema: its own words where it has
-/// some, and all of it. Such texts came after the first rule.
-pub(crate) fn output_from_data(data: &RawJson) -> Output {
+/// Returns the run's output for data that is valid under the output schema. The output's text is
+/// the data's `text` or `summary` field, or else all of the data. The first version of the rule had
+/// no output schemas.
+pub(crate) fn output_from_data(data: &RawJson) -> RunOutput {
     let value = data.to_value();
-    let words = ["text", "summary"].iter().find_map(|name| {
-        let words = value.get(name)?.as_str()?;
-        (!words.trim().is_empty()).then(|| words.to_owned())
+    let text = ["text", "summary"].iter().find_map(|name| {
+        let text = value.get(name)?.as_str()?;
+        (!text.trim().is_empty()).then(|| text.to_owned())
     });
-    Output {
-        text: words.unwrap_or_else(|| data.as_str().to_owned()),
+    RunOutput {
+        text: text.unwrap_or_else(|| data.as_str().to_owned()),
         confidence: rounded_confidence(&value),
         data: Some(data.clone()),
         artifacts: Vec::new(),
     }
 }
 
-/// The output that a person made of another: new words, the whole output as it
-/// was shown, or other data. Nothing of the old one is kept beside it.
-pub(crate) fn output_from_edit(edited: &RawJson) -> Output {
+/// Returns the run's output after a person edited it. The edit is a new text, a complete output, or
+/// other data. Nothing of the previous output is kept.
+pub(crate) fn output_from_edit(edited: &RawJson) -> RunOutput {
     let value = edited.to_value();
     if let Value::String(text) = value {
         return legacy_output_from_text(text);
@@ -55,7 +57,7 @@ pub(crate) fn output_from_edit(edited: &RawJson) -> Output {
     let whole = value.get("text").is_some_and(Value::is_string);
     match serde_json::from_str(edited.as_str()) {
         Ok(output) if whole => output,
-        Ok(_) | Err(_) => Output {
+        Ok(_) | Err(_) => RunOutput {
             text: edited.as_str().to_owned(),
             confidence: integer_confidence(&value),
             data: Some(edited.clone()),
@@ -64,14 +66,14 @@ pub(crate) fn output_from_edit(edited: &RawJson) -> Output {
     }
 }
 
-/// The text in the one fence around it, or the text itself.
+/// Returns the text without its surrounding code fence and whitespace.
 pub fn strip_code_fence(text: &str) -> &str {
     let inner = text.trim();
     let fenced = inner.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     fenced.map_or(inner, |fenced| fenced.strip_prefix("json").unwrap_or(fenced).trim())
 }
 
-fn parse_object(text: &str) -> Option<RawJson> {
+fn parse_json_object(text: &str) -> Option<RawJson> {
     let inner = strip_code_fence(text);
     if !inner.starts_with('{') {
         return None;
@@ -84,7 +86,8 @@ fn integer_confidence(data: &Value) -> Option<u8> {
     u8::try_from(percent).ok().filter(|percent| *percent <= 100)
 }
 
-/// How sure data says it is, in percent.
+/// Returns the `confidence` field of the output's data in percent, rounded. `None` if it is missing
+/// or not 0 to 100.
 pub(crate) fn rounded_confidence(data: &Value) -> Option<u8> {
     let percent = data.get("confidence")?.as_f64()?;
     (0.0..=100.0).contains(&percent).then_some(percent.round() as u8)
@@ -94,20 +97,20 @@ pub(crate) fn rounded_confidence(data: &Value) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, data: Option<&str>) {
+    fn check_output_data(text: &str, data: Option<&str>) {
         let found = legacy_output_from_text(text.into()).data;
         assert_eq!(found.as_ref().map(RawJson::as_str), data, "{text}");
     }
 
     #[test]
     fn an_object_is_data_and_anything_else_is_text() {
-        check("done", None);
-        check(r#"{"success": true}"#, Some(r#"{"success": true}"#));
-        check("```json\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
-        check("```\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
-        check("{not json}", None);
-        check("[1, 2]", None);
-        check("see {\"a\": 1}", None);
+        check_output_data("done", None);
+        check_output_data(r#"{"success": true}"#, Some(r#"{"success": true}"#));
+        check_output_data("```json\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
+        check_output_data("```\n{\"a\": 1}\n```", Some("{\"a\": 1}"));
+        check_output_data("{not json}", None);
+        check_output_data("[1, 2]", None);
+        check_output_data("see {\"a\": 1}", None);
     }
 
     #[test]

@@ -1,69 +1,72 @@
-//! Which calls need a person: the agent's rules, first match wins.
+//! Evaluates the agent's approval rules for a tool call. The first rule that matches the call wins.
 //!
-//! Never: a wall. A rule on a shell command is a courtesy; the wall is the sandbox.
+//! Rules on shell commands are not a security boundary; the sandbox is.
 
-use longhaul_core::event::turn::CallClassification;
+use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::effect::InDoubtPolicy;
-use longhaul_core::policy::gate::{GateRule, OnTimeout, RuleAction, RulePattern};
+use longhaul_core::policy::gate::{GateRule, RuleAction, RulePattern, TimeoutAction};
 use wildmatch::WildMatch;
 
 use crate::state::control::Control;
 
-/// What the rules say of a call.
+/// Result of evaluating the approval rules for a tool call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PolicyDecision {
-    /// It may begin.
+    /// The tool call may start.
     Allow,
-    /// It may not, and the model reads why.
+    /// The tool call is denied, with this reason for the model.
     Deny(String),
-    /// A person is asked, by this rule.
+    /// The tool call needs an approval according to this rule.
     Ask(Box<GateRule>),
 }
 
-/// Judges a call by each of its subjects: one that is denied denies the call,
-/// one that is asked about asks for the call. Where several rules ask, the first
-/// one's words are used and the strictest terms of all.
-pub(crate) fn evaluate(control: &Control, call: &CallClassification) -> PolicyDecision {
+/// Evaluates the approval rules for each subject of a tool call (a text that rules match, such as a
+/// path). The call is denied if one subject is denied, and needs an approval if one subject does.
+/// If several rules ask, the text of the first one and the strictest conditions of all are used.
+pub(crate) fn evaluate_rules(control: &Control, call: &ToolCallClassification) -> PolicyDecision {
     let rules = &control.policy.rules;
     if call.opaque
-        && let Some(why) = opaque_denial_reason(rules, call)
+        && let Some(why) = opaque_call_denial_reason(rules, call)
     {
         return PolicyDecision::Deny(why);
     }
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
-    let mut asking: Vec<&GateRule> = Vec::new();
-    for rule in subjects.chain(whole).filter_map(|subject| first_match(rules, call, subject)) {
+    let mut ask_rules: Vec<&GateRule> = Vec::new();
+    for rule in
+        subjects.chain(whole).filter_map(|subject| first_matching_rule(rules, call, subject))
+    {
         match &rule.action {
             RuleAction::Allow => {}
             RuleAction::Deny(why) => return PolicyDecision::Deny(why.clone()),
-            RuleAction::Ask(_) if is_approved_for_run(control, rule) => {}
-            RuleAction::Ask(_) => asking.push(rule),
+            RuleAction::Ask(_) if is_rule_approved_for_run(control, rule) => {}
+            RuleAction::Ask(_) => ask_rules.push(rule),
         }
     }
     if call.opaque {
-        asking.extend(rules.iter().filter(|rule| asks_about_opaque(control, rule, call)));
+        ask_rules
+            .extend(rules.iter().filter(|rule| rule_asks_about_opaque_call(control, rule, call)));
     }
-    let mut asking = asking.into_iter();
-    match asking.next().cloned() {
+    let mut ask_rules = ask_rules.into_iter();
+    match ask_rules.next().cloned() {
         None => PolicyDecision::Allow,
-        Some(first) => PolicyDecision::Ask(Box::new(asking.fold(first, merge_strictest))),
+        Some(first) => PolicyDecision::Ask(Box::new(ask_rules.fold(first, merge_strictest_rules))),
     }
 }
 
-/// Why the rules forbid such a call outright, if they do: what a person writes
-/// instead of a model's call is held to the same.
-pub fn denial_reason(policy: &Policy, call: &CallClassification) -> Option<String> {
+/// Returns the reason if the approval rules deny the tool call. Also used for calls that a person
+/// has edited.
+pub fn denial_reason(policy: &Policy, call: &ToolCallClassification) -> Option<String> {
     if call.opaque
-        && let Some(why) = opaque_denial_reason(&policy.rules, call)
+        && let Some(why) = opaque_call_denial_reason(&policy.rules, call)
     {
         return Some(why);
     }
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
     subjects.chain(whole).find_map(|subject| {
-        let rule = first_match(&policy.rules, call, subject)?;
+        let rule = first_matching_rule(&policy.rules, call, subject)?;
         match &rule.action {
             RuleAction::Deny(why) => Some(why.clone()),
             RuleAction::Allow | RuleAction::Ask(_) => None,
@@ -71,14 +74,17 @@ pub fn denial_reason(policy: &Policy, call: &CallClassification) -> Option<Strin
     })
 }
 
-/// Why a call that can't be read is forbidden, if it is: any rule that denies may
-/// speak of what it hides, unless one before it lets every call of the tool pass or
-/// asks a person. An `allow` with a `match` speaks of what was read, and says nothing.
-fn opaque_denial_reason(rules: &[GateRule], call: &CallClassification) -> Option<String> {
-    for rule in rules.iter().filter(|rule| matches_tool(rule, call)) {
+/// Returns the reason if an opaque call (one with a part that can't be inspected, such as a nested
+/// command) is denied. Any deny rule of the tool may apply to the hidden part, unless an earlier
+/// rule allows or asks about every call of the tool. A rule with a `match` only covers the visible
+/// part, so it can't allow an opaque call.
+fn opaque_call_denial_reason(rules: &[GateRule], call: &ToolCallClassification) -> Option<String> {
+    for rule in rules.iter().filter(|rule| rule_matches_tool(rule, call)) {
         match &rule.action {
             RuleAction::Deny(why) => {
-                return Some(format!("{why} (this line hides what it runs: write it plainly)"));
+                return Some(format!(
+                    "{why} (the command can't be inspected: write it without nested commands)"
+                ));
             }
             RuleAction::Allow | RuleAction::Ask(_) if rule.subject.is_none() => return None,
             RuleAction::Allow | RuleAction::Ask(_) => {}
@@ -87,59 +93,64 @@ fn opaque_denial_reason(rules: &[GateRule], call: &CallClassification) -> Option
     None
 }
 
-/// Whether this rule asks about a call that can't be read. What was allowed for
-/// this run was read, so only a rule about every call of the tool remembers it.
-fn asks_about_opaque(control: &Control, rule: &GateRule, call: &CallClassification) -> bool {
-    let allowed = rule.subject.is_none() && is_approved_for_run(control, rule);
-    matches!(rule.action, RuleAction::Ask(_)) && matches_tool(rule, call) && !allowed
+/// Returns whether this rule asks about an opaque call (one with a part that can't be inspected). A
+/// person's approval for the whole run covers only visible calls, so it counts only if the rule
+/// applies to every call of the tool.
+fn rule_asks_about_opaque_call(
+    control: &Control,
+    rule: &GateRule,
+    call: &ToolCallClassification,
+) -> bool {
+    let allowed = rule.subject.is_none() && is_rule_approved_for_run(control, rule);
+    matches!(rule.action, RuleAction::Ask(_)) && rule_matches_tool(rule, call) && !allowed
 }
 
-/// One rule on the terms of both.
-fn merge_strictest(mut rule: GateRule, other: &GateRule) -> GateRule {
+/// Returns the first rule, changed to the strictest conditions of both rules.
+fn merge_strictest_rules(mut rule: GateRule, other: &GateRule) -> GateRule {
     rule.always |= other.always;
     rule.approvers.count = rule.approvers.count.max(other.approvers.count);
     rule.approvers.not_submitter |= other.approvers.not_submitter;
-    if rule.on_timeout == OnTimeout::Approve {
+    if rule.on_timeout == TimeoutAction::Approve {
         rule.on_timeout = other.on_timeout;
     }
     rule
 }
 
-fn matches_tool(rule: &GateRule, call: &CallClassification) -> bool {
+fn rule_matches_tool(rule: &GateRule, call: &ToolCallClassification) -> bool {
     WildMatch::new(&rule.tool).matches(call.tool.as_str())
 }
 
-fn first_match<'a>(
+fn first_matching_rule<'a>(
     rules: &'a [GateRule],
-    call: &CallClassification,
+    call: &ToolCallClassification,
     subject: &str,
 ) -> Option<&'a GateRule> {
     rules.iter().find(|rule| {
-        matches_tool(rule, call)
+        rule_matches_tool(rule, call)
             && rule.subject.as_ref().is_none_or(|glob| WildMatch::new(glob).matches(subject))
     })
 }
 
-/// "For this run" remembers the rule that had asked, by its own globs.
-fn is_approved_for_run(control: &Control, rule: &GateRule) -> bool {
+/// Returns whether a person has approved all calls that match this rule for the rest of the run.
+fn is_rule_approved_for_run(control: &Control, rule: &GateRule) -> bool {
     !rule.always && control.approvals.iter().any(|(_, pattern)| *pattern == rule_pattern(rule))
 }
 
-/// The globs of a rule.
+/// Returns the tool pattern and the subject pattern of a rule.
 pub(crate) fn rule_pattern(rule: &GateRule) -> RulePattern {
     RulePattern { tool: rule.tool.clone(), subject: rule.subject.clone() }
 }
 
-/// What is done about such a call in doubt: the strictest rule's word, then the agent's,
-/// then the tool's own; else a person is asked, because a model that is told
-/// "unknown" simply does it again.
-pub(crate) fn in_doubt_policy(control: &Control, call: &CallClassification) -> InDoubtPolicy {
+/// Returns what to do if the call becomes in doubt (started, outcome unknown): the policy of the
+/// strictest matching rule, else the agent's, else the tool's. The default is to ask a person,
+/// because a model that is told "unknown" usually repeats the call.
+pub(crate) fn in_doubt_policy(control: &Control, call: &ToolCallClassification) -> InDoubtPolicy {
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
     subjects
         .chain(whole)
-        .filter_map(|subject| first_match(&control.policy.rules, call, subject)?.in_doubt)
-        .max_by_key(|word| match word {
+        .filter_map(|subject| first_matching_rule(&control.policy.rules, call, subject)?.in_doubt)
+        .max_by_key(|policy| match policy {
             InDoubtPolicy::Tell => 0,
             InDoubtPolicy::Ask => 1,
             InDoubtPolicy::Fail => 2,

@@ -1,9 +1,9 @@
-//! One tool call of a reply, from judgement to result.
+//! State of one tool call of a reply, from the evaluation of the approval rules to the result.
 //!
-//! Never: two results. A call that is done stays as it is.
+//! Invariant: a call has at most one result, and a call that is done never changes.
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::event::turn::CallClassification;
+use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{CallId, Epoch, GateId, RunId};
 use longhaul_core::message::{Part, ToolResult};
 use longhaul_core::policy::effect::InDoubtPolicy;
@@ -12,134 +12,139 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::pending_timer::PendingTimer;
 
-/// One call.
+/// One tool call of a reply, with its current state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Which, by our count.
+    /// Id of the tool call: turn and index within the turn.
     pub id: CallId,
-    /// Which, by the provider's id.
+    /// Id that the model provider gave the tool call.
     pub provider_id: String,
-    /// The arguments as the model wrote them.
+    /// Arguments of the tool call as the model wrote them.
     pub input: RawJson,
-    /// What the engine found out about it.
-    pub classification: CallClassification,
-    /// How often it was started.
+    /// Classification of the tool call by the engine.
+    pub classification: ToolCallClassification,
+    /// Number of times the tool call was started.
     pub starts: u32,
-    /// A person's other arguments.
+    /// Arguments with which a person replaced those of the model. `None` means that nobody did.
     pub edited: Option<RawJson>,
-    /// What a person said when they let it pass.
+    /// Note of the person who approved the tool call.
     pub approval_note: Option<String>,
-    /// Where it stands.
-    pub state: CallState,
+    /// Current state of the tool call.
+    pub state: ToolCallState,
 }
 
-/// Where a call stands.
+/// State of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CallState {
-    /// No rule was asked yet.
+pub enum ToolCallState {
+    /// The approval rules have not been evaluated for the call yet.
     Unevaluated,
-    /// It may begin when its turn comes.
+    /// The call is allowed to start, but has not been started yet.
     Ready,
-    /// A person is asked whether it may.
+    /// The call waits for a person's approval at this gate.
     Gated(GateId),
-    /// It has begun, under this driver.
+    /// The call was started by the driver of this epoch. Each claim of a run by a driver has a new
+    /// epoch.
     Started(Epoch),
-    /// It had begun, and nobody knows what came of it.
+    /// The call was started, but its outcome is unknown after a crash or an abort.
     InDoubt {
-        /// What is done about it.
+        /// Policy that says how the doubt is resolved.
         policy: InDoubtPolicy,
-        /// The tool can still look.
+        /// Whether the tool can still verify that the call has taken effect.
         can_verify: bool,
-        /// Why nobody knows.
+        /// Reason why the call's outcome is unknown. `None` means that the journal has no reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Somebody is asked, and what they say is the result.
+    /// The call waits for a person's answer at this gate. The answer becomes the call's result.
     AwaitingAnswer(GateId),
-    /// A time must come, and then the result is that it came.
+    /// The call waits for a timer. Its result is that the time has elapsed.
     Sleeping(PendingTimer),
-    /// A run must end, and its end is the result.
+    /// The call waits for this child run to end. The child run's outcome becomes the call's result.
     AwaitingChild(RunId),
-    /// The result is known and not yet written down.
+    /// The call's result is known, but not recorded yet.
     ResultReady {
-        /// What it is.
+        /// Output of the tool call.
         output: ToolOutput,
-        /// Whether it is a failure.
+        /// Whether the tool call failed.
         is_error: bool,
     },
-    /// The result is written down.
+    /// The call's result is recorded.
     Done {
-        /// What it is.
+        /// Output of the tool call.
         output: ToolOutput,
-        /// Whether it is a failure.
+        /// Whether the tool call failed.
         is_error: bool,
     },
 }
 
-impl CallState {
-    /// Words that become the result of the call.
-    pub(crate) fn settling(words: impl Into<std::sync::Arc<str>>, is_error: bool) -> Self {
-        Self::ResultReady { output: ToolOutput::text(words), is_error }
+impl ToolCallState {
+    /// Returns the state of a tool call whose result is this text and is not recorded yet.
+    pub(crate) fn from_result_text(text: impl Into<std::sync::Arc<str>>, is_error: bool) -> Self {
+        Self::ResultReady { output: ToolOutput::text(text), is_error }
     }
 }
 
 impl Call {
-    /// What the tool is to be given.
+    /// Returns the arguments to call the tool with: those of the person who edited them, or else
+    /// those of the model.
     pub fn arguments(&self) -> &RawJson {
         self.edited.as_ref().unwrap_or(&self.input)
     }
 
-    /// Whether it has its result.
+    /// Returns whether the result of the call is recorded.
     pub const fn is_done(&self) -> bool {
-        matches!(self.state, CallState::Done { .. })
+        matches!(self.state, ToolCallState::Done { .. })
     }
 
-    /// Whether a driver of this epoch may make it: nobody has, or one that died has and
-    /// it may be repeated.
-    pub(crate) fn may_begin(&self, epoch: Epoch) -> bool {
+    /// Returns whether the driver of this epoch may start the call: it was never started, or it was
+    /// started by a dead driver and may be repeated.
+    pub(crate) fn may_start(&self, epoch: Epoch) -> bool {
         match self.state {
-            CallState::Unevaluated | CallState::Ready => true,
-            CallState::Started(older) => older < epoch && self.classification.class.may_repeat(),
-            CallState::Gated(_)
-            | CallState::InDoubt { .. }
-            | CallState::AwaitingAnswer(_)
-            | CallState::Sleeping(_)
-            | CallState::AwaitingChild(_)
-            | CallState::ResultReady { .. }
-            | CallState::Done { .. } => false,
+            ToolCallState::Unevaluated | ToolCallState::Ready => true,
+            ToolCallState::Started(older) => {
+                older < epoch && self.classification.class.may_repeat()
+            }
+            ToolCallState::Gated(_)
+            | ToolCallState::InDoubt { .. }
+            | ToolCallState::AwaitingAnswer(_)
+            | ToolCallState::Sleeping(_)
+            | ToolCallState::AwaitingChild(_)
+            | ToolCallState::ResultReady { .. }
+            | ToolCallState::Done { .. } => false,
         }
     }
 
-    /// Whether it is under way with this driver.
-    pub fn is_running_in(&self, epoch: Epoch) -> bool {
-        self.state == CallState::Started(epoch)
+    /// Returns whether the driver of this epoch is running the call.
+    pub fn is_running_in_epoch(&self, epoch: Epoch) -> bool {
+        self.state == ToolCallState::Started(epoch)
     }
 
-    /// Whether it must stand alone: nothing beside it, in the model's order.
+    /// Returns whether the call must run alone, in the model's order.
     pub const fn is_exclusive(&self) -> bool {
         !self.classification.class.may_repeat()
     }
 
-    /// The gate it waits for.
+    /// Returns the id of the gate that the call waits for.
     pub const fn gate(&self) -> Option<GateId> {
-        if let CallState::Gated(gate) | CallState::AwaitingAnswer(gate) = &self.state {
+        if let ToolCallState::Gated(gate) | ToolCallState::AwaitingAnswer(gate) = &self.state {
             return Some(*gate);
         }
         None
     }
 
-    /// The result as the model reads it.
+    /// Returns the call's result for the model. `None` means that the result is not recorded yet.
     pub(crate) fn result(&self) -> Option<ToolResult> {
-        let CallState::Done { output, is_error } = &self.state else {
+        let ToolCallState::Done { output, is_error } = &self.state else {
             return None;
         };
         let changed = self.edited.as_ref().map(RawJson::as_str);
         let changed = changed.map(|edited| format!("A person changed this call to {edited}"));
         let remark = self.approval_note.as_ref();
-        let remark = remark.map(|words| format!("A person allowed this call and said: {words}"));
+        let remark =
+            remark.map(|note| format!("A person approved this call with the note: {note}"));
         let people = changed.into_iter().chain(remark);
         let content = people
-            .map(|words| Part::Text(words.into()))
+            .map(|note| Part::Text(note.into()))
             .chain(output.content.iter().cloned())
             .collect();
         Some(ToolResult {

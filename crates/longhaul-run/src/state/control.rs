@@ -1,15 +1,15 @@
-//! The small part of a run: everything but the words.
+//! The control state of a run: everything about it except the conversation.
 //!
-//! Never: grows with the length of a run. A decision copies it, so it must
-//! cost the same at turn 1 and at turn 10,000.
+//! Invariant: the size of the control state does not grow with the length of a run. Each decision
+//! copies it, so a copy must cost the same at turn 1 and at turn 10,000.
 
 use std::sync::Arc;
 
-use longhaul_core::event::run::Compactor;
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::run::CompactionModel;
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::Policy;
-use longhaul_core::policy::budget::{Budget, Cap};
+use longhaul_core::policy::budget::{Budget, BudgetCap};
 use longhaul_core::policy::gate::{GateSpec, RulePattern};
 use longhaul_core::status::{RunError, Wait};
 use longhaul_core::task::TaskSpec;
@@ -20,114 +20,118 @@ use serde::{Deserialize, Serialize};
 use crate::state::call::Call;
 use crate::state::loop_guard::LoopGuard;
 use crate::state::output_retries::OutputRetries;
-use crate::state::stage::{ModelRunning, Stage, ToolsRunning};
+use crate::state::stage::{RunningModelCall, RunningToolCalls, Stage};
 
-/// A conversation that was shortened has room for so many turns, or shortening
-/// was in vain.
+/// Minimum number of turns between two compactions. If the conversation fills the context window
+/// again sooner, the compaction was futile.
 pub(crate) const COMPACTION_TURNS_MIN: u32 = 2;
 
-/// Everything of a run but the words.
+/// Control state of a run: everything about it except the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Control {
     pub(crate) id: RunId,
     pub(crate) policy: Arc<Policy>,
-    /// The caps in force, raised ones included.
+    /// Current budget caps of the run, including raises.
     pub caps: Budget,
     pub(crate) pricing: ModelPricing,
     pub epoch: Epoch,
-    /// Somebody drives it, or died doing so.
+    /// Whether a driver has claimed the run and not released it. The driver may have died since.
     pub(crate) driven: bool,
-    /// The driver before this one died in the middle.
+    /// Epoch (number of the claim) of a driver that died without releasing the run. `None` means
+    /// that no crash is left to recover from.
     pub(crate) crashed_epoch: Option<Epoch>,
-    /// How many drivers have died since the run last made progress.
+    /// Number of drivers that have died since the run last made progress.
     #[serde(default)]
     pub crashes: u32,
     pub stage: Stage,
-    pub idle: Option<Idle>,
+    pub idle: Option<IdleReason>,
     pub(crate) cancel: Option<String>,
     pub(crate) pause: Option<String>,
-    /// It can't go on, and ends with this.
+    /// Error with which the run ends as soon as no work is in progress.
     pub(crate) pending_failure: Option<RunError>,
-    /// A part is missing: somebody is asked at this gate.
+    /// Gate that asks a person for a missing dependency, while the run is blocked on it.
     pub(crate) blocked_on: Option<GateId>,
     pub attempt: u32,
-    /// Completed turns.
+    /// Number of completed turns of the run.
     pub turns: u32,
-    /// The last turn that ended, completed or interrupted.
+    /// Number of the last turn that was completed or interrupted.
     pub(crate) turn: u32,
     pub steers: Vec<QueuedSteer>,
     pub gates: Vec<GateSpec>,
     pub(crate) approvals: Vec<(RuleId, RulePattern)>,
     pub totals: UsageTotals,
-    /// The bytes of the conversation, for holds.
+    /// Estimated size of the conversation in bytes, from which the budget to hold for a model call
+    /// is computed.
     pub(crate) transcript_bytes: u64,
-    pub(crate) compactor: Option<Arc<Compactor>>,
+    pub(crate) compactor: Option<Arc<CompactionModel>>,
     pub(crate) compaction: CompactionState,
-    pub(crate) warned: Vec<Cap>,
-    /// The account was empty, and nobody has filled it since.
-    pub(crate) exhausted_cap: Option<Cap>,
-    /// The model was cut off in the middle of its words, and nobody has spoken since.
+    pub(crate) warned: Vec<BudgetCap>,
+    /// Budget cap that was exhausted and has not been raised since.
+    pub(crate) exhausted_cap: Option<BudgetCap>,
+    /// Whether the last model reply was interrupted and no message to the model followed it.
     pub(crate) interrupted: bool,
-    /// Whether it turns in circles.
+    /// Detects a run that repeats the same calls with the same results.
     #[serde(default)]
     pub(crate) loop_guard: LoopGuard,
-    /// Final answers that did not fit.
+    /// Counts the final answers that did not match the output schema.
     #[serde(default)]
     pub(crate) output_retries: OutputRetries,
 }
 
-/// Why nobody drives a run.
+/// Reason why a run has no driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Idle {
-    /// It waits.
+pub enum IdleReason {
+    /// The run waits for an event or a timer.
     Parked {
-        /// For what.
+        /// What the parked run waits for.
         wait: Wait,
-        /// The timer that ends the wait by itself.
+        /// Timer that ends the wait. `None` means that only an event ends the wait.
         timer: Option<TimerId>,
     },
-    /// A person has stopped it.
+    /// A person has paused the run.
     Paused,
 }
 
-/// What shortening the conversation has come to.
+/// Results of the latest compactions of the conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionState {
-    /// The completed turns when it was shortened last.
+    /// Number of completed turns of the run at the last compaction.
     pub last_turns: u32,
-    /// So many times in a row nearly nothing was done in between.
+    /// Number of compactions in a row with hardly any turns in between.
     pub consecutive: u32,
-    /// The bytes that were left, or that could not be made fewer.
+    /// Size of the conversation in bytes after the last compaction, or at the last failed attempt
+    /// to compact it.
     pub remaining_bytes: u64,
 }
 
-/// A message that waits to be read.
+/// A message from a person that is queued for the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedSteer {
-    /// Which.
+    /// Id of the queued message.
     pub id: SteerId,
-    /// What it says.
+    /// Text of the queued message.
     pub text: Arc<str>,
-    /// When it is to be read.
-    pub delivery: Delivery,
-    /// A person was asked when it came: it is the answer.
+    /// Point at which the queued message is delivered, such as before the next tool call.
+    pub delivery: SteerDelivery,
+    /// Whether a person was being asked a question when the message arrived. Then the message is
+    /// the answer.
     pub answers: bool,
 }
 
-/// What a run has used.
+/// Resources that a run has used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageTotals {
-    /// Tokens.
+    /// Tokens that the run has used so far.
     pub usage: Usage,
-    /// Money, as far as it is known.
+    /// Total cost of the run so far, without calls whose price is unknown.
     pub cost: MicroUsd,
-    /// The cost of some call is not known.
+    /// Whether the cost of at least one model call is unknown.
     pub unpriced: bool,
-    /// Time between claim and park.
+    /// Total time for which drivers worked on the run, between claim and park.
     pub active: Millis,
-    /// What is held for the call in flight.
+    /// Budget held for the model call that is running.
     pub held: Hold,
-    /// What was used by calls whose end nobody saw.
+    /// Budget held for model calls whose result was lost in a crash.
     pub lost: Hold,
 }
 
@@ -166,75 +170,75 @@ impl Control {
         }
     }
 
-    /// What the model charges that was asked.
-    pub(crate) fn pricing_for(&self, asking: &ModelRunning) -> ModelPricing {
-        match (&asking.model, &self.compactor) {
+    /// Returns the pricing of the model that is being called.
+    pub(crate) fn pricing_for(&self, running: &RunningModelCall) -> ModelPricing {
+        match (&running.model, &self.compactor) {
             (Some(_), Some(compactor)) => compactor.pricing,
             (None, _) | (_, None) => self.pricing,
         }
     }
 
-    /// The conversation was shortened to so many bytes.
+    /// Sets the size of the conversation in bytes after a compaction.
     pub(crate) fn set_compacted_bytes(&mut self, bytes: u64) {
         self.transcript_bytes = bytes;
         self.compaction.remaining_bytes = bytes;
     }
 
-    /// The turn that is under way or comes next, from 1, as the journal counts them.
+    /// Returns the number of the current or next turn, counted from 1 as in the journal.
     pub const fn turn(&self) -> u32 {
         self.turn + 1
     }
 
     pub(crate) fn has_interrupting_steer(&self) -> bool {
-        self.steers.iter().any(|steer| steer.delivery == Delivery::Interrupt)
+        self.steers.iter().any(|steer| steer.delivery == SteerDelivery::Interrupt)
     }
 
-    /// The calls being made, if that is what it does.
-    pub(crate) const fn running_tools(&self) -> Option<&ToolsRunning> {
-        if let Stage::ToolsRunning(acting) = &self.stage {
-            return Some(acting);
+    /// Returns the tool calls in progress. `None` means that the run is in another stage.
+    pub(crate) const fn running_tools(&self) -> Option<&RunningToolCalls> {
+        if let Stage::ToolsRunning(tools) = &self.stage {
+            return Some(tools);
         }
         None
     }
 
-    pub(crate) const fn running_tools_mut(&mut self) -> Option<&mut ToolsRunning> {
-        if let Stage::ToolsRunning(acting) = &mut self.stage {
-            return Some(acting);
+    pub(crate) const fn running_tools_mut(&mut self) -> Option<&mut RunningToolCalls> {
+        if let Stage::ToolsRunning(tools) = &mut self.stage {
+            return Some(tools);
         }
         None
     }
 
-    /// The calls being made; none where no tool is used.
+    /// Returns the tool calls of the current reply. Empty if the run is in another stage.
     pub(crate) fn calls(&self) -> &[Call] {
-        self.running_tools().map_or(&[], |acting| &acting.calls)
+        self.running_tools().map_or(&[], |tools| &tools.calls)
     }
 
     pub(crate) fn calls_mut(&mut self) -> &mut [Call] {
-        self.running_tools_mut().map_or(&mut [], |acting| &mut acting.calls)
+        self.running_tools_mut().map_or(&mut [], |tools| &mut tools.calls)
     }
 
-    pub(crate) fn open_gate(&self, gate: GateId) -> Option<&GateSpec> {
+    pub(crate) fn find_open_gate(&self, gate: GateId) -> Option<&GateSpec> {
         self.gates.iter().find(|open| open.id == gate)
     }
 
-    /// Whether the driver has something under way outside.
+    /// Returns whether the current driver is running a model or tool call.
     pub(crate) fn is_busy(&self) -> bool {
         match &self.stage {
-            Stage::ModelRunning(asking) => asking.epoch == self.epoch,
-            Stage::ToolsRunning(acting) => {
-                acting.calls.iter().any(|call| call.is_running_in(self.epoch))
+            Stage::ModelRunning(running) => running.epoch == self.epoch,
+            Stage::ToolsRunning(tools) => {
+                tools.calls.iter().any(|call| call.is_running_in_epoch(self.epoch))
             }
             Stage::New | Stage::ModelPending(_) | Stage::Concluding(_) | Stage::Ended(_) => false,
         }
     }
 
-    /// Whether something under way must end before the driver lets go. A call that may
-    /// be repeated need not: the next driver begins it again.
+    /// Returns whether a running call must end before the driver releases the run. A call that may
+    /// be repeated does not have to end, because the next driver starts it again.
     pub(crate) fn has_unrepeatable_work(&self) -> bool {
-        let repeats = self.running_tools().is_some_and(|acting| {
-            let mut started = acting.calls.iter();
+        let repeats = self.running_tools().is_some_and(|tools| {
+            let mut started = tools.calls.iter();
             started.all(|call| {
-                !call.is_running_in(self.epoch) || call.classification.class.may_repeat()
+                !call.is_running_in_epoch(self.epoch) || call.classification.class.may_repeat()
             })
         });
         self.is_busy() && !repeats

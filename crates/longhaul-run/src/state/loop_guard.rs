@@ -1,21 +1,22 @@
-//! Whether a run turns in circles: the same calls, the same results, again and again.
-//!
-//! Never: keeps the calls. A count and a hash cost the same at every length of a run.
+//! Detects loops: a run that makes the same calls with the same results again and again. Only a
+//! count and a hash are stored, so the cost does not grow with the run.
 
 use longhaul_core::raw::Hash;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::control_tool_names::{ASK_HUMAN, REPORT_BLOCKED, WAIT};
-use crate::state::call::{Call, CallState};
+use crate::state::call::{Call, ToolCallState};
 
-/// How often in a row the calls of the newest reply were made with the same results.
+/// Detects a run that repeats its calls: counts how often in a row the latest calls were made with
+/// the same results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoopGuard {
-    /// So often ends the run; none: nobody counts.
+    /// Number of identical repetitions at which the run fails. `None` means that loops are not
+    /// detected.
     limit: Option<u32>,
     last_fingerprint: Option<Hash>,
     count: u32,
-    /// The model was told.
+    /// Whether the model was warned about the current loop.
     warned: bool,
 }
 
@@ -24,8 +25,9 @@ impl LoopGuard {
         Self { limit, ..Self::default() }
     }
 
-    /// After these calls, which all have their results.
-    pub(crate) fn record(self, calls: &[Call]) -> Self {
+    /// Counts the calls of a reply, which must all be done, and compares them with the previous
+    /// calls.
+    pub(crate) fn record_calls(self, calls: &[Call]) -> Self {
         if self.limit.is_none() {
             return self;
         }
@@ -41,35 +43,35 @@ impl LoopGuard {
         }
     }
 
-    /// Somebody else has spoken: what comes now is something new.
-    pub(crate) fn reset(self) -> Self {
+    /// Resets the count of repetitions, because a person sent a message.
+    pub(crate) fn reset_count(self) -> Self {
         Self::new(self.limit)
     }
 
-    /// The model was told.
+    /// Records that the model was warned about the loop.
     pub(crate) const fn mark_warned(self) -> Self {
         Self { warned: true, ..self }
     }
 
-    /// How often in a row.
+    /// Returns how often in a row the same calls were made with the same results.
     pub(crate) const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether the model should be told.
+    /// Returns whether the model should be warned that it repeats the same calls.
     pub(crate) fn should_warn(&self) -> bool {
         let half = |limit: u32| limit.div_ceil(2).max(2);
         !self.warned && self.limit.is_some_and(|limit| self.count >= half(limit))
     }
 
-    /// Whether it was told and goes on all the same.
-    pub(crate) fn is_exceeded(&self) -> bool {
+    /// Returns whether the loop continued after the warning and has reached the limit.
+    pub(crate) fn is_limit_reached(&self) -> bool {
         self.warned && self.limit.is_some_and(|limit| self.count >= limit.max(2))
     }
 }
 
-/// What two replies have in common that made the same calls in the same order and
-/// were given the same results; none: one of them waits.
+/// Returns the fingerprint of a reply's calls and their results, in order. `None` means that one of
+/// the calls has no fingerprint.
 fn calls_fingerprint(calls: &[Call]) -> Option<Hash> {
     let prints: Vec<Hash> = calls.iter().map(call_fingerprint).collect::<Option<_>>()?;
     match prints.as_slice() {
@@ -82,21 +84,21 @@ fn calls_fingerprint(calls: &[Call]) -> Option<Hash> {
     }
 }
 
-/// What two calls have in common that are the same in every way; none: it waits
-/// for people or time, and to do that again and again is no circle.
+/// Returns the fingerprint of a call with its result. `None` means that the call waits for people
+/// or time, which is not a loop however often it is repeated.
 fn call_fingerprint(call: &Call) -> Option<Hash> {
     let tool = call.classification.tool.as_str();
     if [WAIT, ASK_HUMAN, REPORT_BLOCKED].contains(&tool) {
         return None;
     }
-    let CallState::Done { output, is_error } = &call.state else {
+    let ToolCallState::Done { output, is_error } = &call.state else {
         return None;
     };
-    // What is shown of a long output names the call itself.
-    let shown = match &output.full {
+    // The visible part of a truncated output contains the call id, so the full output is hashed.
+    let content = match &output.full {
         Some(whole) => whole.hash.to_string(),
         None => serde_json::to_string(&output.content).unwrap_or_default(),
     };
     let input = call.arguments().as_str();
-    Some(Hash::digest(format!("{tool}\0{input}\0{is_error}\0{shown}").as_bytes()))
+    Some(Hash::digest(format!("{tool}\0{input}\0{is_error}\0{content}").as_bytes()))
 }

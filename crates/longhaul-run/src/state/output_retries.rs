@@ -1,7 +1,7 @@
-//! Final answers that do not fit the schema of the run's result.
+//! Counts final answers that don't match the output schema of the run.
 //!
-//! Never: counts anew. A model that looks something up between two of them, or takes
-//! turns between words and `finish`, would never be done.
+//! The count is never reset. Otherwise a model that calls a tool between two answers, or alternates
+//! between text and `finish`, could go on forever.
 
 use std::sync::Arc;
 
@@ -11,52 +11,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::control_tool_names::FINISH;
 
-/// So often a model is told that its final answer does not fit.
+/// Maximum number of corrections sent to the model per run, each after an invalid final answer.
 const CORRECTIONS_MAX: u32 = 3;
 
-/// How many there were, and why the last one did not fit.
+/// Number of invalid final answers of the run, and the problem of the last one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputRetries {
     count: u32,
     last: Option<Arc<str>>,
-    /// The model knows about the last one.
+    /// Whether the model was informed about the last invalid answer.
     reported: bool,
 }
 
 impl OutputRetries {
-    /// Takes a reply in. What is wrong with a call the model reads in its result.
-    pub(crate) fn record_reply(&mut self, done: &TurnCompleted) {
-        let (why, told) = match (&done.output_check, finish_problem(done)) {
-            (Some(OutputCheck::Invalid(why)), _) => (why.as_str(), !done.calls.is_empty()),
+    /// Counts a reply if its final answer is invalid. The problem of an invalid `finish` call
+    /// counts as reported, because the model sees it in the call's result.
+    pub(crate) fn record_reply(&mut self, turn: &TurnCompleted) {
+        let (why, reported) = match (&turn.output_check, finish_problem(turn)) {
+            (Some(OutputCheck::Invalid(why)), _) => (why.as_str(), !turn.calls.is_empty()),
             (Some(OutputCheck::Valid(_)) | None, Some(why)) => (why, true),
             (Some(OutputCheck::Valid(_)) | None, None) => return,
         };
-        *self =
-            Self { count: self.count.saturating_add(1), last: Some(why.into()), reported: told };
+        *self = Self { count: self.count.saturating_add(1), last: Some(why.into()), reported };
     }
 
-    /// Why the last answer did not fit, as long as the model was not told.
-    pub(crate) fn unreported(&self) -> Option<&Arc<str>> {
+    /// Returns the problem of the last invalid answer if the model was not informed about it yet.
+    pub(crate) fn unreported_problem(&self) -> Option<&Arc<str>> {
         self.last.as_ref().filter(|_| !self.reported)
     }
 
-    /// The model was told.
+    /// Records that the model was informed about the last invalid answer.
     pub(crate) const fn mark_reported(&mut self) {
         self.reported = true;
     }
 
-    /// How many there were and why the last one did not fit, if that is enough.
-    pub(crate) fn exceeded(&self) -> Option<(u32, &str)> {
+    /// Returns the number of invalid answers and the last problem if there were too many invalid
+    /// answers.
+    pub(crate) fn invalid_answers_over_limit(&self) -> Option<(u32, &str)> {
         let last = self.last.as_deref()?;
         (self.count > CORRECTIONS_MAX).then_some((self.count, last))
     }
 }
 
-/// Why a reply that would end the run can't. Half a call is not judged.
-fn finish_problem(done: &TurnCompleted) -> Option<&str> {
-    if done.stop == StopReason::MaxTokens {
+/// Returns the problem of the reply's `finish` call. A truncated reply is not checked.
+fn finish_problem(turn: &TurnCompleted) -> Option<&str> {
+    if turn.stop == StopReason::MaxTokens {
         return None;
     }
-    let mut ends = done.calls.iter().filter(|call| call.tool.as_str() == FINISH);
+    let mut ends = turn.calls.iter().filter(|call| call.tool.as_str() == FINISH);
     ends.find_map(|call| call.problem.as_deref())
 }

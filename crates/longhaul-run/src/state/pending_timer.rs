@@ -1,18 +1,16 @@
-//! A timer that a run, a call or an end waits for.
-//!
-//! Never: sleeps.
+//! A timer that a run, a tool call or the end of a run waits for.
 
 use longhaul_core::id::TimerId;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A timer that holds something back.
+/// A timer that a run, a tool call or the end of a run waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingTimer {
-    /// Which.
+    /// Id of the pending timer.
     pub timer: TimerId,
-    /// When it is due.
+    /// Time at which the pending timer is due.
     pub until: Timestamp,
-    /// It has fired.
+    /// Whether the pending timer has fired.
     pub fired: bool,
 }

@@ -1,6 +1,6 @@
-//! What somebody saw of the world for a run, and what was brought for it.
-//!
-//! Never: the words of it. Those stand in the prompt and in the conversation.
+//! State of the latest perception (the data that the context provider returned), and the external
+//! tools that were available when the run was prepared. The text of the perception is not stored
+//! here; it is in the prompt and in the conversation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::raw::{Hash, RawJson, StoredText};
 use serde::{Deserialize, Serialize};
 
-/// What was seen last.
+/// State of the latest perception: the data that the context provider returned last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerceptionState {
     world: Option<Hash>,
@@ -19,41 +19,43 @@ pub struct PerceptionState {
 }
 
 impl PerceptionState {
-    /// The hash of the world's JSON that the model was told; none: nobody looked, or
-    /// what was told may be gone from the conversation.
-    pub const fn world(&self) -> Option<Hash> {
+    /// Returns the hash of the world's JSON (the context provider's description of the environment)
+    /// that is in the conversation. `None` means that there is no context provider, or that a
+    /// compaction may have removed the world.
+    pub const fn world_hash(&self) -> Option<Hash> {
         self.world
     }
 
-    /// What whoever looked gives to tools, by name.
+    /// Returns the values that the context provider supplies to tools, by name.
     pub fn context(&self) -> &BTreeMap<String, RawJson> {
         &self.context
     }
 
-    /// The tools that others brought when the model was told of them.
+    /// Returns the names of the external tools in the prompt.
     pub fn external_tools(&self) -> &[String] {
         &self.external_tools
     }
 
-    pub(crate) fn from_event(seen: &RunPrepared) -> Self {
+    pub(crate) fn from_event(event: &RunPrepared) -> Self {
         Self {
-            world: seen.world.as_ref().map(|world| match world {
+            world: event.world.as_ref().map(|world| match world {
                 StoredText::Inline(text) => Hash::digest(text.as_bytes()),
                 StoredText::Blob(at) => at.hash,
             }),
-            context: Arc::new(seen.context.clone()),
-            external_tools: Arc::new(seen.external_tools.clone()),
+            context: Arc::new(event.context.clone()),
+            external_tools: Arc::new(event.external_tools.clone()),
         }
     }
 
-    pub(crate) fn update(&mut self, seen: &PerceptionUpdate) {
-        self.world = Some(seen.world_hash);
-        self.context = Arc::new(seen.context.clone());
+    pub(crate) fn apply_update(&mut self, update: &PerceptionUpdate) {
+        self.world = Some(update.world_hash);
+        self.context = Arc::new(update.context.clone());
     }
 
-    /// The conversation was shortened: whoever looks next tells the world again, also
-    /// one that is as it was. What tools are given stays.
-    pub(crate) const fn clear_world(&mut self) {
+    /// Forgets the hash of the world (the context provider's description of the environment) after
+    /// a compaction, so that the next refresh sends the world again even if it has not changed. The
+    /// context values for tools are kept.
+    pub(crate) const fn clear_world_hash(&mut self) {
         self.world = None;
     }
 }

@@ -1,10 +1,8 @@
-//! Where a run stands between its first look and its end.
-//!
-//! Never: a field that only some stages need. Each carries its own data.
+//! The stages of a run, each with its own data.
 
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::id::{Epoch, GateId};
-use longhaul_core::status::{Outcome, Output};
+use longhaul_core::status::{RunOutcome, RunOutput};
 use longhaul_core::usage::Hold;
 use serde::{Deserialize, Serialize};
 
@@ -12,135 +10,141 @@ use crate::state::call::Call;
 
 pub use crate::state::pending_timer::PendingTimer;
 
-/// Where a run stands.
+/// Stage of a run, with the data that only this stage needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Stage {
-    /// The world was not looked at yet.
+    /// The run has not been prepared yet: it has no prompt.
     New,
-    /// The model is to be asked.
-    ModelPending(ModelPending),
-    /// The model has been asked.
-    ModelRunning(ModelRunning),
-    /// The calls of a reply are made.
-    ToolsRunning(ToolsRunning),
-    /// The run would end with this.
-    Concluding(Concluding),
-    /// Nothing follows.
-    Ended(Outcome),
+    /// The run is ready to call the model.
+    ModelPending(PendingModelCall),
+    /// The run waits for the model's reply.
+    ModelRunning(RunningModelCall),
+    /// The tool calls of a reply are running or waiting.
+    ToolsRunning(RunningToolCalls),
+    /// The run has its output and is about to end.
+    Concluding(ConcludingState),
+    /// The run has ended. No events may follow.
+    Ended(RunOutcome),
 }
 
 impl Stage {
-    /// The stage in a word, for refusals.
+    /// Returns a description of the run's stage for error messages.
     pub const fn description(&self) -> &'static str {
         match self {
             Self::New => "new",
-            Self::ModelPending(_) => "about to ask the model",
-            Self::ModelRunning(_) => "asking the model",
-            Self::ToolsRunning(_) => "using tools",
+            Self::ModelPending(_) => "about to call the model",
+            Self::ModelRunning(_) => "calling the model",
+            Self::ToolsRunning(_) => "running tools",
             Self::Concluding(_) => "about to end",
-            Self::Ended(_) => "at its end",
+            Self::Ended(_) => "ended",
         }
     }
 }
 
-/// The model is to be asked.
+/// Data of a run that is ready to call the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelPending {
-    /// So often this turn was started.
+pub struct PendingModelCall {
+    /// Number of model calls that were started for this turn.
     pub attempts: u32,
-    /// So many of those failed in a way that counts.
+    /// Number of failed model calls of this turn that count toward the retry limit.
     pub failures: u32,
-    /// Not before this timer has fired.
+    /// Timer that must fire before the next model call.
     pub pending_timer: Option<PendingTimer>,
-    /// The provider wants fewer requests: that is why it sleeps.
+    /// Whether the timer was set because the provider limits the request rate.
     pub rate_limited: bool,
-    /// The run's attempt that begins then.
+    /// Number of the run's attempt that starts when the timer fires. `None` means that the current
+    /// attempt continues.
     pub retry_attempt: Option<u32>,
-    /// The conversation must be shortened first.
+    /// Whether the conversation must be compacted before the next turn.
     pub must_compact: bool,
-    /// It has been shortened, and no turn has completed since.
+    /// Whether the conversation was compacted after the last completed turn.
     pub compacted: bool,
-    /// The model that sums up has failed: the run's own does it.
+    /// Whether the compactor (the model that summarizes conversations) has failed, so that the
+    /// run's own model compacts.
     pub compactor_failed: bool,
-    /// The world was looked at for this turn.
+    /// Whether the perception (the context provider's data) was fetched for this turn.
     #[serde(default)]
     pub perception_refreshed: bool,
 }
 
-/// The model has been asked.
+/// Data of a run that waits for the model's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelRunning {
-    /// Which turn.
+pub struct RunningModelCall {
+    /// Number of the turn that the model call belongs to.
     pub turn: u32,
-    /// Which try of it.
+    /// Number of the model call within the turn, from 1.
     pub attempt: u32,
-    /// How many of the tries before failed in a way that counts.
+    /// Number of earlier failed model calls of this turn that count toward the retry limit.
     pub failures: u32,
-    /// By which driver.
+    /// Epoch (number of the claim) of the driver that made the model call.
     pub epoch: Epoch,
-    /// What for.
+    /// Purpose of the model call: a turn or a compaction.
     pub purpose: ModelCallPurpose,
-    /// What is held for it.
+    /// Budget held for the model call.
     pub hold: Hold,
-    /// The longest reply that is paid for.
+    /// Maximum length of the reply in tokens, as covered by the held budget.
     pub max_tokens: u64,
-    /// The conversation has been shortened for this turn.
+    /// Whether the conversation was compacted for this turn.
     pub compacted: bool,
-    /// The model that is asked, where it is not the run's own.
+    /// Name of the called model. `None` means the run's own model.
     pub model: Option<String>,
-    /// Nothing else can be done before the conversation is shortened.
+    /// Whether the turn can't start before the conversation is compacted.
     pub must_compact: bool,
-    /// The model that sums up has failed: the run's own does it.
+    /// Whether the compactor (the model that summarizes conversations) has failed, so that the
+    /// run's own model compacts.
     pub compactor_failed: bool,
-    /// The world was looked at for this turn.
+    /// Whether the perception (the context provider's data) was fetched for this turn.
     #[serde(default)]
     pub perception_refreshed: bool,
 }
 
-impl ModelRunning {
-    /// The model that is asked, where this is the run's own.
-    pub fn model_or<'a>(&'a self, own: &'a str) -> &'a str {
-        self.model.as_deref().unwrap_or(own)
+impl RunningModelCall {
+    /// Returns the name of the called model: another model that was chosen for this call, or else
+    /// the run's own model.
+    pub fn called_model<'a>(&'a self, own_model: &'a str) -> &'a str {
+        self.model.as_deref().unwrap_or(own_model)
     }
 
-    /// Whether the conversation is shortened before it must be: if that fails,
-    /// the run goes on with what it has.
-    pub fn is_early_compaction(&self) -> bool {
+    /// Returns whether the model call is an optional compaction: if it fails, the run continues
+    /// with the full conversation.
+    pub fn is_optional_compaction(&self) -> bool {
         self.purpose == ModelCallPurpose::Compact && !self.must_compact
     }
 }
 
-/// The calls of a reply are made.
+/// Data of a run whose tool calls are running or waiting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolsRunning {
-    /// Of which turn.
+pub struct RunningToolCalls {
+    /// Number of the turn that the tool calls belong to.
     pub turn: u32,
-    /// In the model's order.
+    /// Tool calls of the reply, in the model's order.
     pub calls: Vec<Call>,
-    /// What `finish` gives, judged when the reply came; none: what the first rule reads.
-    pub final_output: Option<Output>,
-    /// The reply asked to end the run with this.
-    pub finish_output: Option<Output>,
+    /// Output of the run that was recorded with the reply, for its `finish` call. `None` means that
+    /// the output is determined by the legacy rule, the first version of the code, as for older
+    /// journals.
+    pub final_output: Option<RunOutput>,
+    /// Output with which a `finish` call ends the run once all calls are done.
+    pub finish_output: Option<RunOutput>,
 }
 
-/// The run would end with this.
+/// Data of a run that has its output and is about to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Concluding {
-    /// The result.
-    pub output: Output,
-    /// The agent itself said that it is done: it is not kept open.
+pub struct ConcludingState {
+    /// Output of the run, unless a person edits it.
+    pub output: RunOutput,
+    /// Whether the agent called `finish`. Then the run is not kept open for messages.
     pub by_finish_tool: bool,
-    /// A person has agreed.
+    /// Whether a person has approved the output.
     pub approved: bool,
-    /// The gate that asks whether it is good.
+    /// Open gate at which a person approves the output.
     pub gate: Option<GateId>,
-    /// How long it stays open for a message.
+    /// Timer until which the run stays open for further messages.
     pub pending_timer: Option<PendingTimer>,
 }
 
-impl Concluding {
-    /// The end that this output makes, which nobody has agreed to yet.
-    pub const fn new(output: Output, finished: bool) -> Self {
-        Self { output, by_finish_tool: finished, approved: false, gate: None, pending_timer: None }
+impl ConcludingState {
+    /// Creates the data of a run that has this output, which nobody has approved yet.
+    pub const fn new(output: RunOutput, by_finish_tool: bool) -> Self {
+        Self { output, by_finish_tool, approved: false, gate: None, pending_timer: None }
     }
 }

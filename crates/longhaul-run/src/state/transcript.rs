@@ -1,7 +1,7 @@
-//! What the model has been told and has said, in order.
+//! The conversation between the runtime and the model.
 //!
-//! Never: holds a call without its result in front of a next reply; the fold
-//! adds the results of a turn together, when the last one is there.
+//! Invariant: a reply is followed by the results of all its calls before the next reply. The
+//! results of a turn are added together, when the last one is recorded.
 
 use std::sync::Arc;
 
@@ -11,17 +11,18 @@ use longhaul_core::message::Message;
 use longhaul_core::raw::StoredText;
 use serde::{Deserialize, Serialize};
 
-/// The conversation. Messages are shared: a request copies pointers.
+/// The conversation of a run with the model. Messages are shared, so a request to the model only
+/// copies pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transcript {
     system: StoredText,
     tools: StoredText,
     model: String,
-    /// All that may be asked, in order, the first one included.
+    /// Names of all models of the run in order of preference, including the first one.
     #[serde(default)]
     models: Vec<String>,
     messages: Arc<Vec<Arc<Message>>>,
-    /// What the run was asked: a thread remembers it at the end.
+    /// Message with the task's input. It is appended to the thread when the run completes.
     task_message: Option<Arc<Message>>,
 }
 
@@ -39,22 +40,22 @@ impl Default for Transcript {
 }
 
 impl Transcript {
-    /// The system prompt.
+    /// Returns the system prompt of the run.
     pub const fn system(&self) -> &StoredText {
         &self.system
     }
 
-    /// The table of tools.
+    /// Returns the definitions of the tools that the model may call.
     pub const fn tools(&self) -> &StoredText {
         &self.tools
     }
 
-    /// The model that is asked.
+    /// Returns the name of the model that the run currently uses.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// All models that may be asked, in order.
+    /// Returns the names of all models of the run, in order of preference.
     pub fn models(&self) -> &[String] {
         match self.models.as_slice() {
             [] => std::slice::from_ref(&self.model),
@@ -62,50 +63,51 @@ impl Transcript {
         }
     }
 
-    /// The model that is asked when this one fails for good; none: there is no other.
-    pub fn next_fallback(&self) -> Option<&str> {
+    /// Returns the name of the model to use if the current model fails permanently. `None` means
+    /// that no other model is left.
+    pub fn next_fallback_model(&self) -> Option<&str> {
         let models = self.models();
-        let place = models.iter().position(|model| *model == self.model)?;
-        models.get(place + 1).map(String::as_str)
+        let index = models.iter().position(|model| *model == self.model)?;
+        models.get(index + 1).map(String::as_str)
     }
 
-    /// The conversation so far.
+    /// Returns the messages of the conversation so far.
     pub const fn messages(&self) -> &Arc<Vec<Arc<Message>>> {
         &self.messages
     }
 
-    /// What the run was asked.
+    /// Returns the message with the task's input.
     pub fn task_message(&self) -> Option<&Message> {
         self.task_message.as_deref()
     }
 
-    /// The bytes that a request spends on it, about.
-    pub fn bytes(&self) -> u64 {
+    /// Returns the approximate size of the conversation in a model request, in bytes.
+    pub fn estimated_bytes(&self) -> u64 {
         self.messages.iter().map(|message| message.estimated_bytes()).sum()
     }
 
-    pub(crate) fn prepare(&mut self, seen: &RunPrepared) {
-        self.system = seen.system.clone();
-        self.tools = seen.tools.clone();
-        self.model.clone_from(&seen.model);
-        let all = std::iter::once(&seen.model).chain(&seen.fallbacks);
+    pub(crate) fn prepare(&mut self, preparation: &RunPrepared) {
+        self.system = preparation.system.clone();
+        self.tools = preparation.tools.clone();
+        self.model.clone_from(&preparation.model);
+        let all = std::iter::once(&preparation.model).chain(&preparation.fallbacks);
         self.models = all.cloned().collect();
-        self.task_message = seen.initial_messages.last().cloned().map(Arc::new);
+        self.task_message = preparation.initial_messages.last().cloned().map(Arc::new);
     }
 
-    /// Another model is asked from now on.
+    /// Switches the run to another model.
     pub(crate) fn switch_model(&mut self, model: &str) {
         model.clone_into(&mut self.model);
     }
 
-    /// The first model is asked again.
+    /// Switches the run back to its first model.
     pub(crate) fn reset_model(&mut self) {
         if let Some(first) = self.models.first() {
             self.model.clone_from(first);
         }
     }
 
-    pub(crate) fn push(&mut self, message: Message) {
+    pub(crate) fn push_message(&mut self, message: Message) {
         Arc::make_mut(&mut self.messages).push(Arc::new(message));
     }
 

@@ -1,7 +1,5 @@
-//! What an agent's file asks for beyond model and tools: looks before each turn, an
-//! end to circles, a result that fits a schema, and calls that say how far they are.
-//!
-//! Never: a judgement of its own. What was seen and whether it fits is told.
+//! Optional features of agents: perception refresh before each turn, the loop guard, output
+//! schemas, and progress reports of calls.
 
 use longhaul_core::event::turn::OutputCheck;
 use longhaul_core::message::StopReason;
@@ -48,7 +46,7 @@ fn perception_is_refreshed_before_each_turn_but_the_first() {
 
 #[test]
 fn the_world_is_repeated_after_compaction() {
-    // The turn that overflows was told: what is asked after it must be told anew.
+    // The refreshed state was part of the turn that overflows, so the next request must contain it again.
     check(
         perceiving_each_turn(),
         r#"
@@ -72,8 +70,8 @@ fn the_world_is_repeated_after_compaction() {
         say Done.            => turn.completed run.completed(Done.) | completed
     "#,
     );
-    // Also one that was told many turns ago, and has not changed since. What the
-    // first turn sees stands in the prompt, and is never summed up.
+    // Also if the state was sent many turns ago and has not changed since. The state that the first
+    // turn sees is part of the prompt and never summarized.
     check(
         perceiving_each_turn(),
         r#"
@@ -119,8 +117,8 @@ fn events_during_a_perception_refresh_come_first() {
         ? said           => It rains.
         call read/pure   => turn.completed tool.started(t2.1)
         done t2.1 ok     => tool.completed(t2.1)
-        missing No eyes. => gate.raised(blocked) run.blocked | blocked blocked
-        answer Mended.   => gate.answered | running
+        missing No file. => gate.raised(blocked) run.blocked | blocked blocked
+        answer Fixed.    => gate.answered | running
         claim            => run.claimed
         ? step           => refreshperception
         cancel enough    => run.cancel_requested
@@ -257,12 +255,12 @@ fn invalid_output_is_sent_back_three_times() {
         r#"
         claim             => run.claimed | running
         see               => run.prepared turn.started
-        judged no title   => turn.completed turn.started(output)
-        ? said            => [longhaul] This does not end the run: no title. Call `finish` with an output that fits, or answer with nothing but the JSON.
-        judged no title   => turn.completed turn.started(output)
-        judged no title   => turn.completed turn.started(output)
-        judged no title   => turn.completed run.failed(output_invalid) | failed
-        ? outcome         => output_invalid: 4 final answers did not fit the output's schema; the last one: no title
+        checked no title  => turn.completed turn.started(output)
+        ? said            => [longhaul] This does not end the run: no title. Call `finish` with a valid output, or reply with only the JSON.
+        checked no title  => turn.completed turn.started(output)
+        checked no title  => turn.completed turn.started(output)
+        checked no title  => turn.completed run.failed(output_invalid) | failed
+        ? outcome         => output_invalid: 4 final answers did not match the output schema; the last problem: no title
     "#,
     );
     check(
@@ -270,8 +268,8 @@ fn invalid_output_is_sent_back_three_times() {
         r#"
         claim             => run.claimed | running
         see               => run.prepared turn.started
-        judged no title   => turn.completed turn.started(output)
-        judged valid {"title":"A","summary":"An A.","confidence":87.5} => turn.completed run.completed(An A.) | completed
+        checked no title  => turn.completed turn.started(output)
+        checked valid {"title":"A","summary":"An A.","confidence":87.5} => turn.completed run.completed(An A.) | completed
         ? outcome         => {"text":"An A.","data":{"title":"A","summary":"An A.","confidence":87.5},"confidence":88}
     "#,
     );
@@ -280,42 +278,42 @@ fn invalid_output_is_sent_back_three_times() {
 #[test]
 fn valid_output_is_data_by_final_text_and_by_finish() {
     let expect = r#"{"text":"A title","data":"A title"}"#;
-    for (said, calls) in [("\"A title\"", ""), ("", r#"finish/pure {"output": "A title"}"#)] {
-        let mut world = TestRun::new(plain());
-        world.play("claim");
-        world.play("see");
-        let Input::ModelReplied(mut replied) = replied(said, calls, StopReason::EndTurn) else {
-            panic!("a reply is replied");
+    for (reply, calls) in [("\"A title\"", ""), ("", r#"finish/pure {"output": "A title"}"#)] {
+        let mut test_run = TestRun::new(plain());
+        test_run.play("claim");
+        test_run.play("see");
+        let Input::ModelReplied(mut replied) = replied(reply, calls, StopReason::EndTurn) else {
+            panic!("unexpected input");
         };
         replied.output_check = Some(OutputCheck::Valid(RawJson::parse("\"A title\"").unwrap()));
-        world.send_input(Input::ModelReplied(replied));
-        assert_eq!(world.show("outcome"), expect, "{said}{calls}");
-        assert_eq!(Run::replay(&world.entries).unwrap(), world.run);
+        test_run.send_input(Input::ModelReplied(replied));
+        assert_eq!(test_run.show("outcome"), expect, "{reply}{calls}");
+        assert_eq!(Run::replay(&test_run.entries).unwrap(), test_run.run);
     }
 }
 
 #[test]
 fn invalid_outputs_are_counted_by_final_text_and_by_finish() {
-    // A call in between makes none of them undone, and a person's word neither.
+    // Neither a call in between nor a message resets the count.
     check(
         plain(),
         r#"
         claim             => run.claimed | running
         see               => run.prepared turn.started
-        judged no title   => turn.completed turn.started(output)
+        checked no title  => turn.completed turn.started(output)
         call read/pure    => turn.completed tool.started(t2.1)
         done t2.1 ok      => tool.completed(t2.1) turn.started
-        judged no title   => turn.completed turn.started(output)
+        checked no title  => turn.completed turn.started(output)
         steer after_batch Hurry. => steer.queued
-        judged no title   => turn.completed steer.delivered(after turn 4) turn.started(output)
+        checked no title  => turn.completed steer.delivered(after turn 4) turn.started(output)
         call read/pure    => turn.completed tool.started(t5.1)
         done t5.1 ok      => tool.completed(t5.1) turn.started
-        judged no author  => turn.completed run.failed(output_invalid) | failed
-        ? outcome         => output_invalid: 4 final answers did not fit the output's schema; the last one: no author
+        checked no author => turn.completed run.failed(output_invalid) | failed
+        ? outcome         => output_invalid: 4 final answers did not match the output schema; the last problem: no author
     "#,
     );
-    // Words and calls count together. What is wrong with a call is its result: it is
-    // not said twice.
+    // Text answers and `finish` calls are counted together. The problem of a call is its result and is
+    // not reported twice.
     check(
         plain(),
         r#"
@@ -323,14 +321,14 @@ fn invalid_outputs_are_counted_by_final_text_and_by_finish() {
         see               => run.prepared turn.started
         call finish/bad   => turn.completed tool.failed(t1.1) turn.started
         ? said            => t1.1: ! there is no tool `finish`
-        judged no title   => turn.completed turn.started(output)
+        checked no title  => turn.completed turn.started(output)
         call finish/bad + finish/bad => turn.completed tool.failed(t3.1) tool.failed(t3.2) turn.started
         call read/pure + finish/bad => turn.completed tool.failed(t4.2) tool.started(t4.1)
         done t4.1 ok      => tool.completed(t4.1) run.failed(output_invalid) | failed
-        ? outcome         => output_invalid: 4 final answers did not fit the output's schema; the last one: there is no tool `finish`
+        ? outcome         => output_invalid: 4 final answers did not match the output schema; the last problem: there is no tool `finish`
     "#,
     );
-    // Half a call is no answer, and one that fits at last ends the run.
+    // A truncated call does not count as an answer. A valid answer ends the run.
     check(
         plain(),
         r#"

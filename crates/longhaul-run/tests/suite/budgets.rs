@@ -1,6 +1,6 @@
-//! Caps: warned once, cut where little is left, parked where nothing is.
+//! Budget caps: one warning, shorter replies when little is left, and parking at the cap.
 //!
-//! Never: crossed. The world checks every hold against the account.
+//! The harness checks after every append that no hold exceeds the cap.
 
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::budget::Budget;
@@ -21,7 +21,7 @@ fn a_turn_cap_parks_the_run_and_a_raise_wakes_it() {
         done t1.1 ok         => tool.completed(t1.1) turn.started
         call read/pure       => turn.completed tool.started(t2.1)
         done t2.1 ok         => tool.completed(t2.1) budget.reached(turns) run.waiting(budget) | waiting budget
-        ? why                => Its budget of turns is used up.
+        ? why                => The run's budget of turns is used up.
         surface t9.9         => tool.surfaced(t9.9) | running
         claim                => run.claimed
         go                   => run.waiting(budget) | waiting budget
@@ -46,7 +46,7 @@ fn a_budget_warning_is_given_once() {
         see               => run.prepared turn.started
         call nonsense/bad => turn.completed tool.failed(t1.1) turn.started
         call nonsense/bad => turn.completed tool.failed(t2.1) budget.warned(turns) turn.started
-        ? said            => [longhaul] Little is left of the budget of turns. Bring the work to a good end now: finish what is half done, and say what is left.
+        ? said            => [longhaul] Little is left of the budget of turns. Wrap up your work now: finish what you started, and list what remains to be done.
         call nonsense/bad => turn.completed tool.failed(t3.1) turn.started
         raise turns 12    => budget.raised
         call nonsense/bad => turn.completed tool.failed(t4.1) budget.warned(turns) turn.started
@@ -97,7 +97,7 @@ fn the_remaining_budget_limits_the_reply_or_parks_the_run() {
         claim     => run.claimed | running
         see       => run.prepared budget.warned(money) turn.started
         ? step    => ask turn 1 try 1 max 2529
-        ? said    => [longhaul] Little is left of the budget of money. Bring the work to a good end now: finish what is half done, and say what is left.
+        ? said    => [longhaul] Little is left of the budget of money. Wrap up your work now: finish what you started, and list what remains to be done.
         say Done. => turn.completed run.completed(Done.) | completed
     "#,
     );
@@ -127,7 +127,7 @@ fn max_turns_ends_the_run() {
         see               => run.prepared turn.started
         call nonsense/bad => turn.completed tool.failed(t1.1) turn.started
         call nonsense/bad => turn.completed tool.failed(t2.1) run.failed(turn_limit) | failed
-        ? outcome         => turn_limit: the run has made the 2 turns it may make
+        ? outcome         => turn_limit: the run has reached its limit of 2 turns
     "#,
     );
     check(

@@ -1,6 +1,6 @@
-//! The calls of a reply: side by side or in order, once, and never half of one.
+//! Tool calls of a reply: parallel or in order, each executed once.
 //!
-//! Never: a start beside a call that must stand alone.
+//! Invariant: a call that must run alone never runs in parallel with another one.
 
 use super::harness::script::check;
 use super::policies::plain;
@@ -97,9 +97,9 @@ fn calls_of_a_truncated_reply_are_not_run() {
         claim                                        => run.claimed | running
         see                                          => run.prepared turn.started
         cut shell/once {"command": "rm"} + read/pure => turn.completed tool.failed(t1.1) tool.failed(t1.2) turn.started
-        ? said                                       => t1.1: ! not run: the reply was cut off by the token limit | t1.2: ! not run: the reply was cut off by the token limit
+        ? said                                       => t1.1: ! not run: the reply was truncated by the token limit | t1.2: ! not run: the reply was truncated by the token limit
         cut                                          => turn.completed run.failed(reply_cut_off) | failed
-        ? outcome                                    => reply_cut_off: the final reply was cut off by the token limit
+        ? outcome                                    => reply_cut_off: the final reply was truncated by the token limit
     "#,
     );
 }
@@ -112,7 +112,7 @@ fn a_model_refusal_ends_the_run() {
         claim     => run.claimed | running
         see       => run.prepared turn.started
         refuse    => turn.completed run.failed(refused) | failed
-        ? outcome => refused: the model declined: I won't.
+        ? outcome => refused: the model refused to answer: I won't.
     "#,
     );
     check(
@@ -158,7 +158,7 @@ fn an_empty_reply_is_not_sent_back() {
 
 #[test]
 fn arguments_keep_their_bytes() {
-    let world = check(
+    let test_run = check(
         plain(),
         r#"
         claim => run.claimed | running
@@ -166,8 +166,9 @@ fn arguments_keep_their_bytes() {
         call write/pure {"zeta": 1, "alpha": [1.0, 2.50, 1e3], "path": "a/b\u00e9"} => turn.completed tool.started(t1.1)
     "#,
     );
-    let longhaul_run::Step::UseTools(todos) = longhaul_run::next(&world.run, world.now) else {
-        panic!("a call is to be made");
+    let longhaul_run::Step::UseTools(todos) = longhaul_run::next(&test_run.run, test_run.now)
+    else {
+        panic!("expected a call to run");
     };
     let arguments = r#"{"zeta": 1, "alpha": [1.0, 2.50, 1e3], "path": "a/b\u00e9"}"#;
     assert_eq!(todos[0].input.as_str(), arguments);

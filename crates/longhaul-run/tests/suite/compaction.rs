@@ -1,9 +1,8 @@
-//! A conversation is shortened before it fills the window, and what happens when
-//! that fails.
+//! Compaction of a conversation before it fills the context window, and failures of the compaction.
 
 use longhaul_core::event::Event;
 use longhaul_run::Run;
-use longhaul_run::explain::explain;
+use longhaul_run::explain::explain_run_state;
 
 use super::harness::inputs::{COMPACTOR_PRICE, USAGE};
 use super::harness::script::check;
@@ -11,7 +10,7 @@ use super::policies::plain;
 
 #[test]
 fn a_conversation_is_compacted_before_it_fills_the_window() {
-    let world = check(
+    let test_run = check(
         plain(),
         r#"
         claim           => run.claimed | running
@@ -31,12 +30,12 @@ fn a_conversation_is_compacted_before_it_fills_the_window() {
     "#,
     );
     let spent = |event: &Event| matches!(event, Event::MemoryCompacted(_));
-    assert!(world.entries.iter().any(|entry| spent(&entry.event)));
+    assert!(test_run.entries.iter().any(|entry| spent(&entry.event)));
 }
 
 #[test]
 fn a_failed_early_compaction_keeps_the_conversation() {
-    // Whatever it fails of, the run goes on at once with what it has.
+    // Whatever the failure, the run continues at once with the full conversation.
     for class in ["auth", "refused", "network", "context_overflow"] {
         check(
             plain(),
@@ -61,7 +60,7 @@ fn a_failed_early_compaction_keeps_the_conversation() {
             ),
         );
     }
-    // What must be shortened can't go on without.
+    // If compaction is required, the run can't continue without it.
     check(
         plain(),
         r#"
@@ -69,7 +68,7 @@ fn a_failed_early_compaction_keeps_the_conversation() {
         see                  => run.prepared turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
         err refused          => turn.failed(refused) run.failed(context_overflow) | failed
-        ? outcome            => context_overflow: the conversation could not be shortened: the provider said refused
+        ? outcome            => context_overflow: the conversation could not be compacted: the provider said refused
     "#,
     );
 }
@@ -85,7 +84,7 @@ fn compaction_respects_retry_after() {
         pour t2.1 12000 => tool.completed(t2.1) turn.started
     "#;
     let own = start.replace("PEER", "peer 10000     ");
-    // It need not be shortened yet: when the time has come the run goes on with what it has.
+    // Compaction is not required yet: after the wait, the run continues with the full conversation.
     for (failure, wait) in
         [("rate_limit 20", "rate_limit"), ("overloaded 20", "retry"), ("server 20", "retry")]
     {
@@ -105,7 +104,7 @@ fn compaction_respects_retry_after() {
             ),
         );
     }
-    // As with any call: where that takes too long another model is asked, now.
+    // As with any request, another model is used at once if the wait is too long.
     check(
         plain(),
         &format!(
@@ -116,7 +115,7 @@ fn compaction_respects_retry_after() {
     "
         ),
     );
-    // Whoever sums up may be the run's own model by name.
+    // The summary model may be the run's own model, given by name.
     let named = start.replace("PEER", "peer 10000 scripted/poem");
     check(
         plain(),
@@ -130,7 +129,7 @@ fn compaction_respects_retry_after() {
     "
         ),
     );
-    // Another model's limit is none of the run's.
+    // A rate limit of another model does not affect the run's own model.
     let other = start.replace("PEER", "peer 10000 b/x ");
     check(
         plain(),
@@ -154,7 +153,7 @@ fn the_compaction_model_is_journaled_charged_and_has_a_fallback() {
         pour t2.1 12000 => tool.completed(t2.1) turn.started
         ? step          => compact turn 3 try 1 by b/x
     "#;
-    let world = check(
+    let test_run = check(
         plain(),
         &format!(
             "{start}
@@ -163,19 +162,19 @@ fn the_compaction_model_is_journaled_charged_and_has_a_fallback() {
     "
         ),
     );
-    let started = world.entries.iter().filter_map(|entry| match &entry.event {
+    let started = test_run.entries.iter().filter_map(|entry| match &entry.event {
         Event::TurnStarted(data) => Some((data.model.as_deref(), data.hold.micro_usd.0)),
         _ => None,
     });
     let started: Vec<_> = started.collect();
     assert_eq!(started[2].0, Some("b/x"));
     assert!(started[3].0.is_none());
-    // The same conversation costs less there.
+    // The summary model is cheaper for the same conversation.
     assert!(started[2].1 < started[1].1, "{started:?}");
 
-    // Another model's failure is none of the run's: its own does the work.
+    // A failure of the summary model does not affect the run: its own model writes the summary.
     for class in ["auth", "rate_limit", "context_overflow"] {
-        let world = check(
+        let test_run = check(
             plain(),
             &format!(
                 "{start}
@@ -187,10 +186,10 @@ fn the_compaction_model_is_journaled_charged_and_has_a_fallback() {
         "
             ),
         );
-        let cost = world.run.control().totals.cost.0;
+        let cost = test_run.run.control().totals.cost.0;
         assert!(cost > 0 && COMPACTOR_PRICE.cost(USAGE).0 < cost);
     }
-    // Where it must be done, too.
+    // Also if compaction is required.
     check(
         plain(),
         r#"
@@ -223,10 +222,10 @@ fn repeated_compaction_without_effect_ends_the_run() {
         call read/pure       => turn.completed tool.started(t2.1)
         done t2.1 ok         => tool.completed(t2.1) turn.started
         err context_overflow => turn.failed(context_overflow) run.failed(compaction_thrash) | failed
-        ? outcome            => compaction_thrash: the conversation fills the model's window again as soon as it is shortened
+        ? outcome            => compaction_thrash: the conversation fills the model's context window again soon after it is compacted
     "#,
     );
-    // Two turns are room enough.
+    // With two turns in between, compaction is allowed again.
     check(
         plain(),
         r#"
@@ -275,7 +274,7 @@ fn a_crash_during_compaction_loses_nothing() {
 
 #[test]
 fn a_fold_without_conversation_has_the_same_state() {
-    let world = check(
+    let test_run = check(
         plain(),
         r#"
         claim           => run.claimed | running
@@ -290,15 +289,15 @@ fn a_fold_without_conversation_has_the_same_state() {
         say Done.       => turn.completed run.completed(Done.) | completed
     "#,
     );
-    for end in 1..=world.entries.len() {
-        let entries = &world.entries[..end];
+    for end in 1..=test_run.entries.len() {
+        let entries = &test_run.entries[..end];
         let whole = Run::replay(entries).unwrap();
         let mut outline = Run::from_first_entry(&entries[0]).unwrap();
         for entry in &entries[1..] {
             outline.apply_without_transcript(entry).unwrap();
             assert!(outline.transcript().messages().is_empty());
         }
-        assert_eq!(explain(&outline), explain(&whole));
+        assert_eq!(explain_run_state(&outline), explain_run_state(&whole));
         assert_eq!(outline.outcome(), whole.outcome());
         assert_eq!(outline.tools_called(), whole.tools_called());
         assert_eq!(outline.transcript().model(), whole.transcript().model());

@@ -1,7 +1,7 @@
-//! A driver dies: what was recorded stands, what was not is lost, begun anew or
-//! in doubt, by the class of the call.
+//! Crashes of the driver. Recorded results are kept. Calls without a recorded result are repeated
+//! or in doubt, depending on their effect class.
 //!
-//! Never: a silent repetition.
+//! Invariant: no call with side effects is repeated silently.
 
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::effect::InDoubtPolicy;
@@ -62,21 +62,21 @@ fn in_doubt_tell_reports_to_the_model() {
         crash                                   =>
         claim                                   => run.claimed
         go                                      => run.recovered tool.in_doubt(t1.2) tool.failed(t1.2) turn.started
-        ? said                                  => t1.1: ! interrupted: it was begun, and its outcome is unknown. Its worker was cut off, and what it has begun may still be running on the machine of that worker. It may have happened | t1.2: ! interrupted: it was begun, and its outcome is unknown. Its worker was cut off. It may have happened
+        ? said                                  => t1.1: ! the call was started and interrupted, and its outcome is unknown. Its worker died or stopped responding, and what it started may still be running on that worker's machine. It may have happened | t1.2: ! the call was started and interrupted, and its outcome is unknown. Its worker died or stopped responding. It may have happened
     "#,
     );
 }
 
 #[test]
 fn an_unknown_result_without_a_crash_has_a_reason() {
-    let asks = |why: &str| {
+    let script = |why: &str| {
         format!(
-            "{why} What came of it? Approve to run it again, reject if it did not happen and should not, or answer with its result."
+            "{why} What was the outcome? Approve to run it again, reject if it did not happen and should not, or answer with its result."
         )
     };
-    let one = asks("send was begun. The server ended.");
-    let two = asks(
-        "shell was begun. Its worker was cut off, and what it has begun may still be running on the machine of that worker.",
+    let one = script("send was started. The server ended.");
+    let two = script(
+        "shell was started. Its worker died or stopped responding, and what it started may still be running on that worker's machine.",
     );
     check(
         plain(),
@@ -93,7 +93,7 @@ fn an_unknown_result_without_a_crash_has_a_reason() {
         go                       => tool.failed(t1.1) turn.started
         call send/once!tell      => turn.completed tool.started(t2.1)
         lose t2.1 Gone.          => tool.in_doubt(t2.1) tool.failed(t2.1) turn.started
-        ? said                   => t2.1: ! interrupted: it was begun, and its outcome is unknown. Gone. It may have happened
+        ? said                   => t2.1: ! the call was started and interrupted, and its outcome is unknown. Gone. It may have happened
         call shell/once          => turn.completed tool.started(t3.1)
         crash                    =>
         claim                    => run.claimed
@@ -104,7 +104,7 @@ fn an_unknown_result_without_a_crash_has_a_reason() {
         go                       => tool.failed(t3.1) turn.started
         call send/once!fail      => turn.completed tool.started(t4.1)
         lose t4.1 Gone.          => tool.in_doubt(t4.1) run.failed(in_doubt) | failed
-        ? outcome                => in_doubt: send t4.1 was begun, and its outcome is unknown: Gone
+        ? outcome                => in_doubt: send t4.1 was started, and its outcome is unknown: Gone
     "#
         ),
     );
@@ -121,7 +121,7 @@ fn in_doubt_ask_raises_a_gate() {
         crash               =>
         claim               => run.claimed
         go                  => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
-        ? gates             => send was begun. Its worker was cut off. What came of it? Approve to run it again, reject if it did not happen and should not, or answer with its result.
+        ? gates             => send was started. Its worker died or stopped responding. What was the outcome? Approve to run it again, reject if it did not happen and should not, or answer with its result.
         yes                 => gate.answered | running
         claim               => run.claimed
         go                  => tool.started(t1.1 again 2)
@@ -131,7 +131,7 @@ fn in_doubt_ask_raises_a_gate() {
         no                  => gate.answered | running
         claim               => run.claimed
         go                  => tool.failed(t1.1) turn.started
-        ? said              => t1.1: ! a person says: it did not happen
+        ? said              => t1.1: ! a person confirmed that it did not happen
         call send/once      => turn.completed tool.started(t2.1)
         crash               =>
         claim               => run.claimed
@@ -157,10 +157,10 @@ fn in_doubt_fail_ends_the_run() {
         crash                      =>
         claim                      => run.claimed
         go                         => run.recovered tool.in_doubt(t1.2) run.failed(in_doubt) | failed
-        ? outcome                  => in_doubt: send t1.2 was begun, and its outcome is unknown: its worker was cut off
+        ? outcome                  => in_doubt: send t1.2 was started, and its outcome is unknown: its worker died or stopped responding
     "#,
     );
-    // The agent's word counts more than what the tool would have.
+    // The agent's policy overrides the tool's preference.
     check(
         Policy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() },
         r#"
@@ -197,7 +197,7 @@ fn a_call_in_doubt_is_verified_first() {
         claim                                          => run.claimed
         go                                             => run.recovered tool.in_doubt(t1.3)
         found t1.3 unknown                             => tool.verified(t1.3) tool.failed(t1.3) turn.started
-        ? said                                         => t1.1: it is there | t1.2: ok | t1.3: ! interrupted: it was begun, and its outcome is unknown. Its worker was cut off. It may have happened
+        ? said                                         => t1.1: it is there | t1.2: ok | t1.3: ! the call was started and interrupted, and its outcome is unknown. Its worker died or stopped responding. It may have happened
     "#,
     );
 }
@@ -306,7 +306,7 @@ fn a_parked_run_is_unchanged_by_a_crash() {
     );
 }
 
-/// What kills its worker each time is given up in the end.
+/// A turn or call that crashes its worker every time is eventually given up.
 #[test]
 fn turns_and_calls_have_a_limit_of_starts() {
     let lost = "        crash => \n        claim => run.claimed\n";
@@ -433,13 +433,13 @@ fn a_crash_loop_without_a_call_under_way_names_the_turn() {
     let death = "        crash   =>\n        claim   => run.claimed\n";
     let again = "        recover => run.recovered\n";
     let deaths = format!("{death}{again}{death}{again}{death}");
-    let asked = "        claim => run.claimed | running
+    let start = "        claim => run.claimed | running
         see => run.prepared turn.started
         call ask_human/pure {\"question\": \"Which?\"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         answer Blue. => gate.answered | running
         claim => run.claimed\n";
     let end = "        loop => gate.raised(blocked) run.blocked | blocked blocked\n";
-    let world = check(plain(), &format!("{asked}{deaths}{end}"));
-    let sentence = &world.rows.gates.last().unwrap().spec.ask;
-    assert!(sentence.contains("same place, after turn 1,"), "{sentence}");
+    let test_run = check(plain(), &format!("{start}{deaths}{end}"));
+    let question = &test_run.rows.gates.last().unwrap().spec.ask;
+    assert!(question.contains("same point, after turn 1,"), "{question}");
 }

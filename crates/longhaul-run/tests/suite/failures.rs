@@ -1,6 +1,6 @@
-//! Models that fail: the call again, the run again, a shorter conversation, the end.
+//! Failing models: retries of a request, retries of the run, compaction, and failure of the run.
 //!
-//! Never: a wait that is not a timer.
+//! Invariant: every wait for a retry has a timer.
 
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::retry::RetryPolicy;
@@ -63,14 +63,14 @@ fn retry_after_is_a_minimum_delay() {
         see               => run.prepared turn.started
         err rate_limit 40 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
         ? timers          => [40000]
-        ? why             => The provider wants fewer requests; it asks again at 2026-01-01T00:00:40.000000Z.
+        ? why             => The provider limits the request rate; the next attempt is at 2026-01-01T00:00:40.000000Z.
         tick 39           =>
         tick 1            => timer.fired | running
         claim             => run.claimed
         go                => turn.started
     "#,
     );
-    // A provider that says nonsense makes the run wait, not its journal unreadable.
+    // An absurd delay makes the run wait, but does not make its journal unreadable.
     check(
         plain(),
         r#"
@@ -87,11 +87,11 @@ fn retry_after_is_a_minimum_delay() {
 #[test]
 fn a_permanent_failure_ends_the_run() {
     for class in ["auth", "invalid_request", "refused", "quota"] {
-        let mut world = super::harness::TestRun::new(plain());
-        world.play("claim");
-        world.play("see");
-        let came = world.play(&format!("err {class}"));
-        assert_eq!(came, format!("turn.failed({class}) run.failed({class})"));
+        let mut test_run = super::harness::TestRun::new(plain());
+        test_run.play("claim");
+        test_run.play("see");
+        let result = test_run.play(&format!("err {class}"));
+        assert_eq!(result, format!("turn.failed({class}) run.failed({class})"));
     }
     let never =
         Policy { retry: RetryPolicy { max_retries: 0, ..RetryPolicy::default() }, ..plain() };
@@ -119,7 +119,7 @@ fn a_permanent_failure_ends_the_run() {
 
 #[test]
 fn a_fallback_model_is_used_after_a_permanent_failure() {
-    // A key that is refused is not waited for; the next turn stays with the other.
+    // An invalid key is not retried. The next turn stays with the fallback model.
     check(
         plain(),
         r#"
@@ -137,8 +137,8 @@ fn a_fallback_model_is_used_after_a_permanent_failure() {
         err auth       => turn.failed(auth) run.failed(auth) | failed
     "#,
     );
-    // What may pass is waited for, each model in its turn; a new attempt of the run
-    // begins with the first again.
+    // Transient failures are retried for each model. A new attempt of the run starts with the first
+    // model again.
     check(
         plain(),
         r#"
@@ -166,7 +166,7 @@ fn a_fallback_model_is_used_after_a_permanent_failure() {
 
 #[test]
 fn a_fallback_model_is_used_only_where_it_helps() {
-    // A provider that wants to be left alone for long is left alone.
+    // A provider with a long rate limit is not asked again: the next model is used.
     check(
         plain(),
         r#"
@@ -177,7 +177,7 @@ fn a_fallback_model_is_used_only_where_it_helps() {
         err rate_limit 3600 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
     "#,
     );
-    // A conversation that is too long is too long for all.
+    // A conversation that is too long for one model counts as too long for all.
     check(
         plain(),
         r#"
@@ -189,7 +189,7 @@ fn a_fallback_model_is_used_only_where_it_helps() {
         ? model              => b/x
     "#,
     );
-    // Nothing is asked for a run that is to stop.
+    // A run that is being cancelled sends no more requests.
     check(
         plain(),
         r#"
@@ -215,7 +215,7 @@ fn a_conversation_that_is_too_long_is_compacted_once() {
         sum 2                 => memory.compacted turn.started
         ? step                => ask turn 2 try 3 max 4096
         err context_overflow  => turn.failed(context_overflow) run.failed(context_overflow) | failed
-        ? outcome             => context_overflow: the conversation is too long for the model, also after it was shortened
+        ? outcome             => context_overflow: the conversation is too long for the model, even after compaction
     "#,
     );
     check(
@@ -243,7 +243,7 @@ fn a_conversation_that_is_too_long_is_compacted_once() {
         see                  => run.prepared turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
         err context_overflow => turn.failed(context_overflow) run.failed(context_overflow) | failed
-        ? outcome            => context_overflow: the conversation could not be shortened: the provider said context_overflow
+        ? outcome            => context_overflow: the conversation could not be compacted: the provider said context_overflow
     "#,
     );
 }
@@ -251,13 +251,13 @@ fn a_conversation_that_is_too_long_is_compacted_once() {
 #[test]
 fn a_summary_never_separates_a_call_from_its_result() {
     for replaced in 0..6 {
-        let mut world = super::harness::TestRun::new(plain());
+        let mut test_run = super::harness::TestRun::new(plain());
         for line in ["claim", "see", "call read/pure", "done t1.1 ok", "err context_overflow"] {
-            world.play(line);
+            test_run.play(line);
         }
-        // The world checks the conversation that is asked next.
-        let came = world.play(&format!("sum {replaced}"));
-        assert_eq!(came, "memory.compacted turn.started", "{replaced}");
+        // The harness checks the conversation of the next request.
+        let result = test_run.play(&format!("sum {replaced}"));
+        assert_eq!(result, "memory.compacted turn.started", "{replaced}");
     }
 }
 

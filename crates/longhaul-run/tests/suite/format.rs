@@ -1,7 +1,5 @@
-//! The format of a journal as a contract: one encoded event of every kind. A
-//! change here is a change of what users have stored; it needs a new version.
-//!
-//! Never: a kind without an example.
+//! Journal format as a contract: one encoded event of every kind. A change of this snapshot is a
+//! change of stored data and needs a new event version.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +10,7 @@ use longhaul_core::policy::effect::InDoubtPolicy;
 use super::harness::TestRun;
 use super::policies::{ask_rule, keep_open, result_gate, with_money_cap, with_rule};
 
-/// Journals that together hold every kind that the heart states.
+/// Scripts whose journals together contain every kind that the state machine writes.
 const SCRIPTS: &[&str] = &[
     "steer before_next_tool; resteer after_batch; claim; see; \
      call read/pure {\"path\": \"a/b\\u00e9\", \"size\": 1.50} + nonsense/bad; done t1.1 ok; \
@@ -31,7 +29,7 @@ const SCRIPTS: &[&str] = &[
      cancel; claim; go",
 ];
 
-/// Kinds that the rooms around the heart state.
+/// Kinds of events that are not written by the state machine.
 const OTHER_KINDS: &[(&str, &str)] = &[
     ("run.overdue", r#"{"active":9000,"soft_timeout":8000}"#),
     ("run.forked", r#"{"from":"run_01j0000000e008000j6hb7h6nw","before":7}"#),
@@ -55,44 +53,47 @@ const OTHER_KINDS: &[(&str, &str)] = &[
 const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":"local","handle":"lh-7","host":"box"}"#;
 
 fn policies() -> Vec<Policy> {
-    let asked = longhaul_core::policy::gate::GateRule {
+    let rule = longhaul_core::policy::gate::GateRule {
         remind: Some(longhaul_core::time::Millis::from_secs(60)),
         ..ask_rule()
     };
     let two = longhaul_core::policy::gate::GateRule {
-        approvers: longhaul_core::policy::gate::Approvers { count: 2, not_submitter: true },
+        approvers: longhaul_core::policy::gate::ApprovalRequirement {
+            count: 2,
+            not_submitter: true,
+        },
         ..ask_rule()
     };
     let poor = Policy { rules: vec![two], in_doubt: Some(InDoubtPolicy::Ask), ..with_money_cap(1) };
     let open = Policy {
-        result_gate: result_gate(longhaul_core::policy::gate::OnTimeout::Approve).result_gate,
+        result_gate: result_gate(longhaul_core::policy::gate::TimeoutAction::Approve).result_gate,
         ..keep_open()
     };
-    vec![keep_open(), with_rule(asked), Policy::default(), open, poor]
+    vec![keep_open(), with_rule(rule), Policy::default(), open, poor]
 }
 
 #[test]
 fn every_event_kind_has_a_stable_format() {
     let mut forms: BTreeMap<&str, String> = BTreeMap::new();
-    for (policy, life) in policies().into_iter().zip(SCRIPTS) {
-        let mut world = TestRun::new(policy);
-        for line in life.split("; ") {
-            world.play(line);
+    for (policy, script) in policies().into_iter().zip(SCRIPTS) {
+        let mut test_run = TestRun::new(policy);
+        for line in script.split("; ") {
+            test_run.play(line);
         }
-        world.run_to_end();
-        for entry in &world.entries {
+        test_run.run_to_end();
+        for entry in &test_run.entries {
             let form = || entry.event.encode().unwrap();
             forms.entry(entry.event.kind()).or_insert_with(form);
         }
     }
     let sandboxes = Event::KINDS.iter().map(|(kind, _, _)| *kind);
     let sandboxes = sandboxes.filter(|kind| kind.starts_with("sandbox."));
-    let around = OTHER_KINDS.iter().copied().chain(sandboxes.map(|kind| (kind, SANDBOX)));
-    for (kind, form) in around {
+    let other_kinds = OTHER_KINDS.iter().copied().chain(sandboxes.map(|kind| (kind, SANDBOX)));
+    for (kind, form) in other_kinds {
         let event = Event::decode(kind, 1, form).unwrap();
         assert_eq!(event.encode().unwrap(), form, "{kind}");
         let before = forms.insert(kind, form.to_owned());
-        assert_eq!(before, None, "the heart states {kind} itself");
+        assert_eq!(before, None, "the state machine writes {kind} itself");
     }
     let mut text = String::new();
     for (kind, version, format) in Event::KINDS {

@@ -1,8 +1,8 @@
-//! Gates: asked together, answered once, frozen by a digest, over in time.
+//! Gates: raised together, answered once, bound to a digest, and closed by a timeout.
 //!
-//! Never: a yes that means more than what was shown.
+//! Invariant: an approval covers only what was shown.
 
-use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, RuleAction};
+use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
 
 use super::harness::script::check;
 use super::policies::{ask_rule, ask_rule_with_timeout, result_gate, with_rule};
@@ -129,14 +129,15 @@ fn a_denied_call_is_not_run() {
         see         => run.prepared turn.started
         call shell/once {"command": "rm x"} + shell/once {"command": "ls"} => turn.completed tool.failed(t1.1) tool.started(t1.2)
         done t1.2 x => tool.completed(t1.2) turn.started
-        ? said      => t1.1: ! denied: use the trash | t1.2: x
+        ? said      => t1.1: ! the call was denied: use the trash | t1.2: x
     "#,
     );
 }
 
 #[test]
 fn several_approvers_must_agree_and_an_edit_resets_the_votes() {
-    let two = GateRule { approvers: Approvers { count: 2, not_submitter: true }, ..ask_rule() };
+    let two =
+        GateRule { approvers: ApprovalRequirement { count: 2, not_submitter: true }, ..ask_rule() };
     check(
         with_rule(two.clone()),
         r#"
@@ -180,7 +181,7 @@ fn several_approvers_must_agree_and_an_edit_resets_the_votes() {
 #[test]
 fn an_expired_gate_follows_on_timeout() {
     check(
-        ask_rule_with_timeout(OnTimeout::Reject),
+        ask_rule_with_timeout(TimeoutAction::Reject),
         r#"
         claim           => run.claimed | running
         see             => run.prepared turn.started
@@ -189,11 +190,11 @@ fn an_expired_gate_follows_on_timeout() {
         yes @1          => !gate_expired
         claim           => run.claimed
         go              => tool.failed(t1.1) turn.started
-        ? said          => t1.1: ! nobody answered in time
+        ? said          => t1.1: ! nobody answered before the deadline
     "#,
     );
     check(
-        ask_rule_with_timeout(OnTimeout::Approve),
+        ask_rule_with_timeout(TimeoutAction::Approve),
         r#"
         claim           => run.claimed | running
         see             => run.prepared turn.started
@@ -204,7 +205,7 @@ fn an_expired_gate_follows_on_timeout() {
     "#,
     );
     check(
-        ask_rule_with_timeout(OnTimeout::Fail),
+        ask_rule_with_timeout(TimeoutAction::Fail),
         r#"
         claim                        => run.claimed | running
         see                          => run.prepared turn.started
@@ -212,12 +213,12 @@ fn an_expired_gate_follows_on_timeout() {
         fire                         => gate.expired(fail) | running
         claim                        => run.claimed
         go                           => gate.withdrawn run.failed(gate_expired) | failed
-        ? outcome                    => gate_expired: nobody answered in time: May it?
+        ? outcome                    => gate_expired: nobody answered before the deadline: May it?
         tick 600                     =>
     "#,
     );
     check(
-        ask_rule_with_timeout(OnTimeout::Pause),
+        ask_rule_with_timeout(TimeoutAction::Pause),
         r#"
         claim           => run.claimed | running
         see             => run.prepared turn.started
@@ -255,7 +256,7 @@ fn a_reminder_does_not_wake_the_run() {
 #[test]
 fn a_result_gate_approves_or_rejects_the_output() {
     check(
-        result_gate(OnTimeout::Reject),
+        result_gate(TimeoutAction::Reject),
         r#"
         claim               => run.claimed | running
         see                 => run.prepared turn.started
@@ -272,7 +273,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
     "#,
     );
     check(
-        result_gate(OnTimeout::Reject),
+        result_gate(TimeoutAction::Reject),
         r#"
         claim       => run.claimed | running
         see         => run.prepared turn.started
@@ -284,7 +285,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
     "#,
     );
     check(
-        result_gate(OnTimeout::Approve),
+        result_gate(TimeoutAction::Approve),
         r#"
         claim       => run.claimed | running
         see         => run.prepared turn.started
@@ -295,7 +296,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
     "#,
     );
     check(
-        result_gate(OnTimeout::Pause),
+        result_gate(TimeoutAction::Pause),
         r#"
         claim       => run.claimed | running
         see         => run.prepared turn.started
@@ -310,7 +311,7 @@ fn a_result_gate_approves_or_rejects_the_output() {
     "#,
     );
     check(
-        result_gate(OnTimeout::Fail),
+        result_gate(TimeoutAction::Fail),
         r#"
         claim       => run.claimed | running
         see         => run.prepared turn.started
@@ -329,7 +330,7 @@ fn an_edited_result_replaces_the_output() {
         (r#"{"text": "Roses."}"#, r#"{"text":"Roses."}"#),
         (r#"{"lines": 2}"#, r#"{"text":"{\"lines\": 2}","data":{"lines": 2}}"#),
     ] {
-        let mut world = super::harness::TestRun::new(result_gate(OnTimeout::Reject));
+        let mut world = super::harness::TestRun::new(result_gate(TimeoutAction::Reject));
         for line in ["claim", "see", r#"say {"lines": 4}"#] {
             world.play(line);
         }

@@ -1,13 +1,15 @@
-//! Random policies and random scripts. A script is the same text that the
-//! examples are written in, so a failing one can be pasted there.
+//! Generators of random policies and scripts. Scripts use the same syntax as the
+//! examples, so a failing one can be copied there.
 //!
-//! Never: only sense. People answer gates that are closed, and drivers say what
-//! nobody asked for; that must be refused, not believed.
+//! Scripts contain invalid lines too, such as answers to closed gates and results of calls that
+//! were never made. These must be rejected.
 
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::effect::InDoubtPolicy;
-use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, ResultGate, RuleAction};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GateRule, ResultGate, RuleAction, TimeoutAction,
+};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use proptest::option;
@@ -67,34 +69,34 @@ const UNEXPECTED_LINES: &[&str] = &[
     "go",
 ];
 
-const TIMEOUTS: &[OnTimeout] =
-    &[OnTimeout::Reject, OnTimeout::Approve, OnTimeout::Fail, OnTimeout::Pause];
+const TIMEOUTS: &[TimeoutAction] =
+    &[TimeoutAction::Reject, TimeoutAction::Approve, TimeoutAction::Fail, TimeoutAction::Pause];
 
 const IN_DOUBT_POLICIES: &[InDoubtPolicy] =
     &[InDoubtPolicy::Tell, InDoubtPolicy::Ask, InDoubtPolicy::Fail];
 
-/// Scripts of up to `most` lines.
-pub(crate) fn script_lines(most: usize) -> impl Strategy<Value = Vec<String>> {
+/// Generates scripts with fewer than `most` lines.
+pub(crate) fn script_lines(max: usize) -> impl Strategy<Value = Vec<String>> {
     let line = prop_oneof![
         60 => (0_usize..42).prop_map(|pick| format!("drive {pick}")),
         20 => (0_usize..42, select(OUTSIDER_LINES)).prop_map(|(pick, line)| format!("race {pick} {line}")),
         20 => select(OUTSIDER_LINES).prop_map(str::to_owned),
         4 => select(UNEXPECTED_LINES).prop_map(str::to_owned),
         8 => Just("crash".to_owned()),
-        6 => (1_u64..4_000).prop_map(|span| format!("tick {span}")),
+        6 => (1_u64..4_000).prop_map(|duration| format!("tick {duration}")),
         1 => (0_usize..42).prop_map(|pick| format!("race {pick} cancel")),
     ];
-    prop::collection::vec(line, 1..most)
+    prop::collection::vec(line, 1..max)
 }
 
-/// Policies in which everything happens soon.
+/// Generates policies with short timeouts and small budgets.
 pub(crate) fn policies() -> impl Strategy<Value = Policy> {
     let gates = (
         option::of((select(TIMEOUTS), 1_u16..3, any::<bool>())),
         option::of(select(TIMEOUTS)),
         option::of(select(IN_DOUBT_POLICIES)),
     );
-    let spans = (
+    let durations = (
         option::weighted(0.3, 30_000_u64..4_000_000),
         option::weighted(0.2, 2_u32..6),
         any::<bool>(),
@@ -105,7 +107,7 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
         option::weighted(0.2, 1_u32..4),
         option::weighted(0.2, 500_u64..4_000),
     );
-    (gates, spans, budget).prop_map(|(gates, spans, budget)| {
+    (gates, durations, budget).prop_map(|(gates, durations, budget)| {
         let (rule, result, in_doubt) = gates;
         Policy {
             rules: rule.map(rule_of).into_iter().collect(),
@@ -115,9 +117,9 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
                 on_timeout,
             }),
             in_doubt,
-            keep_open: spans.0.map(Millis),
-            max_turns: spans.1,
-            refresh_perception_each_turn: spans.2,
+            keep_open: durations.0.map(Millis),
+            max_turns: durations.1,
+            refresh_perception_each_turn: durations.2,
             budget: Budget {
                 micro_usd: budget.0.map(MicroUsd),
                 tokens: budget.1,
@@ -130,7 +132,7 @@ pub(crate) fn policies() -> impl Strategy<Value = Policy> {
     })
 }
 
-fn rule_of((on_timeout, count, always): (OnTimeout, u16, bool)) -> GateRule {
+fn rule_of((on_timeout, count, always): (TimeoutAction, u16, bool)) -> GateRule {
     GateRule {
         tool: "shell".into(),
         subject: Some("rm*".into()),
@@ -139,7 +141,7 @@ fn rule_of((on_timeout, count, always): (OnTimeout, u16, bool)) -> GateRule {
         timeout: Some(Millis::from_secs(900)),
         on_timeout,
         in_doubt: None,
-        approvers: Approvers { count, not_submitter: true },
+        approvers: ApprovalRequirement { count, not_submitter: true },
         remind: Some(Millis::from_secs(60)),
     }
 }

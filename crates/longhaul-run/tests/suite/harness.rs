@@ -1,8 +1,7 @@
-//! One run, its journal and its rows, played by hand: what a store, a driver
-//! and people would do to it, in one thread and without waiting.
+//! Test harness: one run with its journal and its rows. Simulates a store, a driver and people
+//! in one thread, without waiting.
 //!
-//! Never: decides. It carries out batches, and checks after each that fold and
-//! rows say the same.
+//! Invariant: after every append, the folded state and the rows must agree.
 
 pub(crate) mod driver;
 pub(crate) mod inputs;
@@ -25,10 +24,10 @@ use longhaul_run::{DecideContext, Input, Rejection, Run, decide};
 
 use rows::{Head, RowConflict, Rows};
 
-/// Where time begins in these tests.
+/// Initial time in all tests.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
-/// Who appends.
+/// Author of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Author {
     Driver,
@@ -36,18 +35,18 @@ pub(crate) enum Author {
     Outsider,
 }
 
-/// What came of an input.
+/// Outcome of an input.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum TellOutcome {
-    /// These facts were written.
+pub(crate) enum InputOutcome {
+    /// These events were written.
     Events(Vec<Event>),
-    /// The heart refused.
+    /// The state machine rejected the input.
     Rejected(Rejection),
-    /// A row refused, or the author may not write now.
+    /// A row refused the change, or the author may not write now.
     RowConflict(&'static str),
 }
 
-/// One run and everything around it.
+/// One run with its journal and rows.
 #[derive(Debug, Clone)]
 pub(crate) struct TestRun {
     pub(crate) entries: Vec<Entry>,
@@ -58,12 +57,12 @@ pub(crate) struct TestRun {
 }
 
 impl TestRun {
-    /// A run that was submitted under this policy.
+    /// Creates a run submitted with this policy.
     pub(crate) fn new(policy: Policy) -> Self {
         Self::with_task(|task| task.policy = policy)
     }
 
-    /// A run whose task is made by `make`.
+    /// Creates a run whose task is changed by `make`.
     pub(crate) fn with_task(make: impl FnOnce(&mut TaskSpec)) -> Self {
         let id = RunId::from_bits(0x0190_0000_0000_7000_8000_1234_5678_9abc);
         let mut task = TaskSpec::new(
@@ -88,50 +87,50 @@ impl TestRun {
         }
     }
 
-    /// Tells the run something, as whoever may say such a thing.
-    pub(crate) fn send_input(&mut self, input: Input) -> TellOutcome {
+    /// Passes an input to the run, with an author that may send it.
+    pub(crate) fn send_input(&mut self, input: Input) -> InputOutcome {
         let author = match input {
             Input::Command(_) => Author::Outsider,
             Input::CancelNow { .. } | Input::PauseNow { .. } => Author::Closer,
             _ => Author::Driver,
         };
         if !self.rows.admits(author) {
-            return TellOutcome::RowConflict("fenced");
+            return InputOutcome::RowConflict("fenced");
         }
-        let mut moment = DecideContext::new(self.now);
-        // The account refuses at most once: what it says then is taken in.
+        let mut ctx = DecideContext::new(self.now);
+        // The account refuses at most once: the next decision uses the remaining budget.
         for _ in 0..3 {
-            let batch = match self.decided(input.clone(), moment) {
+            let batch = match self.decided(input.clone(), ctx) {
                 Ok(batch) => batch,
-                Err(refusal) => return TellOutcome::Rejected(refusal),
+                Err(refusal) => return InputOutcome::Rejected(refusal),
             };
             match self.append(author, batch) {
-                Ok(events) => return TellOutcome::Events(events),
-                Err(RowConflict::OverBudget(left)) => moment.remaining_budget = Some(left),
-                Err(RowConflict::Row(why)) => return TellOutcome::RowConflict(why),
+                Ok(events) => return InputOutcome::Events(events),
+                Err(RowConflict::OverBudget(left)) => ctx.remaining_budget = Some(left),
+                Err(RowConflict::Row(why)) => return InputOutcome::RowConflict(why),
             }
         }
-        panic!("what is left of the account was told, and the same hold was tried again");
+        panic!("the same hold was tried again although the remaining budget was known");
     }
 
-    /// Decides, twice: the same run, input and moment give the same batch.
-    fn decided(&self, input: Input, moment: DecideContext) -> Result<Batch, Rejection> {
-        let batch = decide(&self.run, input.clone(), moment);
-        assert_eq!(batch, decide(&self.run, input, moment), "decided twice");
+    /// Decides twice and checks that the same run, input and context give the same batch.
+    fn decided(&self, input: Input, ctx: DecideContext) -> Result<Batch, Rejection> {
+        let batch = decide(&self.run, input.clone(), ctx);
+        assert_eq!(batch, decide(&self.run, input, ctx), "`decide` is not deterministic");
         batch
     }
 
-    /// What `decide` says now, with nothing written.
+    /// Returns what `decide` returns now, without writing it.
     pub(crate) fn decide_only(
         &self,
         input: Input,
         left: Option<RemainingBudget>,
     ) -> Result<Batch, Rejection> {
-        let moment = DecideContext { now: self.now, remaining_budget: left };
-        self.decided(input, moment)
+        let ctx = DecideContext { now: self.now, remaining_budget: left };
+        self.decided(input, ctx)
     }
 
-    /// Writes a batch whole or not at all.
+    /// Writes a batch as a whole or not at all.
     pub(crate) fn append(
         &mut self,
         author: Author,
@@ -149,10 +148,10 @@ impl TestRun {
         Ok(batch.events)
     }
 
-    /// A worker takes the run, if it is ready.
-    pub(crate) fn claim(&mut self) -> TellOutcome {
+    /// Claims the run for a worker, if it is ready.
+    pub(crate) fn claim(&mut self) -> InputOutcome {
         if self.rows.head != Head::Ready {
-            return TellOutcome::RowConflict("not ready");
+            return InputOutcome::RowConflict("not ready");
         }
         self.rows.head = Head::Leased;
         self.rows.epoch += 1;
@@ -161,16 +160,16 @@ impl TestRun {
             epoch: Epoch(self.rows.epoch),
         });
         self.apply_events(std::slice::from_ref(&claimed));
-        TellOutcome::Events(vec![claimed])
+        InputOutcome::Events(vec![claimed])
     }
 
-    /// The driver dies, and the store finds out.
-    pub(crate) fn crash(&mut self) -> TellOutcome {
+    /// Simulates the death of the driver and its detection by the store.
+    pub(crate) fn crash(&mut self) -> InputOutcome {
         if self.rows.head != Head::Leased {
-            return TellOutcome::RowConflict("not driven");
+            return InputOutcome::RowConflict("not driven");
         }
         self.rows.head = Head::Ready;
-        TellOutcome::Events(Vec::new())
+        InputOutcome::Events(Vec::new())
     }
 
     fn apply_events(&mut self, events: &[Event]) {
@@ -186,8 +185,8 @@ impl TestRun {
             let line = serde_json::to_string(&envelope).unwrap();
             let read = serde_json::from_str(&line).unwrap();
             assert_eq!(Entry::try_from(&read).unwrap(), entry, "{line}");
-            if let Err(misfit) = self.run.apply(&entry) {
-                panic!("what was decided does not fold: {misfit}");
+            if let Err(error) = self.run.apply(&entry) {
+                panic!("a decided event can't be applied: {error}");
             }
             self.entries.push(entry);
         }

@@ -1,11 +1,11 @@
-//! Journals whose ends an older build read: what a person was shown at the result gate
-//! is what the run ends with, whatever a reply is read as today.
+//! Journals of an older build, whose final output was derived by an older rule. The run must end with
+//! the output that was shown at the result gate, whatever the current rule would derive.
 //!
-//! Never: rewrites one of them. Their bytes are that build's.
+//! The journal files must not be changed.
 
 use longhaul_core::event::Event;
-use longhaul_core::event::entry::{Entry, Envelope};
-use longhaul_core::policy::gate::OnTimeout;
+use longhaul_core::event::entry::{Entry, EntryEnvelope};
+use longhaul_core::policy::gate::TimeoutAction;
 use longhaul_core::raw::RawJson;
 use longhaul_run::{DecideContext, Input, Run, decide};
 
@@ -20,7 +20,7 @@ const JOURNALS: &[(&str, &str)] = &[
 ];
 
 fn parse_journal(text: &str) -> Vec<Entry> {
-    let envelopes = text.lines().map(serde_json::from_str::<Envelope>);
+    let envelopes = text.lines().map(serde_json::from_str::<EntryEnvelope>);
     envelopes.map(|envelope| Entry::try_from(&envelope.unwrap()).unwrap()).collect()
 }
 
@@ -30,13 +30,13 @@ fn a_legacy_run_ends_with_the_approved_output() {
         let journal = parse_journal(text);
         let (end, before) = journal.split_last().unwrap();
         let Event::RunCompleted(recorded) = &end.event else {
-            panic!("{name} is complete");
+            panic!("{name} does not end with run.completed");
         };
-        let shown = before.iter().find_map(|entry| match &entry.event {
+        let gate_input = before.iter().find_map(|entry| match &entry.event {
             Event::GateRaised(raised) => raised.gate.input.clone(),
             _ => None,
         });
-        assert_eq!(shown, Some(RawJson::from_serialize(&recorded.output)), "{name}");
+        assert_eq!(gate_input, Some(RawJson::from_serialize(&recorded.output)), "{name}");
         let run = Run::replay(before).unwrap();
         let batch = decide(&run, Input::Advance, DecideContext::new(end.at)).unwrap();
         assert_eq!(batch.events, std::slice::from_ref(&end.event), "{name}");
@@ -54,25 +54,25 @@ fn output_parsed_by_the_new_rules_is_journaled_with_the_reply() {
         go    => run.completed(All done.) | completed
     "#;
     let line = r#"call finish/pure {"output": {"text": "All done.", "confidence": 87.5}}"#;
-    let world = check(result_gate(OnTimeout::Approve), &script.replace("LINE", line));
+    let test_run = check(result_gate(TimeoutAction::Approve), &script.replace("LINE", line));
     assert_eq!(
-        world.show("outcome"),
+        test_run.show("outcome"),
         r#"{"text":"All done.","data":{"text":"All done.","confidence":87.5},"confidence":88}"#
     );
-    // The fold has it from the journal: without it, it reads what was read before.
-    let mut entries = world.entries;
-    let judged = entries.iter_mut().find_map(|entry| match &mut entry.event {
+    // The output comes from the journal. Without it, the older rule applies.
+    let mut entries = test_run.entries;
+    let stored_output = entries.iter_mut().find_map(|entry| match &mut entry.event {
         Event::TurnCompleted(done) => done.output.take(),
         _ => None,
     });
-    assert_eq!(judged.unwrap().confidence, Some(88));
+    assert_eq!(stored_output.unwrap().confidence, Some(88));
     let run = Run::replay(&entries[..6]).unwrap();
-    let batch = decide(&run, Input::Advance, DecideContext::new(world.now)).unwrap();
+    let batch = decide(&run, Input::Advance, DecideContext::new(test_run.now)).unwrap();
     let Some(Event::GateRaised(raised)) = batch.events.first() else {
-        panic!("somebody is asked: {batch:?}");
+        panic!("no gate was raised: {batch:?}");
     };
-    let shown = raised.gate.input.as_ref().unwrap().to_value();
-    assert_eq!(shown["text"], r#"{"text":"All done.","confidence":87.5}"#);
+    let gate_input = raised.gate.input.as_ref().unwrap().to_value();
+    assert_eq!(gate_input["text"], r#"{"text":"All done.","confidence":87.5}"#);
 }
 
 #[test]
@@ -83,15 +83,15 @@ fn output_that_both_rules_parse_alike_is_not_journaled_twice() {
         r#"call finish/pure {"output": "Done."}"#,
         r#"call finish/pure {"output": {"success": true}}"#,
     ] {
-        let mut world = super::harness::TestRun::new(plain());
+        let mut test_run = super::harness::TestRun::new(plain());
         for line in ["claim", "see", line] {
-            world.play(line);
+            test_run.play(line);
         }
-        assert!(world.run.outcome().is_some(), "{line}");
-        let judged = world.entries.iter().find_map(|entry| match &entry.event {
+        assert!(test_run.run.outcome().is_some(), "{line}");
+        let stored_output = test_run.entries.iter().find_map(|entry| match &entry.event {
             Event::TurnCompleted(done) => done.output.clone(),
             _ => None,
         });
-        assert_eq!(judged, None, "{line}");
+        assert_eq!(stored_output, None, "{line}");
     }
 }

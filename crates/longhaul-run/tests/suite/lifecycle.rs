@@ -1,6 +1,6 @@
-//! The life of a run: pending, running, waiting, blocked, paused, and three ends.
+//! Lifecycle of a run: pending, running, waiting, blocked, paused, and the three terminal statuses.
 //!
-//! Never: a state that only the fold knows. Each line shows the status of lists.
+//! Each line shows the status as it appears in lists.
 
 use super::harness::script::check;
 use super::policies::{keep_open, plain};
@@ -10,7 +10,7 @@ fn a_run_calls_model_and_tools_and_completes() {
     check(
         plain(),
         r#"
-        ? why                        => It waits for a worker.
+        ? why                        => The run waits for a worker.
         claim                        => run.claimed | running
         ? step                       => prepare
         see                          => run.prepared turn.started
@@ -109,7 +109,7 @@ fn control_calls_never_run() {
         see                                           => run.prepared turn.started
         call ask_human/pure {"question": "Which colour?", "options": ["red", "blue"]} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         ? gates                                       => Which colour?
-        ? why                                         => It waits for an answer: Which colour?
+        ? why                                         => The run waits for an answer: Which colour?
         answer Blue.                                  => gate.answered | running
         claim                                         => run.claimed
         go                                            => tool.completed(t1.1) turn.started
@@ -119,7 +119,7 @@ fn control_calls_never_run() {
         call report_progress/pure {"percent": 101}    => turn.completed tool.failed(t3.1) turn.started
         ? said                                        => t3.1: ! `percent` must be a number from 0 to 100
         call report_blocked/pure {"reason": "no key"} => turn.completed gate.raised(blocked) run.blocked | blocked blocked
-        ? why                                         => It can't go on: no key.
+        ? why                                         => The run is blocked: no key.
         answer Here is one.                           => gate.answered | running
         claim                                         => run.claimed
         go                                            => tool.completed(t4.1) turn.started
@@ -141,7 +141,7 @@ fn a_wait_is_a_timer_or_a_signal() {
         tick 7200                                => timer.fired | running
         claim                                    => run.claimed
         go                                       => tool.completed(t1.1) turn.started
-        ? said                                   => t1.1: the time has come | t1.2: ok
+        ? said                                   => t1.1: the wait is over | t1.2: ok
         call wait/pure {"until": "2001-01-01T00:00:00Z"} => turn.completed tool.started(t2.1) run.waiting(timer) | waiting timer
         ? timers                                 => [0]
         fire                                     => timer.fired | running
@@ -153,7 +153,7 @@ fn a_wait_is_a_timer_or_a_signal() {
         go                                       => tool.completed(t3.1) turn.started
         ? said                                   => t3.1: it has happened
         call wait/pure {"for": "long"}           => turn.completed tool.failed(t4.1) turn.started
-        ? said                                   => t4.1: ! say `for` as a span such as "2h 30m", `until` as a time such as "2026-01-31T09:00:00Z", or `signal` as a name
+        ? said                                   => t4.1: ! set `for` to a duration such as "2h 30m", `until` to a time such as "2026-01-31T09:00:00Z", or `signal` to a name
     "#,
     );
 }
@@ -179,19 +179,19 @@ fn a_run_can_be_cancelled_in_every_stage() {
         ("claim; see; pause; say Hm.", "close"),
         ("claim; still", "go"),
     ] {
-        let mut world = super::harness::TestRun::new(plain());
+        let mut test_run = super::harness::TestRun::new(plain());
         for line in until.split("; ").filter(|line| !line.is_empty()) {
-            world.play(line);
+            test_run.play(line);
         }
         if closing != "close" {
-            world.play("cancel enough");
-            if world.rows.head == super::harness::rows::Head::Ready {
-                world.play("claim");
+            test_run.play("cancel enough");
+            if test_run.rows.head == super::harness::rows::Head::Ready {
+                test_run.play("claim");
             }
         }
-        let came = world.play(closing);
-        assert!(came.ends_with("run.cancelled"), "{until}; {closing}: {came}");
-        assert!(!came.contains(".started"), "{came}");
+        let result = test_run.play(closing);
+        assert!(result.ends_with("run.cancelled"), "{until}; {closing}: {result}");
+        assert!(!result.contains(".started"), "{result}");
     }
 }
 
@@ -328,7 +328,7 @@ fn a_missing_dependency_blocks_until_resume() {
         r#"
         claim                       => run.claimed | running
         missing Set OPENAI_API_KEY. => gate.raised(blocked) run.blocked | blocked blocked
-        ? why                       => It can't go on: Set OPENAI_API_KEY.
+        ? why                       => The run is blocked: Set OPENAI_API_KEY.
         surface t9.9                => tool.surfaced(t9.9) | running
         claim                       => run.claimed
         go                          => run.blocked | blocked blocked
@@ -362,7 +362,7 @@ fn a_driver_releases_the_run_cleanly() {
         r#"
         claim       => run.claimed | running
         release     => run.waiting(worker) | running worker
-        ? why       => It waits for a worker.
+        ? why       => The run waits for a worker.
         claim       => run.claimed | running
         see         => run.prepared turn.started
         release     => !invalid_state

@@ -1,8 +1,5 @@
-//! What is true of every run, whatever happens to it: random scripts of drivers,
-//! people, crashes and clocks. After every append the world checks that fold and
-//! rows agree (`world/invariants.rs`); here stands what spans a whole journal.
-//!
-//! Never: a script that can't be played again. A failing one is text.
+//! Property tests over random scripts of drivers, people, crashes and clocks. After every append, the
+//! harness checks that the folded state and the rows agree; the properties here are about whole journals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,13 +19,13 @@ use super::generators::{policies, script_lines};
 use super::harness::TestRun;
 use super::harness::rows::{Head, plus};
 
-/// Plays a script to where it leads.
+/// Plays a script and returns the run.
 fn played(policy: Policy, script: &[String]) -> TestRun {
-    let mut world = TestRun::new(policy);
+    let mut test_run = TestRun::new(policy);
     for line in script {
-        world.play(line);
+        test_run.play(line);
     }
-    world
+    test_run
 }
 
 proptest! {
@@ -36,61 +33,61 @@ proptest! {
 
     #[test]
     fn every_journal_prefix_replays_to_the_same_run(policy in policies(), script in script_lines(80)) {
-        let world = played(policy, &script);
-        let entries = &world.entries;
-        prop_assert_eq!(&Run::replay(entries).unwrap(), &world.run);
-        for cut in (1..=entries.len()).step_by(5) {
-            let folded = Run::replay(&entries[..cut]).unwrap();
-            let kept = serde_json::to_string(&folded).unwrap();
-            let mut run: Run = serde_json::from_str(&kept).unwrap();
-            prop_assert_eq!(&run, &folded, "a checkpoint at {}", cut);
-            for entry in &entries[cut..] {
+        let test_run = played(policy, &script);
+        let entries = &test_run.entries;
+        prop_assert_eq!(&Run::replay(entries).unwrap(), &test_run.run);
+        for prefix_len in (1..=entries.len()).step_by(5) {
+            let folded = Run::replay(&entries[..prefix_len]).unwrap();
+            let stored = serde_json::to_string(&folded).unwrap();
+            let mut run: Run = serde_json::from_str(&stored).unwrap();
+            prop_assert_eq!(&run, &folded, "a checkpoint at {}", prefix_len);
+            for entry in &entries[prefix_len..] {
                 run.apply(entry).unwrap();
             }
-            prop_assert_eq!(&run, &world.run, "from {}", cut);
+            prop_assert_eq!(&run, &test_run.run, "from {}", prefix_len);
         }
     }
 
     #[test]
     fn every_run_ends_if_all_its_inputs_succeed(policy in policies(), script in script_lines(80)) {
-        let mut world = played(policy, &script);
-        world.run_to_end();
-        prop_assert!(world.run.status().is_terminal());
-        let last = world.entries.iter().position(|entry| entry.event.is_terminal());
-        prop_assert_eq!(last, Some(world.entries.len() - 1), "something follows the end");
+        let mut test_run = played(policy, &script);
+        test_run.run_to_end();
+        prop_assert!(test_run.run.status().is_terminal());
+        let last = test_run.entries.iter().position(|entry| entry.event.is_terminal());
+        prop_assert_eq!(last, Some(test_run.entries.len() - 1), "something follows the end");
         for line in ["go", "steer interrupt", "cancel", "resume", "close", "surface t1.1"] {
-            let came = world.play(line);
-            prop_assert!(came.starts_with('!'), "{} at the end: {}", line, came);
+            let result = test_run.play(line);
+            prop_assert!(result.starts_with('!'), "{} at the end: {}", line, result);
         }
-        prop_assert_eq!(world.rows.head, Head::Ended);
+        prop_assert_eq!(test_run.rows.head, Head::Ended);
     }
 
     #[test]
     fn usage_totals_follow_from_the_events(policy in policies(), script in script_lines(80)) {
-        let world = played(policy, &script);
-        let told = EventTotals::from_run(&world);
-        let sums = world.run.control().totals;
-        prop_assert_eq!(sums.usage, told.usage);
-        prop_assert_eq!(sums.cost.0, told.spent.micro_usd.0);
-        prop_assert_eq!(sums.held, told.held);
-        prop_assert_eq!(sums.lost, told.lost);
-        prop_assert_eq!(world.run.control().turns, told.turns);
-        let kept = serde_json::to_value(&world.run).unwrap();
-        prop_assert_eq!(&kept["control"]["transcript_bytes"], world.run.transcript().bytes());
+        let test_run = played(policy, &script);
+        let expected = EventTotals::from_run(&test_run);
+        let sums = test_run.run.control().totals;
+        prop_assert_eq!(sums.usage, expected.usage);
+        prop_assert_eq!(sums.cost.0, expected.spent.micro_usd.0);
+        prop_assert_eq!(sums.held, expected.held);
+        prop_assert_eq!(sums.lost, expected.lost);
+        prop_assert_eq!(test_run.run.control().turns, expected.turns);
+        let stored = serde_json::to_value(&test_run.run).unwrap();
+        prop_assert_eq!(&stored["control"]["transcript_bytes"], test_run.run.transcript().estimated_bytes());
     }
 
     #[test]
     fn nothing_starts_after_a_cancel(policy in policies(), script in script_lines(60), more in script_lines(20)) {
-        let mut world = played(policy, &script);
-        if world.rows.head == Head::Ended { return Ok(()); }
-        world.play("cancel");
-        let from = world.entries.len();
+        let mut test_run = played(policy, &script);
+        if test_run.rows.head == Head::Ended { return Ok(()); }
+        test_run.play("cancel");
+        let from = test_run.entries.len();
         for line in &more {
-            world.play(line);
+            test_run.play(line);
         }
-        world.run_to_end();
-        prop_assert_eq!(world.run.status().as_str(), "cancelled");
-        for entry in &world.entries[from..] {
+        test_run.run_to_end();
+        prop_assert_eq!(test_run.run.status().as_str(), "cancelled");
+        for entry in &test_run.entries[from..] {
             let closes = entry.event.from_outside().is_some() || matches!(
                 entry.event,
                 Event::ToolCompleted(_) | Event::ToolFailed(_) | Event::ToolInterrupted(_)
@@ -108,20 +105,20 @@ proptest! {
         policy in policies(),
         script in script_lines(90),
     ) {
-        let mut world = played(policy, &script);
-        world.run_to_end();
-        check_effects(&world)?;
+        let mut test_run = played(policy, &script);
+        test_run.run_to_end();
+        check_effects(&test_run)?;
     }
 
     #[test]
     fn gates_and_messages_are_settled_once(policy in policies(), script in script_lines(80)) {
-        let mut world = played(policy, &script);
-        world.run_to_end();
-        check_endings(&world)?;
+        let mut test_run = played(policy, &script);
+        test_run.run_to_end();
+        check_endings(&test_run)?;
     }
 }
 
-/// Sums as an auditor makes them, from the journal and nothing else.
+/// Totals computed from the journal alone.
 #[derive(Default)]
 struct EventTotals {
     usage: Usage,
@@ -132,9 +129,9 @@ struct EventTotals {
 }
 
 impl EventTotals {
-    fn from_run(world: &TestRun) -> Self {
+    fn from_run(test_run: &TestRun) -> Self {
         let mut sums = Self::default();
-        for entry in &world.entries {
+        for entry in &test_run.entries {
             match &entry.event {
                 Event::TurnStarted(data) => sums.held = plus(sums.held, data.hold),
                 Event::TurnCompleted(data) => {
@@ -167,20 +164,20 @@ impl EventTotals {
     }
 }
 
-/// A `once` call starts again only after a look or a person said that it has
-/// not happened; every call ends once, and none ends before its reply.
-fn check_effects(world: &TestRun) -> Result<(), TestCaseError> {
+/// A `once` call is started again only after a check or a person has established that it did not
+/// take effect. Every call ends once, and none ends before its reply.
+fn check_effects(test_run: &TestRun) -> Result<(), TestCaseError> {
     let mut class: BTreeMap<CallId, EffectClass> = BTreeMap::new();
     let mut may_start: BTreeSet<CallId> = BTreeSet::new();
     let mut ended: BTreeSet<CallId> = BTreeSet::new();
     let mut doubt_gates: BTreeMap<GateId, CallId> = BTreeMap::new();
     let mut approvals: BTreeMap<GateId, CallId> = BTreeMap::new();
-    for entry in &world.entries {
+    for entry in &test_run.entries {
         match &entry.event {
             Event::TurnCompleted(data) => {
-                for (appraisal, index) in data.calls.iter().zip(1..) {
+                for (classification, index) in data.calls.iter().zip(1..) {
                     let turn = data.turn;
-                    class.insert(CallId { turn, index }, appraisal.class);
+                    class.insert(CallId { turn, index }, classification.class);
                     may_start.insert(CallId { turn, index });
                 }
             }
@@ -188,9 +185,9 @@ fn check_effects(world: &TestRun) -> Result<(), TestCaseError> {
                 prop_assert!(!ended.contains(&data.call), "{} again", data.call);
                 let first = may_start.remove(&data.call);
                 let repeats = class[&data.call].may_repeat();
-                prop_assert!(first || repeats, "{} begins again", data.call);
-                let asked = approvals.values().any(|call| *call == data.call);
-                prop_assert!(!asked, "{} begins before its gate", data.call);
+                prop_assert!(first || repeats, "{} is started again", data.call);
+                let is_awaiting = approvals.values().any(|call| *call == data.call);
+                prop_assert!(!is_awaiting, "{} is started before its gate is answered", data.call);
             }
             Event::ToolVerified(data) if data.outcome == VerifyOutcome::NotHappened => {
                 may_start.insert(data.call);
@@ -221,10 +218,10 @@ fn check_effects(world: &TestRun) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Every gate that was raised and every message that was taken in has one end.
-fn check_endings(world: &TestRun) -> Result<(), TestCaseError> {
+/// Every gate and every queued message is closed exactly once.
+fn check_endings(test_run: &TestRun) -> Result<(), TestCaseError> {
     let mut open = BTreeSet::new();
-    for entry in &world.entries {
+    for entry in &test_run.entries {
         let (begins, ends) = match &entry.event {
             Event::GateRaised(data) => (Some(data.gate.id.to_string()), None),
             Event::GateAnswered(data) => (None, Some(data.gate.to_string())),
@@ -240,14 +237,14 @@ fn check_endings(world: &TestRun) -> Result<(), TestCaseError> {
             prop_assert!(open.insert(begins));
         }
         if let Some(ends) = ends {
-            prop_assert!(open.remove(&ends), "{} has ended already", ends);
+            prop_assert!(open.remove(&ends), "{} was already closed", ends);
         }
     }
     prop_assert!(open.is_empty(), "left open: {:?}", open);
     Ok(())
 }
 
-/// Kinds that only the rooms around the heart state.
+/// Kinds of events that are not written by the state machine.
 const OTHER_KIND_PREFIXES: &[&str] = &["sandbox.", "chain.", "child.", "run.overdue", "run.forked"];
 
 #[test]
@@ -258,9 +255,9 @@ fn random_scripts_reach_every_event_and_wait() {
     for _ in 0..400 {
         let policy = policies().new_tree(&mut runner).unwrap().current();
         let script = script_lines(80).new_tree(&mut runner).unwrap().current();
-        let mut world = played(policy, &script);
-        world.run_to_end();
-        for entry in &world.entries {
+        let mut test_run = played(policy, &script);
+        test_run.run_to_end();
+        for entry in &test_run.entries {
             seen.insert(entry.event.kind());
             if let Event::RunWaiting(data) = &entry.event {
                 waits.insert(data.wait.reason());
@@ -270,7 +267,7 @@ fn random_scripts_reach_every_event_and_wait() {
     let kinds = Event::KINDS.iter().map(|(kind, _, _)| *kind);
     let unseen: Vec<&str> = kinds
         .filter(|kind| !seen.contains(kind))
-        .filter(|kind| !OTHER_KIND_PREFIXES.iter().any(|around| kind.starts_with(around)))
+        .filter(|kind| !OTHER_KIND_PREFIXES.iter().any(|prefix| kind.starts_with(prefix)))
         .collect();
     assert_eq!(unseen, ["tool.progress", "budget.settled"]);
     let all = "approval budget message question rate_limit retry signal timer worker";

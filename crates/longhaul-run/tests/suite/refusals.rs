@@ -1,11 +1,9 @@
-//! What does not fit is refused with a reason, and changes nothing.
-//!
-//! Never: half taken.
+//! Invalid inputs are rejected with a code and change nothing.
 
 use super::harness::TestRun;
 use super::policies::{ask_rule, with_rule};
 
-/// Where the run stands, what it is told, what it says.
+/// Script that leads to a state, input in that state, and expected outcome.
 const TABLE: &[(&str, &str, &str)] = &[
     ("", "go", "!fenced"),
     ("claim", "say Hi.", "!invalid_state"),
@@ -54,14 +52,14 @@ const TABLE: &[(&str, &str, &str)] = &[
 
 #[test]
 fn invalid_commands_are_rejected() {
-    for (until, told, refusal) in TABLE {
-        let mut world = TestRun::new(with_rule(ask_rule()));
+    for (until, command, refusal) in TABLE {
+        let mut test_run = TestRun::new(with_rule(ask_rule()));
         for line in until.split("; ").filter(|line| !line.is_empty()) {
-            let came = world.play(line);
-            assert!(!came.starts_with('!'), "{until}: {line}: {came}");
+            let result = test_run.play(line);
+            assert!(!result.starts_with('!'), "{until}: {line}: {result}");
         }
-        let before = (world.run.clone(), world.entries.len());
-        assert_eq!(world.play(told), *refusal, "{until}; {told}");
-        assert_eq!(before, (world.run, world.entries.len()), "{until}; {told}");
+        let before = (test_run.run.clone(), test_run.entries.len());
+        assert_eq!(test_run.play(command), *refusal, "{until}; {command}");
+        assert_eq!(before, (test_run.run, test_run.entries.len()), "{until}; {command}");
     }
 }

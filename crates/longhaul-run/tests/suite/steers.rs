@@ -1,8 +1,8 @@
-//! Messages for a run in flight: when each is read, in every state.
+//! Messages for a run in flight: when each is delivered, in every state.
 //!
-//! Never: lost, and never in the middle of a turn's results.
+//! Invariant: no message is lost, and none is inserted between the results of a turn.
 
-use longhaul_core::policy::gate::OnTimeout;
+use longhaul_core::policy::gate::TimeoutAction;
 
 use super::harness::script::check;
 use super::policies::{ask_rule, plain, result_gate, with_rule};
@@ -75,7 +75,7 @@ fn a_withdrawn_interrupt_leaves_a_valid_conversation() {
         steer interrupt Rhyme! => steer.queued
         unsteer                => steer.withdrawn
         halt Roses are         => turn.interrupted turn.started
-        ? said                 => [longhaul] You were cut off. Go on.
+        ? said                 => [longhaul] You were interrupted. Continue.
     "#,
     );
     check(
@@ -90,7 +90,7 @@ fn a_withdrawn_interrupt_leaves_a_valid_conversation() {
         resume                 => run.resumed | running
         claim                  => run.claimed
         go                     => turn.started
-        ? said                 => [longhaul] You were cut off. Go on.
+        ? said                 => [longhaul] You were interrupted. Continue.
     "#,
     );
 }
@@ -249,7 +249,7 @@ fn an_interrupt_during_compaction_is_delivered_first() {
 #[test]
 fn a_message_keeps_a_run_from_ending() {
     check(
-        result_gate(OnTimeout::Approve),
+        result_gate(TimeoutAction::Approve),
         r#"
         claim                        => run.claimed | running
         see                          => run.prepared turn.started
@@ -297,12 +297,12 @@ fn a_message_is_dropped_at_the_end_and_rejected_after_it() {
 
 #[test]
 fn a_message_must_not_be_empty_or_too_long() {
-    let mut world = super::harness::TestRun::new(plain());
+    let mut test_run = super::harness::TestRun::new(plain());
     let long = "x".repeat(64 * 1024 + 1);
-    assert_eq!(world.play(&format!("steer after_batch {long}")), "!too_long");
-    assert_eq!(world.play("steer after_batch  "), "!empty");
+    assert_eq!(test_run.play(&format!("steer after_batch {long}")), "!too_long");
+    assert_eq!(test_run.play("steer after_batch  "), "!empty");
     for _ in 0..64 {
-        assert_eq!(world.play("steer after_batch x"), "steer.queued");
+        assert_eq!(test_run.play("steer after_batch x"), "steer.queued");
     }
-    assert_eq!(world.play("steer after_batch x"), "!steers full");
+    assert_eq!(test_run.play("steer after_batch x"), "!steers full");
 }

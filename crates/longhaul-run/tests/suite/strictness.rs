@@ -1,10 +1,10 @@
-//! Where two readings are possible the stricter one holds.
+//! Ambiguous rules and inputs: the stricter interpretation wins.
 //!
-//! Never: a call that is done twice, or by fewer people, because of how it was written.
+//! Invariant: the spelling of a call never causes it to run twice or with fewer approvals.
 
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::budget::Budget;
-use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, RuleAction};
+use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
 use longhaul_run::commands::current_digest;
 
 use super::harness::script::check;
@@ -39,12 +39,12 @@ fn an_edited_call_is_not_repeated_after_a_crash() {
 #[test]
 fn a_compound_command_needs_the_approvers_of_each_part() {
     let weak = GateRule {
-        on_timeout: OnTimeout::Approve,
+        on_timeout: TimeoutAction::Approve,
         ..rule_about("git *", RuleAction::Ask("Use git?".into()))
     };
     let strong = GateRule {
         always: true,
-        approvers: Approvers { count: 2, not_submitter: true },
+        approvers: ApprovalRequirement { count: 2, not_submitter: true },
         ..rule_about("rm *", RuleAction::Ask("Remove?".into()))
     };
     check(
@@ -98,7 +98,7 @@ fn an_opaque_command_is_not_covered_by_an_earlier_approval() {
         call shell/once {"command": "git log"}        => turn.completed tool.started(t1.1)
         done t1.1 ok                                  => tool.completed(t1.1) turn.started
         call shell/once {"command": "git log $(rm)"}  => turn.completed tool.failed(t2.1) turn.started
-        ? said                                        => t2.1: ! denied: only git (this line hides what it runs: write it plainly)
+        ? said                                        => t2.1: ! the call was denied: only git (the command can't be inspected: write it without nested commands)
     "#,
     );
     let every = GateRule { subject: None, ..rule_about("", RuleAction::Allow) };
@@ -132,7 +132,7 @@ fn a_second_start_is_approved_for_what_was_shown() {
         no Ask Bob.    => gate.answered | running
         claim          => run.claimed
         go             => tool.failed(t1.1) turn.started
-        ? said         => t1.1: ! a person says: it did not happen: Ask Bob.
+        ? said         => t1.1: ! a person confirmed that it did not happen: Ask Bob.
     "#,
     );
 }
@@ -149,7 +149,7 @@ fn the_note_of_an_approval_reaches_the_model() {
         claim                    => run.claimed
         go                       => tool.started(t1.1)
         done t1.1 ok             => tool.completed(t1.1) turn.started
-        ? said                   => t1.1: A person allowed this call and said: Only this once. / ok
+        ? said                   => t1.1: A person approved this call with the note: Only this once. / ok
     "#,
     );
 }
@@ -200,14 +200,17 @@ fn a_message_that_answers_a_question_is_its_result() {
 
 #[test]
 fn two_too_deep_edits_have_different_digests() {
-    let two = GateRule { approvers: Approvers { count: 2, not_submitter: false }, ..ask_rule() };
-    let mut world = super::harness::TestRun::new(with_rule(two));
+    let two = GateRule {
+        approvers: ApprovalRequirement { count: 2, not_submitter: false },
+        ..ask_rule()
+    };
+    let mut test_run = super::harness::TestRun::new(with_rule(two));
     for line in ["claim", "see", r#"call shell/once {"command": "ls"}"#] {
-        world.play(line);
+        test_run.play(line);
     }
     let deep = |inside: &str| format!("{}{inside}{}", "[".repeat(200), "]".repeat(200));
-    world.play(&format!("edit {} by cli:anna", deep("1")));
-    let shown = current_digest(&world.rows.gates[0]);
-    world.play(&format!("edit {} by cli:bob", deep("2")));
-    assert_ne!(shown, current_digest(&world.rows.gates[0]));
+    test_run.play(&format!("edit {} by cli:anna", deep("1")));
+    let digest = current_digest(&test_run.rows.gates[0]);
+    test_run.play(&format!("edit {} by cli:bob", deep("2")));
+    assert_ne!(digest, current_digest(&test_run.rows.gates[0]));
 }

@@ -1,6 +1,5 @@
-//! The agents that can be asked.
-//!
-//! Never: one whose file is broken. `longhaul agents check` says what is wrong.
+//! API handlers for the agents of the project. Agents with an invalid file are not listed;
+//! `longhaul agents check` reports their errors.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -12,37 +11,37 @@ use crate::app::App;
 use crate::caller::Viewer;
 use crate::params::NamePath;
 use crate::problem::Problem;
-use crate::response::ok;
+use crate::response::ok_response;
 
-/// Lists agents by name.
+/// Lists all agents of the project by name.
 #[utoipa::path(
     get, path = "/v1/agents", tag = "agents", operation_id = "list_agents",
     responses((status = 200, description = "All agents", body = List<AgentView>)),
 )]
-pub(crate) async fn list(State(app): State<App>, _: Viewer) -> Result<Response, Problem> {
+pub(crate) async fn list_agents(State(app): State<App>, _: Viewer) -> Result<Response, Problem> {
     let agents = app.longhaul().agents();
     let data: Vec<AgentView> = agents.iter().map(|agent| agent_view(agent)).collect();
-    ok(&List { data, next: None })
+    ok_response(&List { data, next: None })
 }
 
-/// Shows an agent.
+/// Shows one agent of the project.
 #[utoipa::path(
     get, path = "/v1/agents/{name}", tag = "agents", operation_id = "show_agent",
-    params(("name" = String, Path, description = "The agent")),
+    params(("name" = String, Path, description = "Name of the agent")),
     responses((status = 200, description = "The agent", body = AgentView)),
 )]
-pub(crate) async fn show(
+pub(crate) async fn show_agent(
     State(app): State<App>,
     _: Viewer,
     NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
     match app.longhaul().agent(&name) {
-        Ok(agent) => ok(&agent_view(&agent)),
-        Err(like) => {
-            let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
-            let words = format!("there is no agent named `{shown}`");
-            let problem = Problem::not_found("no_agent", words);
-            Err(Problem { suggestion: like, ..problem.hint("GET /v1/agents lists what there is") })
+        Ok(agent) => ok_response(&agent_view(&agent)),
+        Err(suggestion) => {
+            let display_name: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+            let message = format!("there is no agent named `{display_name}`");
+            let problem = Problem::not_found("no_agent", message);
+            Err(Problem { suggestion, ..problem.hint("GET /v1/agents lists all agents") })
         }
     }
 }

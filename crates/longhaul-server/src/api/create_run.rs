@@ -1,6 +1,4 @@
-//! A task as a body says it, and what is checked before it is submitted.
-//!
-//! Never: a task that nobody could do. What is missing is said at once.
+//! Converts request bodies to tasks and validates them before they are submitted.
 
 use axum::http::StatusCode;
 use longhaul_api::run::{BudgetBody, RunView};
@@ -8,65 +6,66 @@ use longhaul_api::submit::NewRunBody;
 use longhaul_core::access::Role;
 use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::task::Start;
+use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
-use longhaul_engine::handle::Identity;
+use longhaul_engine::handle::CallerIdentity;
 
 use crate::app::App;
 use crate::caller::require_role;
 use crate::problem::Problem;
 
-/// More than this is no budget but a slip.
+/// Maximum amount of money in US dollars and maximum number of turns that a requested budget may
+/// have. A larger value is treated as a typing error.
 const USD_MAX: f64 = 1_000_000_000.0;
 const TURNS_MAX: u32 = 1_000_000_000;
 
-/// The greatest whole number that every reader of JSON can hold.
+/// Largest integer that every JSON parser can represent exactly (2^53 - 1).
 const JSON_INTEGER_MAX: u64 = 9_007_199_254_740_991;
 
-/// A number that is not beyond its bound.
-fn check_max<T: PartialOrd + std::fmt::Display>(
+/// Returns an error if the value of a budget field is above its maximum.
+fn check_budget_max<T: PartialOrd + std::fmt::Display>(
     name: &str,
-    said: Option<T>,
-    most: T,
+    value: Option<T>,
+    max: T,
 ) -> Result<Option<T>, Problem> {
-    match said {
-        Some(said) if said > most => {
-            Err(Problem::invalid(format!("`budget.{name}` is 0 to {most}")))
+    match value {
+        Some(value) if value > max => {
+            Err(Problem::invalid(format!("`budget.{name}` must be between 0 and {max}")))
         }
         fits => Ok(fits),
     }
 }
 
-/// The caps of a request, checked.
+/// Validates the budget in a request body.
 pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
     let usd = body.usd.map(|usd| match (0.0..=USD_MAX).contains(&usd) {
         true => Ok(MicroUsd((usd * 1_000_000.0).round() as u64)),
-        false => Err(Problem::invalid("`budget.usd` is 0 to 1,000,000,000")),
+        false => Err(Problem::invalid("`budget.usd` must be between 0 and 1,000,000,000")),
     });
     let warn = body.warn_at.map(|share| match (0.0..=1.0).contains(&share) {
         true => Ok((share * 100.0).round() as u8),
-        false => Err(Problem::invalid("`budget.warn_at` is 0 to 1")),
+        false => Err(Problem::invalid("`budget.warn_at` must be between 0 and 1")),
     });
     Ok(BudgetPatch {
         caps: BudgetRaise {
             micro_usd: usd.transpose()?,
-            tokens: check_max("tokens", body.tokens, JSON_INTEGER_MAX)?,
-            turns: check_max("turns", body.turns, TURNS_MAX)?,
-            active: check_max("active_ms", body.active_ms, JSON_INTEGER_MAX)?.map(Millis),
+            tokens: check_budget_max("tokens", body.tokens, JSON_INTEGER_MAX)?,
+            turns: check_budget_max("turns", body.turns, TURNS_MAX)?,
+            active: check_budget_max("active_ms", body.active_ms, JSON_INTEGER_MAX)?.map(Millis),
         },
         warn_percent: warn.transpose()?,
     })
 }
 
-/// The task that this caller wants.
-pub(crate) fn to_task(body: NewRunBody, caller: &Identity) -> Result<Task, Problem> {
+/// Converts the request body of a new run to a task that this caller submits.
+pub(crate) fn to_task(body: NewRunBody, caller: &CallerIdentity) -> Result<Task, Problem> {
     refuse_unsupported_fields(&body)?;
     let Some(agent) = body.agent else {
         return Err(
-            Problem::invalid("missing field `agent`").hint("GET /v1/agents lists what there is")
+            Problem::invalid("missing field `agent`").hint("GET /v1/agents lists all agents")
         );
     };
     Ok(Task {
@@ -79,7 +78,7 @@ pub(crate) fn to_task(body: NewRunBody, caller: &Identity) -> Result<Task, Probl
         lane: parse_name("lane", body.lane, LaneKey::new)?,
         thread: parse_name("thread", body.thread, ThreadKey::new)?,
         resource: parse_name("resource", body.resource, ResourceKey::new)?,
-        start: body.start_at.map_or(Start::Now, Start::At),
+        start: body.start_at.map_or(EarliestStart::Now, EarliestStart::At),
         budget: parse_budget(body.budget)?,
         submitter: Some(caller.principal.name.clone()),
         actor: body.actor,
@@ -91,61 +90,66 @@ pub(crate) fn to_task(body: NewRunBody, caller: &Identity) -> Result<Task, Probl
 }
 
 fn refuse_unsupported_fields(body: &NewRunBody) -> Result<(), Problem> {
-    let said =
+    let fields =
         [("chain", &body.chain), ("auto_approve", &body.auto_approve), ("sandbox", &body.sandbox)];
-    match said.iter().find(|(_, value)| value.is_some()) {
+    match fields.iter().find(|(_, value)| value.is_some()) {
         None => Ok(()),
         Some((name, _)) => {
-            let words = format!("`{name}` is not in this build yet");
-            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_yet", words))
+            let message = format!("`{name}` is not supported by this build yet");
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_yet", message))
         }
     }
 }
 
-/// A name, checked.
+/// Validates an optional name in a request body. `field` is the name of the body's field, for the
+/// error message.
 pub(crate) fn parse_name<T>(
-    what: &str,
-    said: Option<String>,
+    field: &str,
+    value: Option<String>,
     read: impl Fn(String) -> Result<T, IdError>,
 ) -> Result<Option<T>, Problem> {
-    let read = said.map(read).transpose();
-    read.map_err(|bad| Problem::invalid(format!("`{what}`: {bad}")))
+    let read = value.map(read).transpose();
+    read.map_err(|bad| Problem::invalid(format!("the field `{field}` is invalid: {bad}")))
 }
 
-/// Submits a task after a look whether it can be done at all.
-pub(crate) async fn submit(app: &App, caller: &Identity, task: Task) -> Result<RunView, Problem> {
+/// Submits a task after checking its agent, model, context and budget.
+pub(crate) async fn submit_task(
+    app: &App,
+    caller: &CallerIdentity,
+    task: Task,
+) -> Result<RunView, Problem> {
     let longhaul = app.longhaul();
-    let agent = longhaul.agent(&task.agent).map_err(|like| {
+    let agent = longhaul.agent(&task.agent).map_err(|suggestion| {
         let name = task.agent.clone();
-        Problem::from(longhaul_engine::Error::AgentNotFound { name, suggestion: like })
+        Problem::from(longhaul_engine::Error::AgentNotFound { name, suggestion })
     })?;
     let named = task.model.as_deref();
     let named = named.or_else(|| agent.models.first().map(String::as_str));
     if let Err(none) = longhaul.services().models.resolve(named) {
         let status = StatusCode::UNPROCESSABLE_ENTITY;
-        let words = none.message_for(&agent.name);
-        return Err(Problem::new(status, none.code(), words));
+        let message = none.message_for_agent(&agent.name);
+        return Err(Problem::new(status, none.code(), message));
     }
     if let Some(odd) = task.context.keys().find(|name| !agent.context.contains(name)) {
         let lists = match agent.context.is_empty() {
             true => "none".to_owned(),
             false => agent.context.join(", "),
         };
-        let words = format!(
-            "`context.{odd}`: agent `{}` asks for no such name; its file lists {lists}",
+        let message = format!(
+            "`context.{odd}`: agent `{}` does not declare this name; its file lists {lists}",
             agent.name
         );
-        return Err(Problem::invalid(words));
+        return Err(Problem::invalid(message));
     }
-    if longhaul.exceeds_budget(&agent, task.budget) {
-        require_role(caller, Role::Approver).map_err(|no| Problem {
-            detail: format!("a budget above the agent's: {}", no.detail),
-            ..no
+    if longhaul.exceeds_agent_budget(&agent, task.budget) {
+        require_role(caller, Role::Approver).map_err(|problem| Problem {
+            detail: format!("the requested budget is above the agent's budget: {}", problem.detail),
+            ..problem
         })?;
     }
     let view = longhaul.submit_and_show(task).await?;
     let (run, caller) = (view.id, &caller.principal.name);
-    tracing::info!(%run, agent = %agent.name, caller, "submitted");
+    tracing::info!(%run, agent = %agent.name, caller, "run submitted");
     Ok(view)
 }
 
@@ -159,13 +163,13 @@ mod tests {
             let body: BudgetBody = serde_json::from_value(body).unwrap();
             parse_budget(body).is_ok()
         };
-        for (name, most) in [
+        for (name, max) in [
             ("tokens", JSON_INTEGER_MAX),
             ("active_ms", JSON_INTEGER_MAX),
             ("turns", u64::from(TURNS_MAX)),
         ] {
-            assert!(read(serde_json::json!({ name: most })), "{name}");
-            assert!(!read(serde_json::json!({ name: most + 1 })), "{name}");
+            assert!(read(serde_json::json!({ name: max })), "{name}");
+            assert!(!read(serde_json::json!({ name: max + 1 })), "{name}");
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Events: a page of a run's journal, a stream that follows it to its end, and one stream of all
-//! runs. A page's `after` and a stream's ids are the same number.
+//! API handlers for events: a page of a run's journal, a stream that follows a run until it ends,
+//! and a stream of all runs. The `after` parameter of a page and the event ids of a run's stream
+//! are the same sequence numbers.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use longhaul_api::list::List;
 use longhaul_api::schema;
-use longhaul_core::event::entry::Envelope;
+use longhaul_core::event::entry::EntryEnvelope;
 use longhaul_core::id::Seq;
 use longhaul_core::port::records::GlobalSeq;
 use serde_json::Value;
@@ -17,102 +18,105 @@ use crate::middleware::auth::Credential;
 use crate::openapi_types::RunIdSchema;
 use crate::params::{Query, RunPath};
 use crate::problem::Problem;
-use crate::response::{ok, paginate};
-use crate::stream::all::{AllStream, KindFilter};
+use crate::response::{ok_response, paginate};
+use crate::stream::all::{AllRunsStream, EventKindFilter};
 use crate::stream::run::RunStream;
 use crate::stream::sse::{StreamReader, accepts_event_stream, last_event_id, stream_response};
 
-/// So many events come unless it is said otherwise, and at most.
+/// Default and maximum number of events per page of a run's journal.
 const EVENTS_DEFAULT: usize = 100;
 const EVENTS_MAX: usize = 1_000;
 
-/// Reads a journal.
+/// Reads the journal of a run, as a page or as a stream.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", tag = "events", operation_id = "read_events",
     params(
         ("id" = inline(RunIdSchema), Path, description = "The run's id"),
-        ("after" = Option<u64>, Query, description = "Only events after this one; 0 is all"),
+        ("after" = Option<u64>, Query, description = "Return only events after this sequence number; 0 means all"),
         ("limit" = Option<u32>, Query, description = "1 to 1,000; not for streams", minimum = 1, maximum = 1000),
-        ("Last-Event-ID" = Option<String>, Header, description = "For streams: the last event that was heard", pattern = "^[\\t ]*[0-9]{0,19}[\\t ]*$"),
+        ("Last-Event-ID" = Option<String>, Header, description = "For streams: id of the last received event", pattern = "^[\\t ]*[0-9]{0,19}[\\t ]*$"),
     ),
     responses((status = 200, description = "A page; with `Accept: text/event-stream` a stream that ends with the run", content(
         (List<EventView> = "application/json"),
         (String = "text/event-stream"),
     ))),
 )]
-pub(crate) async fn read(
+pub(crate) async fn read_events(
     State(app): State<App>,
     caller: Viewer,
     RunPath(run): RunPath,
-    (query, headers, shown): (Query, HeaderMap, Credential),
+    (query, headers, credential): (Query, HeaderMap, Credential),
 ) -> Result<Response, Problem> {
-    let query = query.allow_only(&["after", "limit"])?;
-    let after = query.parse_value::<u64>("after")?.unwrap_or_default();
-    let heard = last_event_id(&headers)?;
+    let query = query.allow_only_params(&["after", "limit"])?;
+    let after = query.parse_param::<u64>("after")?.unwrap_or_default();
+    let last_id = last_event_id(&headers)?;
     if accepts_event_stream(&headers) {
-        // A client that reconnects says what it heard last; that is the newer word.
-        let after = heard.unwrap_or(after);
-        let reader = StreamReader::acquire(&app, caller.name(), shown)?;
-        return Ok(stream_response(RunStream::open(reader, run, Seq(after)).await?));
+        // A reconnecting client sends the id of the last event it received, which is newer than
+        // `after`.
+        let after = last_id.unwrap_or(after);
+        let reader = StreamReader::new(&app, caller.name(), credential)?;
+        return Ok(stream_response(RunStream::open_stream(reader, run, Seq(after)).await?));
     }
-    let limit = query.limit(EVENTS_DEFAULT, 1..=EVENTS_MAX)?;
+    let limit = query.page_limit(EVENTS_DEFAULT, 1..=EVENTS_MAX)?;
     let entries = app.longhaul().events(run, Seq(after), limit + 1).await?;
-    let page: Result<Vec<Envelope>, _> = entries.iter().map(|entry| entry.to_envelope()).collect();
+    let page: Result<Vec<EntryEnvelope>, _> =
+        entries.iter().map(|entry| entry.to_envelope()).collect();
     let page = page.map_err(|error| {
-        tracing::error!(%run, %error, "an event can't be written");
+        tracing::error!(%run, %error, "could not serialize an event");
         Problem::internal()
     })?;
-    ok(&paginate(page, limit, |last| last.seq.to_string()))
+    ok_response(&paginate(page, limit, |last| last.seq.to_string()))
 }
 
-/// Follows all runs.
+/// Streams the events of all runs.
 #[utoipa::path(
     get, path = "/v1/events/stream", tag = "events", operation_id = "stream_all_events",
     params(
-        ("filter" = Option<String>, Query, description = "Kinds with commas between, such as `gate.raised,run.*`"),
-        ("after" = Option<u64>, Query, description = "The id that was heard last; unless it is said, from now on"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The same, as browsers say it", pattern = "^[\\t ]*[0-9]{0,19}[\\t ]*$"),
+        ("filter" = Option<String>, Query, description = "Comma-separated event types, such as `gate.raised,run.*`"),
+        ("after" = Option<u64>, Query, description = "Id of the last received event; default: only new events"),
+        ("Last-Event-ID" = Option<String>, Header, description = "Like `after`; sent by browsers when they reconnect", pattern = "^[\\t ]*[0-9]{0,19}[\\t ]*$"),
     ),
-    responses((status = 200, description = "A stream without an end", content_type = "text/event-stream", body = String)),
+    responses((status = 200, description = "An endless stream of events", content_type = "text/event-stream", body = String)),
 )]
 pub(crate) async fn stream_all_events(
     State(app): State<App>,
     caller: Viewer,
-    (query, headers, shown): (Query, HeaderMap, Credential),
+    (query, headers, credential): (Query, HeaderMap, Credential),
 ) -> Result<Response, Problem> {
-    let query = query.allow_only(&["filter", "after"])?;
-    let filter = KindFilter::parse(query.value("filter")?.unwrap_or_default())?;
+    let query = query.allow_only_params(&["filter", "after"])?;
+    let filter = EventKindFilter::parse(query.param_value("filter")?.unwrap_or_default())?;
     let after = match last_event_id(&headers)? {
-        Some(heard) => Some(heard),
-        None => query.parse_value("after")?,
+        Some(last_id) => Some(last_id),
+        None => query.parse_param("after")?,
     };
-    let reader = StreamReader::acquire(&app, caller.name(), shown)?;
-    Ok(stream_response(AllStream::open(reader, filter, after.map(GlobalSeq)).await?))
+    let reader = StreamReader::new(&app, caller.name(), credential)?;
+    Ok(stream_response(AllRunsStream::open_stream(reader, filter, after.map(GlobalSeq)).await?))
 }
 
-/// A fact in its place: how [`Envelope`] is described.
+/// OpenAPI schema of a journal event ([`EntryEnvelope`]).
 #[derive(Debug, serde::Serialize, utoipa::ToSchema)]
 #[schema(as = Event)]
 pub(crate) struct EventView {
-    /// Whose journal.
-    #[schema(schema_with = schema::run_id)]
+    /// Id of the run whose journal has the event.
+    #[schema(schema_with = schema::run_id_schema)]
     run: String,
-    /// Which place in it, from 1.
+    /// Sequence number of the event in the run's journal, from 1.
     seq: u64,
-    /// When.
-    #[schema(schema_with = schema::time)]
+    /// Time at which the event was appended.
+    #[schema(schema_with = schema::time_schema)]
     at: String,
-    /// The kind of fact.
+    /// Type of the event, such as `run.created`.
     #[serde(rename = "type")]
     kind: String,
-    /// The version of its data.
+    /// Version of the event's `data` format.
     v: u16,
-    /// The turn it belongs to.
+    /// Number of the turn to which the event belongs.
     #[schema(required = false)]
     turn: u32,
-    /// The fence.
+    /// Epoch of the claim under which the event was written. Each claim of a run by a worker has a
+    /// higher epoch.
     epoch: u64,
-    /// The fact's data.
-    #[schema(schema_with = schema::any)]
+    /// Data of the event, in the format of its `type` and `v`.
+    #[schema(schema_with = schema::any_schema)]
     data: Value,
 }

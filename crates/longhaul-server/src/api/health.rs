@@ -1,6 +1,4 @@
-//! Whether the server lives, whether it can work, and which one it is.
-//!
-//! Never: anything about a run. These need no key.
+//! API handlers for health probes and the version. They need no key and reveal nothing about runs.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,26 +7,26 @@ use longhaul_api::health::{Live, Ready, Version};
 
 use crate::app::App;
 use crate::problem::Problem;
-use crate::response::{json, ok};
+use crate::response::{json_response, ok_response};
 
-/// Says that the process answers.
+/// Returns 200 as long as the server process can answer requests.
 #[utoipa::path(
     get, path = "/livez", tag = "health", operation_id = "live", security(()),
-    responses((status = 200, description = "It lives", body = Live)),
+    responses((status = 200, description = "The process is alive", body = Live)),
 )]
-pub(crate) async fn live() -> Result<Response, Problem> {
-    ok(&Live { status: "ok".into() })
+pub(crate) async fn show_liveness() -> Result<Response, Problem> {
+    ok_response(&Live { status: "ok".into() })
 }
 
-/// Says whether it can work: a worker beats, which it does by writing to the store.
+/// Returns whether runs can make progress: a worker is alive and its heartbeats are stored.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", operation_id = "ready", security(()),
     responses(
-        (status = 200, description = "It can", body = Ready),
-        (status = 503, description = "It can't now", body = Ready),
+        (status = 200, description = "The server is ready", body = Ready),
+        (status = 503, description = "The server is not ready", body = Ready),
     ),
 )]
-pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
+pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Response, Problem> {
     let driven = app.longhaul().has_live_worker().await;
     let (status, driven) = match (app.is_stopping(), driven) {
         (true, driven) => ("stopping", driven.unwrap_or(false)),
@@ -41,16 +39,16 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let status = status.into();
-    json(code, &Ready { status, driven })
+    json_response(code, &Ready { status, driven })
 }
 
-/// Says which build this is.
+/// Returns the version of this server.
 #[utoipa::path(
     get, path = "/version", tag = "health", operation_id = "version", security(()),
-    responses((status = 200, description = "The build", body = Version)),
+    responses((status = 200, description = "The version", body = Version)),
 )]
-pub(crate) async fn version(State(app): State<App>) -> Result<Response, Problem> {
-    ok(&Version {
+pub(crate) async fn show_version(State(app): State<App>) -> Result<Response, Problem> {
+    ok_response(&Version {
         name: "longhaul".into(),
         version: app.options().version.clone(),
         api: "v1".into(),

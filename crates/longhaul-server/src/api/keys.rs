@@ -1,5 +1,6 @@
-//! Keys, for admins, and tickets: links that open the pages in a browser, once. A secret is shown
-//! once, and a ticket opens no more than the caller's own key.
+//! API handlers for API keys, which only admins may use, and for tickets: one-time links that open
+//! a browser session. A secret is shown once. A session has no more rights than the caller's own
+//! key.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -8,7 +9,7 @@ use longhaul_api::key::{CreatedKey, KeyBody, KeyView, TicketView};
 use longhaul_api::list::List;
 use longhaul_core::id::KeyName;
 use longhaul_core::time::Millis;
-use longhaul_engine::handle::CreateKey;
+use longhaul_engine::handle::CreateKeyRequest;
 
 use crate::app::App;
 use crate::body::Json;
@@ -18,97 +19,97 @@ use crate::middleware::auth::Credential;
 use crate::params::NamePath;
 use crate::peer::base_url;
 use crate::problem::Problem;
-use crate::response::{created_secret, ok};
+use crate::response::{created_secret_response, ok_response};
 
-/// A hundred years: a key for longer is one without an end, and times beyond the
-/// year 9999 can't be written.
+/// Maximum lifetime of an API key in milliseconds: 100 years. Times beyond the year 9999 can't be
+/// written.
 const TTL_MS_MAX: u64 = 3_155_760_000_000;
 
-/// Lists keys, the oldest first.
+/// Lists all API keys, oldest first.
 #[utoipa::path(
     get, path = "/v1/keys", tag = "keys", operation_id = "list_keys",
     responses((status = 200, description = "All keys", body = List<KeyView>)),
 )]
-pub(crate) async fn list(State(app): State<App>, _: Admin) -> Result<Response, Problem> {
+pub(crate) async fn list_keys(State(app): State<App>, _: Admin) -> Result<Response, Problem> {
     let data = app.longhaul().keys().await?;
-    ok(&List { data, next: None })
+    ok_response(&List { data, next: None })
 }
 
-/// Makes a key.
+/// Creates an API key.
 #[utoipa::path(
     post, path = "/v1/keys", tag = "keys", operation_id = "create_key",
     request_body = KeyBody,
-    responses((status = 201, description = "The key, shown this once", body = CreatedKey)),
+    responses((status = 201, description = "The key, shown only once", body = CreatedKey)),
 )]
-pub(crate) async fn create(
+pub(crate) async fn create_key(
     request: RequestHandle,
     caller: Admin,
     Json(body): Json<KeyBody>,
 ) -> Result<Response, Problem> {
     if body.expires_in_ms == Some(0) {
-        return Err(Problem::invalid("`expires_in_ms` is 1 or more"));
+        return Err(Problem::invalid("`expires_in_ms` must be 1 or more"));
     }
-    let ask = CreateKey {
-        name: parse_name(&body.name)?,
+    let new_key = CreateKeyRequest {
+        name: parse_key_name(&body.name)?,
         role: body.role,
         ttl: body.expires_in_ms.map(parse_ttl).transpose()?,
         by: caller.name().to_owned(),
     };
-    let key = request.longhaul.create_key(ask).await?;
+    let key = request.longhaul.create_key(new_key).await?;
     let secret = key.secret.reveal().to_owned();
     let key = key.key;
     let (name, role) = (&key.name, key.role.as_str());
-    tracing::info!(key = name, role, caller = caller.name(), "a key was made");
-    created_secret("/v1/keys", &CreatedKey { secret, key })
+    tracing::info!(key = name, role, caller = caller.name(), "key created");
+    created_secret_response("/v1/keys", &CreatedKey { secret, key })
 }
 
-/// Ends a key, and every session that it gave out.
+/// Revokes an API key and all browser sessions that were opened with it.
 #[utoipa::path(
     delete, path = "/v1/keys/{name}", tag = "keys", operation_id = "revoke_key",
-    params(("name" = String, Path, description = "The key")),
-    responses((status = 200, description = "The key, revoked", body = KeyView)),
+    params(("name" = String, Path, description = "Name of the key")),
+    responses((status = 200, description = "The revoked key", body = KeyView)),
 )]
-pub(crate) async fn revoke(
+pub(crate) async fn revoke_key(
     State(app): State<App>,
     caller: Admin,
-    NamePath(said): NamePath,
+    NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
-    let key = app.longhaul().revoke_key(&parse_name(&said)?).await?;
-    tracing::info!(key = key.name, caller = caller.name(), "a key was revoked");
-    ok(&key)
+    let key = app.longhaul().revoke_key(&parse_key_name(&name)?).await?;
+    tracing::info!(key = key.name, caller = caller.name(), "key revoked");
+    ok_response(&key)
 }
 
-fn parse_name(said: &str) -> Result<KeyName, Problem> {
-    KeyName::new(said).map_err(|bad| Problem::invalid(bad.to_string()))
+fn parse_key_name(name: &str) -> Result<KeyName, Problem> {
+    KeyName::new(name).map_err(|bad| Problem::invalid(bad.to_string()))
 }
 
-fn parse_ttl(said: u64) -> Result<Millis, Problem> {
-    match (1..=TTL_MS_MAX).contains(&said) {
-        true => Ok(Millis(said)),
+fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
+    match (1..=TTL_MS_MAX).contains(&ttl_ms) {
+        true => Ok(Millis(ttl_ms)),
         false => {
-            let words = format!("`expires_in_ms` is 1 to {TTL_MS_MAX}, which is a hundred years");
-            Err(Problem::invalid(words).hint("leave it out for a key without an end"))
+            let message = format!("`expires_in_ms` must be between 1 and {TTL_MS_MAX} (100 years)");
+            Err(Problem::invalid(message).hint("leave it out for a key that does not expire"))
         }
     }
 }
 
-/// Makes a link that opens the pages in a browser.
+/// Creates a one-time link that opens a browser session.
 #[utoipa::path(
     post, path = "/v1/tickets", tag = "keys", operation_id = "create_ticket",
-    responses((status = 201, description = "The link, shown this once", body = TicketView)),
+    responses((status = 201, description = "The link, shown only once", body = TicketView)),
 )]
 pub(crate) async fn create_ticket(
     State(app): State<App>,
     Viewer(caller): Viewer,
-    (shown, headers): (Credential, HeaderMap),
+    (credential, headers): (Credential, HeaderMap),
 ) -> Result<Response, Problem> {
-    // A session is its key's; who only stands near has none to give.
-    if matches!(shown, Credential::Loopback) {
-        return Err(Problem::forbidden("a session needs a key, and none was shown"));
+    // A session belongs to a key; a loopback caller without a key can't have one.
+    if matches!(credential, Credential::Loopback) {
+        return Err(Problem::forbidden("a session needs a key, and the request has none"));
     }
     let ticket = app.longhaul().create_ticket(caller.key, app.local_key_hash()).await?;
     let url = format!("{}/?t={}", base_url(&headers), ticket.reveal());
-    created_secret("/", &TicketView { url })
+    created_secret_response("/", &TicketView { url })
 }
 
 #[cfg(test)]
@@ -117,10 +118,10 @@ mod tests {
 
     #[test]
     fn the_ttl_of_a_key_is_limited() {
-        for (said, fits) in
+        for (ttl_ms, fits) in
             [(0, false), (1, true), (TTL_MS_MAX, true), (TTL_MS_MAX + 1, false), (u64::MAX, false)]
         {
-            assert_eq!(parse_ttl(said).is_ok(), fits, "{said}");
+            assert_eq!(parse_ttl(ttl_ms).is_ok(), fits, "{ttl_ms}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Runs: making one, listing them, showing one, and cancelling, pausing and resuming it. What is
-//! acknowledged is on disk.
+//! API handlers that create, list, show, cancel, pause and resume runs.
+//!
+//! Invariant: a change is acknowledged only after it is on disk.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -8,7 +9,7 @@ use longhaul_api::list::List;
 use longhaul_api::run::{CancelBody, ResumeBody, RunBriefView, RunView};
 use longhaul_api::submit::NewRunBody;
 use longhaul_api::transcript::TranscriptView;
-use longhaul_api::why::WhyView;
+use longhaul_api::why::RunExplanation;
 use longhaul_core::access::Role;
 use longhaul_core::id::{AgentName, LaneKey, RunId};
 use longhaul_core::port::store::RunFilter;
@@ -16,161 +17,161 @@ use longhaul_core::status::Status;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::create_run::{parse_budget, parse_name, submit, to_task};
+use crate::api::create_run::{parse_budget, parse_name, submit_task, to_task};
 use crate::app::App;
 use crate::body::{Json, OptionalJson};
 use crate::caller::{Operator, Viewer, require_role};
-use crate::error_mapping::{after_commit, committed_unread};
-use crate::idempotency::{RequestHandle, header_key, scoped_key};
+use crate::error_mapping::{committed_but_unreadable_problem, problem_after_commit};
+use crate::idempotency::{RequestHandle, idempotency_key_header, scope_key_to_caller};
 use crate::openapi_types::{RunIdSchema, StatusListSchema};
 use crate::params::{Query, RunPath};
 use crate::problem::Problem;
-use crate::response::{created, ok, ok_with_permit, paginate};
+use crate::response::{created_response, ok_response, ok_response_with_permit, paginate};
 
-/// So many runs come unless it is said otherwise.
+/// Default number of runs per page.
 const RUNS_DEFAULT: usize = 20;
 
-/// So many come at most, whole or briefly.
+/// Maximum number of runs per page, for full runs and for the short form (`brief`).
 const RUNS_MAX: usize = 100;
 const BRIEF_MAX: usize = 1_000;
 
-/// Makes a run.
+/// Creates a run of an agent for a task.
 #[utoipa::path(
     post, path = "/v1/runs", tag = "runs", operation_id = "submit_run",
     request_body = NewRunBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$")),
-    responses((status = 201, description = "It is on disk", body = RunView)),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$")),
+    responses((status = 201, description = "The new run; it is on disk", body = RunView)),
 )]
-pub(crate) async fn create(
+pub(crate) async fn submit_run(
     State(app): State<App>,
     Operator(caller): Operator,
     headers: HeaderMap,
     Json(body): Json<NewRunBody>,
 ) -> Result<Response, Problem> {
     let mut task = to_task(body, &caller)?;
-    task.idempotency_key = scoped_key(&caller, header_key(&headers)?);
-    let view = submit(&app, &caller, task).await?;
-    created(&format!("/v1/runs/{}", view.id), &view)
+    task.idempotency_key = scope_key_to_caller(&caller, idempotency_key_header(&headers)?);
+    let view = submit_task(&app, &caller, task).await?;
+    created_response(&format!("/v1/runs/{}", view.id), &view)
 }
 
 /// Lists runs, newest first.
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs", operation_id = "list_runs",
     params(
-        ("status" = inline(Option<StatusListSchema>), Query, description = "Only runs that stand so; may be repeated"),
-        ("agent" = Option<String>, Query, description = "Only this agent's", min_length = 1, max_length = 256),
-        ("lane" = Option<String>, Query, description = "Only this lane's", min_length = 1, max_length = 256),
-        ("root" = inline(Option<RunIdSchema>), Query, description = "Only this tree, its root included"),
-        ("after" = inline(Option<RunIdSchema>), Query, description = "The `next` of the part before"),
+        ("status" = inline(Option<StatusListSchema>), Query, description = "Only runs with this status; may be repeated"),
+        ("agent" = Option<String>, Query, description = "Only runs of this agent", min_length = 1, max_length = 256),
+        ("lane" = Option<String>, Query, description = "Only runs of this lane", min_length = 1, max_length = 256),
+        ("root" = inline(Option<RunIdSchema>), Query, description = "Only this run and its descendants"),
+        ("after" = inline(Option<RunIdSchema>), Query, description = "The `next` of the previous page"),
         ("limit" = Option<u32>, Query, description = "1 to 100; with `brief` 1 to 1,000", minimum = 1, maximum = 1000),
-        ("brief" = Option<bool>, Query, description = "Only what a row says, for long lists: the things are `RunBrief`"),
+        ("brief" = Option<bool>, Query, description = "Return short `RunBrief` entries, for long lists"),
     ),
-    responses((status = 200, description = "A part of the list", body = RunList)),
+    responses((status = 200, description = "A page of runs", body = RunList)),
 )]
-pub(crate) async fn list(
+pub(crate) async fn list_runs(
     State(app): State<App>,
     _: Viewer,
     query: Query,
 ) -> Result<Response, Problem> {
     let query =
-        query.allow_only(&["status", "agent", "lane", "root", "after", "limit", "brief"])?;
-    let brief = query.flag("brief")?;
-    let limit = query.limit(RUNS_DEFAULT, 1..=if brief { BRIEF_MAX } else { RUNS_MAX })?;
-    let text = |name| Ok::<_, Problem>(query.value(name)?.map(str::to_owned));
-    let ask = RunFilter {
+        query.allow_only_params(&["status", "agent", "lane", "root", "after", "limit", "brief"])?;
+    let brief = query.bool_param("brief")?;
+    let limit = query.page_limit(RUNS_DEFAULT, 1..=if brief { BRIEF_MAX } else { RUNS_MAX })?;
+    let text = |name| Ok::<_, Problem>(query.param_value(name)?.map(str::to_owned));
+    let filter = RunFilter {
         statuses: parse_statuses(&query)?,
         agent: parse_name("agent", text("agent")?, AgentName::new)?,
         lane: parse_name("lane", text("lane")?, LaneKey::new)?,
-        root: query.parse_value("root")?,
-        after: query.parse_value("after")?,
+        root: query.parse_param("root")?,
+        after: query.parse_param("after")?,
         limit: limit + 1,
     };
-    let rows = app.longhaul().list_brief(ask).await?;
+    let rows = app.longhaul().list_brief_runs(filter).await?;
     let rows = paginate(rows, limit, |row| row.id.to_string());
     if brief {
-        return ok(&rows);
+        return ok_response(&rows);
     }
-    let _permit = app.fold_permit().await?;
+    let _permit = app.acquire_journal_read_permit().await?;
     let mut data = Vec::with_capacity(rows.data.len());
     for row in &rows.data {
         data.push(app.longhaul().show(row.id).await?);
     }
     let next = rows.next;
-    ok(&List { data, next })
+    ok_response(&List { data, next })
 }
 
 fn parse_statuses(query: &Query) -> Result<Vec<Status>, Problem> {
-    let said = query.values("status").flat_map(|said| said.split(','));
-    said.map(|said| {
-        let found = Status::ALL.into_iter().find(|known| known.as_str() == said);
+    let text = query.param_values("status").flat_map(|text| text.split(','));
+    text.map(|text| {
+        let found = Status::ALL.into_iter().find(|valid| valid.as_str() == text);
         found.ok_or_else(|| {
-            let known = Status::ALL.map(Status::as_str).join(", ");
-            Problem::invalid(format!("`status` is one of {known}"))
+            let valid = Status::ALL.map(Status::as_str).join(", ");
+            Problem::invalid(format!("`status` must be one of {valid}"))
         })
     })
     .collect()
 }
 
-/// Shows a run.
+/// Shows one run.
 #[utoipa::path(
     get, path = "/v1/runs/{id}", tag = "runs", operation_id = "show_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
     responses((status = 200, description = "The run", body = RunView)),
 )]
-pub(crate) async fn show(
+pub(crate) async fn show_run(
     State(app): State<App>,
     _: Viewer,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
-    let _permit = app.fold_permit().await?;
-    ok(&app.longhaul().show(run).await?)
+    let _permit = app.acquire_journal_read_permit().await?;
+    ok_response(&app.longhaul().show(run).await?)
 }
 
-/// Shows what was said.
+/// Shows the conversation of a run with the model.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/transcript", tag = "runs", operation_id = "show_transcript",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
     responses((status = 200, description = "The conversation", body = TranscriptView)),
 )]
-pub(crate) async fn transcript(
+pub(crate) async fn show_transcript(
     State(app): State<App>,
     _: Viewer,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
-    let permit = app.transcript_permit().await?;
+    let permit = app.acquire_transcript_permit().await?;
     let view = app.longhaul().transcript(run).await?;
-    // It is in memory until it is sent.
-    ok_with_permit(&view, permit)
+    // The view is in memory until it is sent.
+    ok_response_with_permit(&view, permit)
 }
 
-/// Says why a run stands as it does, and what helps.
+/// Explains the current status of a run and what to do next.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/why", tag = "runs", operation_id = "why",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
-    responses((status = 200, description = "A sentence and a command", body = WhyView)),
+    responses((status = 200, description = "The explanation and a command", body = RunExplanation)),
 )]
-pub(crate) async fn why(
+pub(crate) async fn explain_run(
     State(app): State<App>,
     _: Viewer,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
-    let _permit = app.fold_permit().await?;
-    ok(&app.longhaul().why_view(run).await?)
+    let _permit = app.acquire_journal_read_permit().await?;
+    ok_response(&app.longhaul().explain_run(run).await?)
 }
 
-/// A body without fields.
+/// Request body without fields.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Empty {}
 
-/// Ends a run.
+/// Cancels a run.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/cancel", tag = "runs", operation_id = "cancel_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
     request_body(content = Option<CancelBody>),
-    responses((status = 200, description = "The run, ended or about to be", body = RunView)),
+    responses((status = 200, description = "The run, cancelled or about to be", body = RunView)),
 )]
-pub(crate) async fn cancel(
+pub(crate) async fn cancel_run(
     request: RequestHandle,
     caller: Operator,
     RunPath(run): RunPath,
@@ -178,23 +179,23 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let reason = match body.reason.trim() {
         "" => format!("cancelled by {}", caller.name()),
-        said => said.to_owned(),
+        reason_text => reason_text.to_owned(),
     };
     if request.effect.is_none() {
         request.longhaul.cancel(run, caller.name(), &reason).await?;
     }
-    tracing::info!(%run, caller = caller.name(), "told to end");
+    tracing::info!(%run, caller = caller.name(), "cancel requested");
     run_response(&request, run).await
 }
 
-/// Stills a run until somebody lets it go on.
+/// Pauses a run until it is resumed.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/pause", tag = "runs", operation_id = "pause_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
     request_body(content = Option<Empty>),
     responses((status = 200, description = "The run, paused or about to be", body = RunView)),
 )]
-pub(crate) async fn pause(
+pub(crate) async fn pause_run(
     request: RequestHandle,
     caller: Operator,
     RunPath(run): RunPath,
@@ -203,18 +204,18 @@ pub(crate) async fn pause(
     if request.effect.is_none() {
         request.longhaul.pause(run, caller.name()).await?;
     }
-    tracing::info!(%run, caller = caller.name(), "told to stand still");
+    tracing::info!(%run, caller = caller.name(), "pause requested");
     run_response(&request, run).await
 }
 
-/// Lets a run go on, maybe with more to spend.
+/// Resumes a run, optionally with a larger budget.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/resume", tag = "runs", operation_id = "resume_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
     request_body(content = Option<ResumeBody>),
-    responses((status = 200, description = "The run, ready to go on", body = RunView)),
+    responses((status = 200, description = "The resumed run", body = RunView)),
 )]
-pub(crate) async fn resume(
+pub(crate) async fn resume_run(
     request: RequestHandle,
     caller: Operator,
     RunPath(run): RunPath,
@@ -230,34 +231,38 @@ pub(crate) async fn resume(
     if request.effect.is_none() {
         request.longhaul.resume(run, raise, caller.name()).await?;
     }
-    tracing::info!(%run, caller = caller.name(), "told to go on");
+    tracing::info!(%run, caller = caller.name(), "run resumed");
     run_response(&request, run).await
 }
 
-/// The run after its change was committed.
+/// Builds the response with the run as it is after the request's change was committed.
 async fn run_response(request: &RequestHandle, run: RunId) -> Result<Response, Problem> {
-    let _permit = request.app.fold_permit().await.map_err(|_| committed_unread())?;
-    let view = request.longhaul.show(run).await.map_err(after_commit)?;
-    ok(&view)
+    let _permit = request
+        .app
+        .acquire_journal_read_permit()
+        .await
+        .map_err(|_| committed_but_unreadable_problem())?;
+    let view = request.longhaul.show(run).await.map_err(problem_after_commit)?;
+    ok_response(&view)
 }
 
-/// A part of the list of runs.
+/// A page of runs.
 #[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "it only describes what `list` answers")]
+#[expect(dead_code, reason = "OpenAPI schema of the response of `list`")]
 pub(crate) struct RunList {
-    /// The runs, newest first; with `brief` they are `RunBrief`.
+    /// Runs of this page, newest first. With `brief` they have the short form `RunBrief`.
     data: Vec<RunOrBrief>,
-    /// What to give as `after` for the next part; none: this was the last.
+    /// Value of the `after` parameter for the next page. `None` means that this is the last page.
     next: Option<String>,
 }
 
-/// A run, whole or briefly.
+/// A run in full or in short form.
 #[derive(Debug, utoipa::ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it only describes what `list` answers")]
+#[expect(dead_code, reason = "OpenAPI schema of the response of `list`")]
 pub(crate) enum RunOrBrief {
-    /// All of it.
+    /// All fields of the run.
     Full(Box<RunView>),
-    /// What its row says.
+    /// Short form of the run, for lists.
     Brief(Box<RunBriefView>),
 }

@@ -1,7 +1,7 @@
-//! Messages to a run: sent, listed with what became of them, changed and taken
-//! back until they are read.
+//! API handlers for messages to a run: send, list, update and withdraw. A message can be updated or
+//! withdrawn until the run has read it.
 //!
-//! Never: a receipt for what is not on disk.
+//! Invariant: a message is acknowledged only after it is on disk.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -15,23 +15,23 @@ use longhaul_core::raw::Hash;
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
-use crate::idempotency::{header_key, scoped_key};
+use crate::idempotency::{idempotency_key_header, scope_key_to_caller};
 use crate::openapi_types::{RunIdSchema, SteerIdSchema};
 use crate::params::{RunPath, SteerPath};
 use crate::problem::Problem;
-use crate::response::{json, ok};
+use crate::response::{json_response, ok_response};
 
-/// Writes a message to a run.
+/// Sends a message to a run.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "steer",
     params(
         ("id" = inline(RunIdSchema), Path, description = "The run's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
     ),
     request_body = SteerBody,
-    responses((status = 202, description = "It is on disk and waits to be read", body = SteerReceipt)),
+    responses((status = 202, description = "The message is on disk and waits for the run to read it", body = SteerReceipt)),
 )]
-pub(crate) async fn send(
+pub(crate) async fn send_steer(
     State(app): State<App>,
     caller: Operator,
     (RunPath(run), headers): (RunPath, HeaderMap),
@@ -40,47 +40,47 @@ pub(crate) async fn send(
     let longhaul = app.longhaul();
     let by = caller.name().to_owned();
     let delivery = body.delivery;
-    let id = match header_key(&headers)? {
+    let id = match idempotency_key_header(&headers)? {
         None => longhaul.steer(run, body.text, delivery, &by).await?,
-        // The same request makes the same id, so that it stands there once even
-        // if the server died before it could keep its answer.
+        // The id is derived from the request, so a retry does not add a second message, even if
+        // the server died before it stored its response.
         Some(key) => {
             let text = body.text;
-            let key = scoped_key(&caller.0, Some(key)).unwrap_or_default();
+            let key = scope_key_to_caller(&caller.0, Some(key)).unwrap_or_default();
             let steer = derive_steer_id(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
             let message = SteerMessage { steer, text, delivery, by };
             longhaul.steer_once(run, message).await?
         }
     };
-    tracing::info!(%run, steer = %id, caller = caller.name(), "steered");
+    tracing::info!(%run, steer = %id, caller = caller.name(), "message queued for the run");
     let status = SteerState::Queued;
     let receipt = SteerReceipt { id, run, status, delivery };
-    json(StatusCode::ACCEPTED, &receipt)
+    json_response(StatusCode::ACCEPTED, &receipt)
 }
 
-fn derive_steer_id(request: &str) -> SteerId {
-    let hash = Hash::digest(request.as_bytes());
+fn derive_steer_id(request_key: &str) -> SteerId {
+    let hash = Hash::digest(request_key.as_bytes());
     let bits = hash.bytes().iter().take(16);
     SteerId::from_bits(bits.fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
 }
 
-/// Lists the messages of a run, and what became of each.
+/// Lists the messages to a run with their status.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "list_steers",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
     responses((status = 200, description = "All messages, in order of arrival", body = List<SteerView>)),
 )]
-pub(crate) async fn list(
+pub(crate) async fn list_steers(
     State(app): State<App>,
     _: Viewer,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
-    let _permit = app.fold_permit().await?;
+    let _permit = app.acquire_journal_read_permit().await?;
     let data = app.longhaul().steers(run).await?;
-    ok(&List { data, next: None })
+    ok_response(&List { data, next: None })
 }
 
-/// Changes a message that was not read yet.
+/// Updates a message that the run has not read yet.
 #[utoipa::path(
     patch, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "update_steer",
     params(
@@ -88,47 +88,47 @@ pub(crate) async fn list(
         ("steer" = inline(SteerIdSchema), Path, description = "The message's id"),
     ),
     request_body = SteerChange,
-    responses((status = 200, description = "The message as it stands now", body = SteerView)),
+    responses((status = 200, description = "The updated message", body = SteerView)),
 )]
-pub(crate) async fn update(
+pub(crate) async fn update_steer(
     State(app): State<App>,
     caller: Operator,
     (RunPath(run), SteerPath(steer)): (RunPath, SteerPath),
     Json(body): Json<SteerChange>,
 ) -> Result<Response, Problem> {
-    let standing = find(&app, run, steer).await?;
+    let existing = find_steer(&app, run, steer).await?;
     let message = SteerMessage {
         steer,
-        text: body.text.unwrap_or(standing.text),
-        delivery: body.delivery.unwrap_or(standing.delivery),
+        text: body.text.unwrap_or(existing.text),
+        delivery: body.delivery.unwrap_or(existing.delivery),
         by: caller.name().to_owned(),
     };
     app.longhaul().update_steer(run, message).await?;
-    ok(&find(&app, run, steer).await?)
+    ok_response(&find_steer(&app, run, steer).await?)
 }
 
-/// Takes a message back that was not read yet.
+/// Withdraws a message that the run has not read yet.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "withdraw_steer",
     params(
         ("id" = inline(RunIdSchema), Path, description = "The run's id"),
         ("steer" = inline(SteerIdSchema), Path, description = "The message's id"),
     ),
-    responses((status = 200, description = "The message, withdrawn", body = SteerView)),
+    responses((status = 200, description = "The withdrawn message", body = SteerView)),
 )]
-pub(crate) async fn withdraw(
+pub(crate) async fn withdraw_steer(
     State(app): State<App>,
     caller: Operator,
     (RunPath(run), SteerPath(steer)): (RunPath, SteerPath),
 ) -> Result<Response, Problem> {
-    find(&app, run, steer).await?;
+    find_steer(&app, run, steer).await?;
     let withdrawn = app.longhaul().withdraw_steer(run, steer, caller.name());
     withdrawn.await?;
-    ok(&find(&app, run, steer).await?)
+    ok_response(&find_steer(&app, run, steer).await?)
 }
 
-async fn find(app: &App, run: RunId, steer: SteerId) -> Result<SteerView, Problem> {
+async fn find_steer(app: &App, run: RunId, steer: SteerId) -> Result<SteerView, Problem> {
     let steers = app.longhaul().steers(run).await?;
-    let found = steers.into_iter().find(|known| known.id == steer);
+    let found = steers.into_iter().find(|message| message.id == steer);
     found.ok_or_else(|| longhaul_engine::Error::SteerNotFound(steer).into())
 }

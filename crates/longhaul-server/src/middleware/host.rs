@@ -1,7 +1,6 @@
-//! Checks whom a request thinks it talks to: a page of a stranger that points
-//! its own name at this machine is sent away.
-//!
-//! Never: guesses. A name that is not on the list is wrong.
+//! Checks the `Host` header, which protects against DNS rebinding: a request through a foreign
+//! domain name that resolves to this machine is rejected. Only the local host names and the host
+//! names in the options are accepted.
 
 use axum::extract::{Request, State};
 use axum::http::header::HOST;
@@ -12,52 +11,52 @@ use axum::response::{IntoResponse as _, Response};
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Names of this machine that need no word.
+/// Names of this machine that the `Host` header may always contain.
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// Lets a request pass that is meant for us.
+/// Middleware that rejects requests whose `Host` header is not a name of this server.
 pub(crate) async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
-    match validate(&request, &app.options().hosts) {
+    match validate_host(&request, &app.options().hosts) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-fn validate(request: &Request, further: &[String]) -> Result<(), Problem> {
-    let mut said = request.headers().get_all(HOST).iter();
-    let (Some(only), None) = (said.next(), said.next()) else {
-        let words = "a request names its host once, in the `Host` header";
-        return Err(Problem::bad_request("bad_host", words));
+fn validate_host(request: &Request, extra_hosts: &[String]) -> Result<(), Problem> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (Some(only), None) = (hosts.next(), hosts.next()) else {
+        let message = "a request must have exactly one `Host` header";
+        return Err(Problem::bad_request("bad_host", message));
     };
     let only = only.to_str().unwrap_or_default();
-    // A request line may name a host as well: the two must not disagree.
+    // The request line may contain a host too, and it must be valid as well.
     let line = request.uri().authority().map(|line| line.as_str());
-    for said in [Some(only), line].into_iter().flatten() {
-        if !is_allowed_host(said, further) {
-            let shown: String = said.chars().filter(|c| !c.is_control()).take(80).collect();
-            let words = format!("`{shown}` is no name of this server");
-            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", words)
+    for hosts in [Some(only), line].into_iter().flatten() {
+        if !is_allowed_host(hosts, extra_hosts) {
+            let display_host: String = hosts.chars().filter(|c| !c.is_control()).take(80).collect();
+            let message = format!("`{display_host}` is not a name of this server");
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message)
                 .hint("use localhost, or add the name to `[server] hosts`"));
         }
     }
     Ok(())
 }
 
-/// Whether an authority, with or without a port, is one of ours.
-pub(crate) fn is_allowed_host(authority: &str, further: &[String]) -> bool {
+/// Returns whether the host in a `Host` header, with or without a port, is a name of this server.
+pub(crate) fn is_allowed_host(authority: &str, extra_hosts: &[String]) -> bool {
     let Ok(uri) = authority.parse::<Uri>() else {
         return false;
     };
     let Some(parsed) = uri.authority() else {
         return false;
     };
-    // `user@host` is nothing that a client of ours would say.
+    // No client of this server sends `user@host`.
     if parsed.as_str().contains('@') || parsed.as_str() != authority {
         return false;
     }
     let name = parsed.host();
     let own = LOCAL_HOSTS.iter().any(|own| own.eq_ignore_ascii_case(name));
-    own || further.iter().any(|known| known.eq_ignore_ascii_case(name))
+    own || extra_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -67,7 +66,7 @@ mod tests {
     #[test]
     fn only_allowed_hosts_are_accepted() {
         let further = ["agents.example.com".to_owned()];
-        for (authority, ours) in [
+        for (authority, expected) in [
             ("localhost", true),
             ("LOCALHOST:4180", true),
             ("127.0.0.1:4180", true),
@@ -84,7 +83,7 @@ mod tests {
             ("", false),
             (" localhost", false),
         ] {
-            assert_eq!(is_allowed_host(authority, &further), ours, "{authority}");
+            assert_eq!(is_allowed_host(authority, &further), expected, "{authority}");
         }
     }
 }

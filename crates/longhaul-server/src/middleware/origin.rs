@@ -1,7 +1,5 @@
-//! Checks which page a request comes from: no other site may speak for its
-//! visitors.
-//!
-//! Never: an answer that lets another site read. There is no CORS here.
+//! Rejects requests made by pages of other sites (CSRF protection). There are no CORS headers,
+//! so other sites can't read responses either.
 
 use axum::extract::Request;
 use axum::http::header::{HOST, HeaderName, ORIGIN};
@@ -14,43 +12,44 @@ use crate::problem::Problem;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Lets a request pass that no other site has made.
+/// Middleware that rejects requests made by a page of another site.
 pub(crate) async fn check_origin(request: Request, next: Next) -> Response {
     let links = request.uri().path().starts_with("/a/");
     match is_cross_site(request.method(), request.headers(), links) {
         false => next.run(request).await,
-        true => Problem::forbidden("this request comes from another site's page")
+        true => Problem::forbidden("this request comes from a page of another site")
             .hint("open Longhaul's own page, or call the API from a program with a key")
             .into_response(),
     }
 }
 
-/// Whether another site has made a request. A link's own page is told from a
-/// stranger's by the nonce in its form, also where the browser says nothing.
-fn is_cross_site(method: &Method, headers: &HeaderMap, links: bool) -> bool {
-    let word = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+/// Returns whether a page of another site has made the request. For forms on link pages, the nonce
+/// in the form proves that the form is ours if the browser sends no usable header.
+fn is_cross_site(method: &Method, headers: &HeaderMap, is_link_page: bool) -> bool {
+    let header = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let origin = headers.get_all(ORIGIN).iter();
-    let host = word(&HOST).unwrap_or_default();
-    // Our pages say `Referrer-Policy: no-referrer`, and a browser then hides the
-    // origin of their forms; it still says that they are ours, which no page can.
-    // To plain http on a named host it does not even say that.
-    let own_form = match word(&FETCH_SITE) {
+    let host = header(&HOST).unwrap_or_default();
+    // Our pages set `Referrer-Policy: no-referrer`, so browsers send `Origin: null` with their
+    // forms. `Sec-Fetch-Site` still identifies them, and no page can fake it. Browsers do not
+    // send it over plain http to a host other than localhost.
+    let own_form = match header(&FETCH_SITE) {
         Some(site) => site == "same-origin",
-        None => links,
+        None => is_link_page,
     };
-    let ours = |origin: &str| is_same_host(origin, host) || (own_form && origin == "null");
-    let stranger = origin.map(|origin| origin.to_str().unwrap_or("?")).any(|origin| !ours(origin));
-    if stranger {
+    let is_own_origin = |origin: &str| is_same_host(origin, host) || (own_form && origin == "null");
+    let is_foreign_origin =
+        origin.map(|origin| origin.to_str().unwrap_or("?")).any(|origin| !is_own_origin(origin));
+    if is_foreign_origin {
         return true;
     }
-    // A link in a mail or a chat leads here from elsewhere, and only shows.
+    // Following a link from a mail or chat is allowed, because GET changes nothing.
     let looks = method == Method::GET || method == Method::HEAD;
-    let follows_link = looks && word(&FETCH_MODE) == Some("navigate");
-    word(&FETCH_SITE).is_some_and(|site| site == "cross-site" || site == "?") && !follows_link
+    let follows_link = looks && header(&FETCH_MODE) == Some("navigate");
+    header(&FETCH_SITE).is_some_and(|site| site == "cross-site" || site == "?") && !follows_link
 }
 
-/// Whether an origin is the host that the request names. The scheme is left
-/// out: a proxy may speak TLS for us.
+/// Returns whether the host of an `Origin` header is the requested host. The scheme is ignored,
+/// because a proxy may terminate TLS.
 fn is_same_host(origin: &str, host: &str) -> bool {
     let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
@@ -75,20 +74,24 @@ mod tests {
             ("GET", &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], false),
             ("POST", &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], true),
         ];
-        for (method, said, foreign) in cases {
+        for (method, header_pairs, foreign) in cases {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, "localhost:4180".parse().unwrap());
-            for (name, value) in said {
+            for (name, value) in header_pairs {
                 let name: HeaderName = name.parse().unwrap();
                 headers.insert(name, value.parse().unwrap());
             }
             let method: Method = method.parse().unwrap();
-            assert_eq!(is_cross_site(&method, &headers, false), foreign, "{method} {said:?}");
-            let hidden = said == [("origin", "null")];
+            assert_eq!(
+                is_cross_site(&method, &headers, false),
+                foreign,
+                "{method} {header_pairs:?}"
+            );
+            let hidden = header_pairs == [("origin", "null")];
             assert_eq!(
                 is_cross_site(&method, &headers, true),
                 foreign && !hidden,
-                "{method} {said:?}"
+                "{method} {header_pairs:?}"
             );
         }
     }

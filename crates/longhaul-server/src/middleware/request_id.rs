@@ -1,8 +1,7 @@
-//! The outermost guard: gives a request its id, catches what breaks, writes
-//! problems down and says in the log what was refused.
+//! Outermost middleware: assigns the request id, catches panics, writes error responses, and logs
+//! rejected requests.
 //!
-//! Never: a path in the log that may hold a secret. Routes are named as they
-//! are declared.
+//! Invariant: the log has the declared route, never the path, because a path may contain a secret.
 
 use std::panic::AssertUnwindSafe;
 
@@ -22,54 +21,55 @@ use crate::problem::Problem;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Who has shown nothing that counts.
+/// Name that the log shows for callers without a valid credential.
 const ANONYMOUS: &str = "anonymous";
 
-/// Lets a request pass and finishes its answer.
+/// Middleware that runs the request, writes its error response, logs it and sets the common
+/// headers.
 pub(crate) async fn finish_response(
     State(app): State<App>,
     request: Request,
     next: Next,
 ) -> Response {
-    let id = format!("req_{:032x}", app.longhaul().services().ids.next_bits());
+    let id = format!("req_{:032x}", app.longhaul().services().ids.next_id_bits());
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or("(no route)", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
-    let run = run_in_path(request.uri().path());
-    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    let mut response = answered.unwrap_or_else(|_| {
-        tracing::error!(%method, route, request_id = id, "a request broke its handler");
+    let run = run_id_in_path(request.uri().path());
+    let result = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let mut response = result.unwrap_or_else(|_| {
+        tracing::error!(%method, route, request_id = id, "a request handler panicked");
         axum::response::IntoResponse::into_response(Problem::internal())
     });
     let caller = response.extensions().get::<CallerName>();
     let caller = caller.map_or_else(|| ANONYMOUS.to_owned(), |caller| caller.0.clone());
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         let (status, code) = (problem.status.as_u16(), problem.code);
-        if caller != ANONYMOUS || app.rates().may_log_anonymous() {
-            tracing::info!(run, %method, route, status, code, caller, request_id = id, "refused");
+        if caller != ANONYMOUS || app.rate_limits().may_log_anonymous_request() {
+            tracing::info!(run, %method, route, status, code, caller, request_id = id, "request rejected");
         }
-        let kept = std::mem::take(response.headers_mut());
+        let headers = std::mem::take(response.headers_mut());
         response = problem.to_response(&id);
-        response.headers_mut().extend(kept);
+        response.headers_mut().extend(headers);
     } else if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
         let status = response.status().as_u16();
-        tracing::warn!(%method, route, status, caller, request_id = id, "failed");
+        tracing::warn!(%method, route, status, caller, request_id = id, "request failed");
     }
     set_common_headers(response.headers_mut(), &id);
     response
 }
 
-/// The run that a path names, so that a log can be read by run.
-fn run_in_path(path: &str) -> Option<String> {
+/// Returns the run id in a request path, so that the log can be filtered by run.
+fn run_id_in_path(path: &str) -> Option<String> {
     let rest = path.strip_prefix("/v1/runs/")?;
     let run: RunId = rest.split('/').next()?.parse().ok()?;
     Some(run.to_string())
 }
 
-/// What every answer says to browsers and caches.
-fn set_common_headers(headers: &mut HeaderMap, id: &str) {
-    if let Ok(id) = HeaderValue::from_str(id) {
-        headers.insert(REQUEST_ID, id);
+/// Adds the headers that every response has: request id, caching and browser protection.
+fn set_common_headers(headers: &mut HeaderMap, request_id: &str) {
+    if let Ok(request_id) = HeaderValue::from_str(request_id) {
+        headers.insert(REQUEST_ID, request_id);
     }
     for (name, value) in [
         (CACHE_CONTROL, "no-store"),

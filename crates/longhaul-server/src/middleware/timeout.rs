@@ -1,6 +1,5 @@
-//! Waits for an answer no longer than a caller would.
-//!
-//! Never: ends a stream. A stream's answer is there at once; its words come later.
+//! Timeout for responses. It limits only the time until a response begins, so it does not end
+//! streams.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -11,8 +10,8 @@ use crate::app::App;
 use crate::limits::RESPONSE_TIMEOUT;
 use crate::problem::Problem;
 
-/// Lets a request pass that is answered in time.
-pub(crate) async fn request_timeout(
+/// Middleware that returns 503 if the response does not begin in time.
+pub(crate) async fn limit_response_time(
     State(app): State<App>,
     request: Request,
     next: Next,
@@ -22,8 +21,8 @@ pub(crate) async fn request_timeout(
         biased;
         answer = next.run(request) => answer,
         () = clock.sleep(RESPONSE_TIMEOUT.into()) => {
-            let words = "this took too long and was given up; what was acknowledged stands";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", words)
+            let message = "the request timed out; everything acknowledged before is still stored";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", message)
                 .hint("try again with the same Idempotency-Key")
                 .retry_after(1)
                 .into_response()

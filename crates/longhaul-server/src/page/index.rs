@@ -1,6 +1,5 @@
-//! The first page: trades a ticket for a session, and says what this is.
-//!
-//! Never: tells a stranger more than that a key is needed.
+//! The start page: exchanges a ticket (a one-time link) for a browser session and shows an
+//! overview. Without a session it says only that a key is needed.
 
 use axum::extract::State;
 use axum::http::header::{LOCATION, SET_COOKIE};
@@ -12,34 +11,34 @@ use longhaul_core::status::Status;
 use longhaul_engine::secret::Secret;
 
 use crate::app::App;
-use crate::middleware::auth::{cookie_name, find_credential, identify};
+use crate::middleware::auth::{find_credential, identify_caller, session_cookie_name};
 use crate::page::{MessagePage, message_page, render_page};
 use crate::params::Query;
 use crate::peer::base_url;
 use crate::problem::Problem;
 
-/// So many are counted.
+/// Maximum number of runs or gates that the start page counts.
 const COUNTED_MAX: usize = 1_000;
 
-/// The page at `/`.
-pub(crate) async fn index(
+/// Serves the start page at `/`.
+pub(crate) async fn serve_start_page(
     State(app): State<App>,
     method: Method,
     query: Query,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    // Programs look with HEAD whether a link leads somewhere; that is no use of it.
-    let ticket = query.value("t")?.filter(|_| method != Method::HEAD);
+    // Programs check links with HEAD; that must not consume the ticket.
+    let ticket = query.param_value("t")?.filter(|_| method != Method::HEAD);
     if let Some(ticket) = ticket {
         return exchange_ticket(&app, &Secret::from_text(ticket), &headers).await;
     }
-    // Only what is shown counts here, not where it comes from.
-    let known = match find_credential(&app, None, &headers) {
-        Some(shown) => identify(&app, &shown).await?,
+    // Only credentials count here; the open loopback does not.
+    let identity = match find_credential(&app, None, &headers) {
+        Some(credential) => identify_caller(&app, &credential).await?,
         None => None,
     };
-    match known {
-        Some(known) => home(&app, &known.principal.name, &headers).await,
+    match identity {
+        Some(identity) => overview_page(&app, &identity.principal.name, &headers).await,
         None => {
             let lines = [
                 "This page needs a session. The link that `longhaul dev` and `longhaul serve` \
@@ -47,7 +46,7 @@ pub(crate) async fn index(
                     .to_owned(),
                 "A new link: longhaul keys link".to_owned(),
             ];
-            message_page(&app, StatusCode::UNAUTHORIZED, "A key is needed", &lines)
+            message_page(&app, StatusCode::UNAUTHORIZED, "Key required", &lines)
         }
     }
 }
@@ -59,37 +58,37 @@ async fn exchange_ticket(
 ) -> Result<Response, Problem> {
     let Some(session) = app.longhaul().exchange_ticket(ticket, app.local_key_hash()).await? else {
         let lines = [
-            "It works once, within ten minutes, and dies with its key.".to_owned(),
+            "It works once, within ten minutes, and only while its key is valid.".to_owned(),
             "A new link: longhaul keys link".to_owned(),
         ];
-        return message_page(app, StatusCode::GONE, "This link is used up", &lines);
+        return message_page(app, StatusCode::GONE, "This link has expired or was used", &lines);
     };
     let secure = match base_url(headers).starts_with("https:") {
         true => "; Secure",
         false => "",
     };
-    let name = cookie_name(app);
+    let name = session_cookie_name(app);
     let value = session.reveal();
     let line = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200{secure}");
     let mut response = StatusCode::SEE_OTHER.into_response();
-    let kept = response.headers_mut();
-    kept.insert(LOCATION, HeaderValue::from_static("/"));
+    let response_headers = response.headers_mut();
+    response_headers.insert(LOCATION, HeaderValue::from_static("/"));
     if let Ok(line) = HeaderValue::from_str(&line) {
-        kept.insert(SET_COOKIE, line);
+        response_headers.insert(SET_COOKIE, line);
     }
     Ok(response)
 }
 
-/// A count with its words.
-fn count_text(count: usize, one: &str, many: &str) -> String {
+/// Formats a count with the singular or plural noun.
+fn count_text(count: usize, singular: &str, plural: &str) -> String {
     match count {
-        1 => format!("1 {one}"),
-        COUNTED_MAX.. => format!("{COUNTED_MAX} or more {many}"),
-        _ => format!("{count} {many}"),
+        1 => format!("1 {singular}"),
+        COUNTED_MAX.. => format!("{COUNTED_MAX} or more {plural}"),
+        _ => format!("{count} {plural}"),
     }
 }
 
-async fn home(app: &App, caller: &str, headers: &HeaderMap) -> Result<Response, Problem> {
+async fn overview_page(app: &App, caller: &str, headers: &HeaderMap) -> Result<Response, Problem> {
     let longhaul = app.longhaul();
     let open =
         GateFilter { status: Some(GateStatus::Open), limit: COUNTED_MAX, ..GateFilter::default() };
@@ -99,24 +98,25 @@ async fn home(app: &App, caller: &str, headers: &HeaderMap) -> Result<Response, 
         ..RunFilter::default()
     };
     let open = longhaul.gates(open).await?.len();
-    let working = longhaul.list_brief(working).await?.len();
+    let working = longhaul.list_brief_runs(working).await?.len();
     let base = base_url(headers);
     let lines = [
-        format!("You are {caller}."),
+        format!("You are signed in as {caller}."),
         format!(
             "{}, {}.",
-            count_text(working, "run is at work", "runs are at work"),
-            count_text(open, "question waits for a person", "questions wait for a person"),
+            count_text(working, "run is active", "runs are active"),
+            count_text(
+                open,
+                "question is waiting for a person",
+                "questions are waiting for a person"
+            ),
         ),
         format!("The API is at {base}/v1, described at {base}/openapi.json."),
     ];
     let commands = [
-        ("What is going on", "longhaul ls".to_owned()),
-        ("What waits for you", "longhaul gates".to_owned()),
-        (
-            "From a program",
-            format!("curl -H \"Authorization: Bearer $LONGHAUL_KEY\" {base}/v1/runs"),
-        ),
+        ("Show runs", "longhaul ls".to_owned()),
+        ("Show open questions", "longhaul gates".to_owned()),
+        ("Call the API", format!("curl -H \"Authorization: Bearer $LONGHAUL_KEY\" {base}/v1/runs")),
     ];
     let version = &app.options().version;
     render_page(

@@ -1,7 +1,7 @@
-//! The page of one link: shows one gate to one person, and takes their word.
+//! The page behind a link: shows one gate to one person and accepts the answer.
 //!
-//! Never: decides on GET, and never by a POST that was not made from the page
-//! that showed this very thing.
+//! Invariant: a GET never answers the gate. A POST answers it only with the nonce of the page that
+//! showed the current input.
 
 use askama::Template;
 use axum::body::Body;
@@ -12,11 +12,11 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{
-    Answer, Decision, GateKind, GateStatus, OnTimeout, Scope, is_unanswerable,
+    Answer, AnswerScope, Decision, GateKind, GateStatus, TimeoutAction, is_unanswerable,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_engine::Error;
-use longhaul_engine::handle::{GateAnswerOutcome, ResolvedLink};
+use longhaul_engine::handle::{GateAnswerOutcome, ResolvedGateLink};
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
 use serde_json::Value;
@@ -27,7 +27,7 @@ use crate::page::{message_page, render_page};
 use crate::params::TokenPath;
 use crate::problem::Problem;
 
-/// The page of a link.
+/// Template of the page behind a link, which shows one gate.
 #[derive(Debug, Template)]
 #[template(path = "link.html")]
 struct LinkPage {
@@ -37,13 +37,13 @@ struct LinkPage {
     ask: String,
     tool: Option<String>,
     input: String,
-    /// What the runtime says of the call, and not the model.
+    /// Subjects of the call (texts that approval rules match) that the runtime set, not the model.
     injected_subjects: Vec<String>,
     edited_by: Option<String>,
     agent: String,
     run: String,
     deadline: Option<String>,
-    /// The same for people, to the minute.
+    /// Deadline of the gate in readable form, to the minute.
     deadline_text: String,
     on_timeout: &'static str,
     approvers: u16,
@@ -53,37 +53,44 @@ struct LinkPage {
     is_question: bool,
     options: Vec<String>,
     nonce: String,
-    /// What was decided; none: it is open.
+    /// Sentence that says how the gate ended or why it can't be answered here. `None` means that
+    /// the person can answer.
     outcome: Option<String>,
 }
 
-/// Shows the gate.
-pub(crate) async fn show(State(app): State<App>, token: TokenPath) -> Result<Response, Problem> {
+/// Serves the page that shows the gate behind a link.
+pub(crate) async fn show_link_page(
+    State(app): State<App>,
+    token: TokenPath,
+) -> Result<Response, Problem> {
     let secret = Secret::from_text(token.0);
-    match app.longhaul().resolve_link(&secret).await? {
-        Some(link) => render_link(&app, &secret, &link, None).await,
-        None => link_not_found(&app),
+    match app.longhaul().resolve_gate_link(&secret).await? {
+        Some(link) => render_link_page(&app, &secret, &link, None).await,
+        None => link_not_found_page(&app),
     }
 }
 
-/// Takes the person's word.
-pub(crate) async fn decide(State(app): State<App>, request: Request) -> Result<Response, Problem> {
+/// Answers the gate behind a link with the decision in the submitted form.
+pub(crate) async fn answer_gate_from_form(
+    State(app): State<App>,
+    request: Request,
+) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     let token = TokenPath::from_request_parts(&mut parts, &app).await?;
     let secret = Secret::from_text(token.0);
-    let Some(link) = app.longhaul().resolve_link(&secret).await? else {
-        return link_not_found(&app);
+    let Some(link) = app.longhaul().resolve_gate_link(&secret).await? else {
+        return link_not_found_page(&app);
     };
-    let form = Form::from_body(parts, body, &app).await?;
+    let form = AnswerForm::from_body(parts, body, &app).await?;
     if link.gate.status != GateStatus::Open {
-        return render_link(&app, &secret, &link, None).await;
+        return render_link_page(&app, &secret, &link, None).await;
     }
-    // What was shown is what the link was made for, or nothing is decided.
-    if link.digest_changed() || form.nonce != nonce(&secret, &link) {
-        let lines = ["What is asked has changed since this page was shown, or the page is \
-                      another one. Nothing was decided."
+    // The decision counts only for the input that the page showed.
+    if link.has_input_changed() || form.nonce != form_nonce(&secret, &link) {
+        let lines = ["The request has changed since this page was shown, or the form belongs to \
+                      another page. Nothing was decided."
             .to_owned()];
-        return message_page(&app, StatusCode::CONFLICT, "Please look again", &lines);
+        return message_page(&app, StatusCode::CONFLICT, "Please review again", &lines);
     }
     let decision = form.decision()?;
     let answer = Answer {
@@ -95,46 +102,50 @@ pub(crate) async fn decide(State(app): State<App>, request: Request) -> Result<R
         },
         decision,
         by: format!("link:{}", link.recipient),
-        scope: Scope::Once,
+        scope: AnswerScope::Once,
         payload: None,
         digest: link.digest,
     };
     let id = link.gate.spec.id;
     let (run, decision, caller) = (link.gate.run, answer.decision.as_str(), answer.by.clone());
-    let came = match app.longhaul().answer(id, answer).await {
+    let outcome = match app.longhaul().answer(id, answer).await {
         Ok(GateAnswerOutcome::Closed(_)) => {
-            tracing::info!(%run, gate = %id, decision, caller, "answered");
+            tracing::info!(%run, gate = %id, decision, caller, "gate answered");
             None
         }
-        Ok(GateAnswerOutcome::Voted(_)) => Some("Your word counts; others must agree.".to_owned()),
-        // Whoever comes second is told who was first.
-        Err(Error::Rejected(no)) => Some(format!("Nothing was decided now: {no}.")),
+        Ok(GateAnswerOutcome::Voted(_)) => {
+            Some("Your vote is recorded; others must agree.".to_owned())
+        }
+        // If another answer was first, the message says whose.
+        Err(Error::Rejected(rejection)) => {
+            Some(format!("Your answer was not accepted: {rejection}."))
+        }
         Err(error) => return Err(error.into()),
     };
-    match app.longhaul().resolve_link(&secret).await? {
-        Some(link) => render_link(&app, &secret, &link, came).await,
-        None => link_not_found(&app),
+    match app.longhaul().resolve_gate_link(&secret).await? {
+        Some(link) => render_link_page(&app, &secret, &link, outcome).await,
+        None => link_not_found_page(&app),
     }
 }
 
-fn link_not_found(app: &App) -> Result<Response, Problem> {
-    let lines = ["It was mistyped, or what it led to is no longer kept.".to_owned()];
-    message_page(app, StatusCode::NOT_FOUND, "This link leads nowhere", &lines)
+fn link_not_found_page(app: &App) -> Result<Response, Problem> {
+    let lines = ["The link is misspelled, or its gate has been deleted.".to_owned()];
+    message_page(app, StatusCode::NOT_FOUND, "Unknown link", &lines)
 }
 
-async fn render_link(
+async fn render_link_page(
     app: &App,
     secret: &Secret,
-    link: &ResolvedLink,
-    came: Option<String>,
+    link: &ResolvedGateLink,
+    answer_outcome: Option<String>,
 ) -> Result<Response, Problem> {
     let view = gate_view(&link.gate);
     let row = app.longhaul().run_row(view.run).await?;
     let deadline = view.deadline.map(|at| at.to_string());
     let digest = view.digest.map(|digest| digest.to_string());
-    let outcome = came.or_else(|| outcome_text(link, &view));
+    let outcome = answer_outcome.or_else(|| outcome_text(link, &view));
     let is_question = matches!(view.kind, GateKind::Question | GateKind::Blocked);
-    let sheet = LinkPage {
+    let page = LinkPage {
         title: if is_question { "A question" } else { "An approval" },
         kind: kind_text(&view.kind),
         recipient: link.recipient.clone(),
@@ -145,7 +156,7 @@ async fn render_link(
         edited_by: view.edited_by.clone(),
         agent: row.agent.to_string(),
         run: view.run.to_string(),
-        deadline_text: deadline.as_deref().map(format_minute).unwrap_or_default(),
+        deadline_text: deadline.as_deref().map(format_time_to_minute).unwrap_or_default(),
         deadline,
         on_timeout: on_timeout_text(view.on_timeout),
         approvers: view.approvers,
@@ -154,21 +165,21 @@ async fn render_link(
         digest,
         is_question,
         options: view.options.clone(),
-        nonce: nonce(secret, link),
+        nonce: form_nonce(secret, link),
         outcome,
     };
-    render_page(StatusCode::OK, &sheet)
+    render_page(StatusCode::OK, &page)
 }
 
-/// A time to the minute, as people read it.
-fn format_minute(at: &str) -> String {
-    let minute: String = at.chars().take(16).collect();
+/// Formats an ISO 8601 time to the minute.
+fn format_time_to_minute(time: &str) -> String {
+    let minute: String = time.chars().take(16).collect();
     format!("{} UTC", minute.replace('T', " "))
 }
 
-/// What binds a form to the page that showed it: nobody can make it without the
-/// link, and it is another one as soon as something else is asked.
-fn nonce(secret: &Secret, link: &ResolvedLink) -> String {
+/// Returns the nonce that binds a form to the page that showed it. It can't be computed without the
+/// link, and it changes when the input of the gate changes.
+fn form_nonce(secret: &Secret, link: &ResolvedGateLink) -> String {
     let digest = link.digest.map(|digest| digest.to_string());
     let text = format!(
         "form of {} for {} over {}",
@@ -184,22 +195,22 @@ const fn kind_text(kind: &GateKind) -> &'static str {
         GateKind::Approval => "May this call be made?",
         GateKind::Result => "Is this result good?",
         GateKind::Question => "A question",
-        GateKind::Blocked => "The agent can't go on",
-        GateKind::InDoubt => "Nobody knows what came of a call. May it be made again?",
-        GateKind::Signal => "A signal is waited for",
+        GateKind::Blocked => "The agent is blocked",
+        GateKind::InDoubt => "The outcome of a call is unknown. May it be repeated?",
+        GateKind::Signal => "Waiting for a signal",
     }
 }
 
-const fn on_timeout_text(silence: OnTimeout) -> &'static str {
+const fn on_timeout_text(silence: TimeoutAction) -> &'static str {
     match silence {
-        OnTimeout::Reject => "it counts as rejected",
-        OnTimeout::Approve => "it counts as approved",
-        OnTimeout::Fail => "the run fails",
-        OnTimeout::Pause => "the run is paused",
+        TimeoutAction::Reject => "it counts as rejected",
+        TimeoutAction::Approve => "it counts as approved",
+        TimeoutAction::Fail => "the run fails",
+        TimeoutAction::Pause => "the run is paused",
     }
 }
 
-/// What is frozen, as a person reads it.
+/// Formats the input that a gate shows as text for people.
 fn input_text(input: &RawJson) -> String {
     match input.to_value() {
         Value::String(text) => text,
@@ -211,55 +222,56 @@ fn input_text(input: &RawJson) -> String {
     }
 }
 
-/// How a gate that is not open was closed; also why an open one can't be
-/// answered from here.
-fn outcome_text(link: &ResolvedLink, view: &GateView) -> Option<String> {
+/// Returns how a closed gate ended, or why an open gate can't be answered on this page.
+fn outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String> {
     match view.status {
         GateStatus::Open if is_unanswerable(&view.tags) => Some(
-            "No answer helps here: the run is to be cancelled, and the task submitted again."
-                .to_owned(),
+            "An answer does not help here: cancel the run and submit the task again.".to_owned(),
         ),
         GateStatus::Open => {
             let own = format!("link:{}", link.recipient);
-            let said = view.answers.iter().any(|answer| answer.by == own);
-            match (said, link.digest_changed()) {
-                (true, _) => Some("Your word counts; others must agree.".to_owned()),
-                (false, true) => Some(
-                    "Somebody changed what is asked. Ask for a new link to decide that.".to_owned(),
-                ),
+            let has_voted = view.answers.iter().any(|answer| answer.by == own);
+            match (has_voted, link.has_input_changed()) {
+                (true, _) => Some("Your vote is recorded; others must agree.".to_owned()),
+                (false, true) => {
+                    Some("The request was changed. Ask for a new link to answer it.".to_owned())
+                }
                 (false, false) => None,
             }
         }
         GateStatus::Answered => Some(match view.answers.last() {
             Some(answer) => {
-                format!("Decided: {} by {} at {}.", answer.decision, answer.by, answer.at)
+                format!(
+                    "This request was decided: {} by {} at {}.",
+                    answer.decision, answer.by, answer.at
+                )
             }
-            None => "Decided.".to_owned(),
+            None => "This request was decided.".to_owned(),
         }),
         GateStatus::Expired => Some("Nobody answered in time.".to_owned()),
-        GateStatus::Withdrawn => Some("It is no longer asked.".to_owned()),
+        GateStatus::Withdrawn => Some("The request was withdrawn.".to_owned()),
     }
 }
 
-/// What the page's form sends.
+/// Fields of the submitted answer form.
 #[derive(Debug, Default)]
-struct Form {
+struct AnswerForm {
     nonce: String,
     decision: String,
     choice: String,
     note: String,
 }
 
-impl Form {
+impl AnswerForm {
     async fn from_body(parts: Parts, body: Body, app: &App) -> Result<Self, Problem> {
         let kind = parts.headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("application/x-www-form-urlencoded") {
-            let words = "only this page's own form decides";
+            let message = "only the form of this page is accepted";
             return Err(Problem::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "unsupported_media_type",
-                words,
+                message,
             ));
         }
         let bytes = body::read_body(Request::from_parts(parts, body), app).await?;
@@ -270,7 +282,7 @@ impl Form {
                 "decision" => form.decision = value.into_owned(),
                 "choice" => form.choice = value.into_owned(),
                 "note" => form.note = value.into_owned(),
-                _ => return Err(Problem::invalid("the form has another field")),
+                _ => return Err(Problem::invalid("the form has an unknown field")),
             }
         }
         Ok(form)
@@ -281,16 +293,16 @@ impl Form {
             "approve" => Ok(Decision::Approve),
             "reject" => Ok(Decision::Reject),
             "answer" => {
-                let said = match self.note.trim() {
+                let text = match self.note.trim() {
                     "" => self.choice.trim(),
                     note => note,
                 };
-                match said {
-                    "" => Err(Problem::invalid("an answer needs words")),
-                    said => Ok(Decision::Answer(said.to_owned())),
+                match text {
+                    "" => Err(Problem::invalid("the answer must not be empty")),
+                    text => Ok(Decision::Answer(text.to_owned())),
                 }
             }
-            _ => Err(Problem::invalid("the form decides nothing")),
+            _ => Err(Problem::invalid("the form has no valid decision")),
         }
     }
 }

@@ -1,42 +1,40 @@
-//! All runs as one stream, in the order in which their facts were written.
-//!
-//! Never: waits for one run to hear of another.
+//! Event stream of all runs, in the order in which the events were written.
 
 use axum::body::Bytes;
 use longhaul_core::port::records::GlobalSeq;
 use tokio::sync::watch;
 
 use crate::problem::Problem;
-use crate::stream::sse::{ChunkSource, StreamReader, write_entry};
+use crate::stream::sse::{ChunkSource, StreamReader, append_entry_event};
 
-/// So many facts are read at once.
+/// Maximum number of events that the stream reads from the store at once.
 const PAGE_SIZE: usize = 200;
 
-/// Everything that somebody reads.
+/// Event stream of all runs for one client.
 #[derive(Debug)]
-pub(crate) struct AllStream {
+pub(crate) struct AllRunsStream {
     reader: StreamReader,
-    filter: KindFilter,
+    filter: EventKindFilter,
     changes: watch::Receiver<GlobalSeq>,
     after: GlobalSeq,
-    /// The last look found nothing more.
+    /// Whether the last read from the store returned no events.
     caught_up: bool,
 }
 
-/// Which kinds of facts are wanted: names, or beginnings such as `run.*`.
+/// Filter for event types: full names, or prefixes such as `run.*`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KindFilter(Vec<String>);
+pub(crate) struct EventKindFilter(Vec<String>);
 
-impl KindFilter {
-    /// Kinds with commas between; empty: all.
-    pub(crate) fn parse(said: &str) -> Result<Self, Problem> {
+impl EventKindFilter {
+    /// Parses a comma-separated list of event types. An empty list matches all types.
+    pub(crate) fn parse(text: &str) -> Result<Self, Problem> {
         let mut kinds = Vec::new();
-        for kind in said.split(',').map(str::trim).filter(|kind| !kind.is_empty()) {
+        for kind in text.split(',').map(str::trim).filter(|kind| !kind.is_empty()) {
             let stem = kind.strip_suffix(".*").unwrap_or(kind);
-            let plain = |letter: char| letter.is_ascii_lowercase() || "._".contains(letter);
+            let plain = |c: char| c.is_ascii_lowercase() || "._".contains(c);
             if stem != "*" && !stem.chars().all(plain) {
-                let words = "`filter` lists kinds of events, such as `gate.raised,run.*`";
-                return Err(Problem::invalid(words));
+                let message = "`filter` must be a list of event types, such as `gate.raised,run.*`";
+                return Err(Problem::invalid(message));
             }
             kinds.push(kind.to_owned());
         }
@@ -44,43 +42,45 @@ impl KindFilter {
     }
 
     fn matches(&self, kind: &str) -> bool {
-        let fits = |wanted: &String| match wanted.strip_suffix('*') {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
             Some(stem) => kind.starts_with(stem),
-            None => kind == wanted,
+            None => kind == pattern,
         };
         self.0.is_empty() || self.0.iter().any(fits)
     }
 }
 
-impl AllStream {
-    /// Reads everything from after a place on; none named: from now on.
-    pub(crate) async fn open(
+impl AllRunsStream {
+    /// Opens the stream of events after a global sequence number. `None` means that only new events
+    /// are sent.
+    pub(crate) async fn open_stream(
         reader: StreamReader,
-        filter: KindFilter,
+        filter: EventKindFilter,
         after: Option<GlobalSeq>,
     ) -> Result<Self, Problem> {
         let longhaul = reader.app.longhaul();
-        let bell = longhaul.services().changes.subscribe_all();
-        let bell = bell.ok_or_else(Problem::internal)?;
+        let changes = longhaul.services().changes.subscribe_all();
+        let changes = changes.ok_or_else(Problem::internal)?;
         let after = match after {
             Some(after) => after,
             None => longhaul.last_global_seq().await?,
         };
-        Ok(Self { filter, changes: bell, after, caught_up: false, reader })
+        Ok(Self { filter, changes, after, caught_up: false, reader })
     }
 
-    /// What stands there now; none: nothing that is wanted.
+    /// Reads the next page of events. `None` means that the page has no event that passes the
+    /// filter.
     async fn read_page(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
         let app = self.reader.app.clone();
-        let _turn = app.catch_up_permit().await;
-        let tail = app.longhaul().read_all(self.after, PAGE_SIZE).await?;
+        let _turn = app.acquire_catch_up_permit().await;
+        let tail = app.longhaul().read_global_log(self.after, PAGE_SIZE).await?;
         let mut text = String::new();
-        for (place, entry) in &tail.entries {
-            self.after = *place;
+        for (global_seq, entry) in &tail.entries {
+            self.after = *global_seq;
             if self.filter.matches(entry.event.kind())
-                && let Err(error) = write_entry(&mut text, place.0, entry)
+                && let Err(error) = append_entry_event(&mut text, global_seq.0, entry)
             {
-                tracing::error!(run = %entry.run, %error, "an event can't be written");
+                tracing::error!(run = %entry.run, %error, "could not serialize an event");
             }
         }
         self.caught_up = tail.entries.is_empty();
@@ -88,30 +88,31 @@ impl AllStream {
     }
 }
 
-impl ChunkSource for AllStream {
-    async fn next(&mut self) -> Option<Bytes> {
+impl ChunkSource for AllRunsStream {
+    async fn next_chunk(&mut self) -> Option<Bytes> {
         loop {
-            let Self { reader, changes: bell, .. } = self;
+            let Self { reader, changes, .. } = self;
             let stopping = reader.app.clone();
             let caught_up = self.caught_up;
             let rung = async {
                 match caught_up {
-                    true => bell.changed().await,
+                    true => changes.changed().await,
                     false => Ok(()),
                 }
             };
-            // Also whoever is behind hears the end, and is asked for a key again.
+            // Shutdown and heartbeat are checked first, so that they also reach a reader that
+            // is far behind.
             tokio::select! {
                 biased;
-                () = stopping.stop_requested() => return None,
-                () = reader.heartbeat_due() => return reader.heartbeat().await,
+                () = stopping.wait_for_stop() => return None,
+                () = reader.wait_for_heartbeat() => return reader.heartbeat_if_authorized().await,
                 rung = rung => rung.ok()?,
             }
             match self.read_page().await {
                 Ok(Some(text)) => return Some(text),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "the stream of all runs broke off");
+                    tracing::warn!(%error, "event stream of all runs failed");
                     return None;
                 }
             }
@@ -125,8 +126,9 @@ mod tests {
 
     #[test]
     fn event_kinds_are_filtered_by_name_or_prefix() {
-        let wants = |filter: &str, kind: &str| KindFilter::parse(filter).unwrap().matches(kind);
-        for (filter, kind, wanted) in [
+        let wants =
+            |filter: &str, kind: &str| EventKindFilter::parse(filter).unwrap().matches(kind);
+        for (filter, kind, expected) in [
             ("", "run.created", true),
             ("run.*", "run.created", true),
             ("run.*", "runner.created", false),
@@ -134,8 +136,8 @@ mod tests {
             ("gate.raised", "gate.answered", false),
             ("*", "tool.started", true),
         ] {
-            assert_eq!(wants(filter, kind), wanted, "{filter} {kind}");
+            assert_eq!(wants(filter, kind), expected, "{filter} {kind}");
         }
-        assert!(KindFilter::parse("run.created;drop").is_err());
+        assert!(EventKindFilter::parse("run.created;drop").is_err());
     }
 }

@@ -1,7 +1,6 @@
-//! One run as a stream: its journal from a place on, the model's words in
-//! between, and the end.
-//!
-//! Never: polls. It waits for the bell of its run.
+//! Event stream of one run: the events of its journal after a sequence number, text deltas of the
+//! model in between, and an `end` event. It waits for change notifications of the run and never
+//! polls.
 
 use axum::body::Bytes;
 use longhaul_core::event::Event;
@@ -11,9 +10,11 @@ use longhaul_engine::handle::JournalStream;
 use serde_json::json;
 
 use crate::problem::Problem;
-use crate::stream::sse::{ChunkSource, StreamReader, format_delta, format_event, write_entry};
+use crate::stream::sse::{
+    ChunkSource, StreamReader, append_entry_event, format_delta, format_event,
+};
 
-/// A run that somebody reads.
+/// Event stream of one run for one client.
 #[derive(Debug)]
 pub(crate) struct RunStream {
     reader: StreamReader,
@@ -25,8 +26,8 @@ pub(crate) struct RunStream {
 }
 
 impl RunStream {
-    /// Reads a run from after a place on.
-    pub(crate) async fn open(
+    /// Opens the stream of the run's events after the sequence number `after`.
+    pub(crate) async fn open_stream(
         reader: StreamReader,
         run: RunId,
         after: Seq,
@@ -42,48 +43,49 @@ impl RunStream {
         })
     }
 
-    async fn end(&mut self) -> Option<Bytes> {
+    async fn end_event(&mut self) -> Option<Bytes> {
         self.has_ended = true;
         let row = self.reader.app.longhaul().run_row(self.run).await.ok()?;
-        let said = json!({ "run": self.run, "status": row.status, "last_seq": row.last_seq });
-        Some(Bytes::from(format_event("end", &said)))
+        let data = json!({ "run": self.run, "status": row.status, "last_seq": row.last_seq });
+        Some(Bytes::from(format_event("end", &data)))
     }
 }
 
 impl ChunkSource for RunStream {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next_chunk(&mut self) -> Option<Bytes> {
         if self.has_ended {
             return None;
         }
-        let Self { reader, journal: watching, deltas: words, .. } = self;
+        let Self { reader, journal: watching, deltas, .. } = self;
         let stopping = reader.app.clone();
         let entries = tokio::select! {
             biased;
-            () = stopping.stop_requested() => return None,
-            // Before the journal, or whoever is behind is never asked for a key again.
-            () = reader.heartbeat_due() => return reader.heartbeat().await,
+            () = stopping.wait_for_stop() => return None,
+            // Checked before the journal: otherwise the key of a reader that is far behind
+            // would never be checked again.
+            () = reader.wait_for_heartbeat() => return reader.heartbeat_if_authorized().await,
             read = watching.next() => match read {
                 Ok(entries) => entries,
                 Err(error) => {
-                    tracing::warn!(run = %self.run, %error, "a stream broke off");
+                    tracing::warn!(run = %self.run, %error, "event stream of a run failed");
                     return None;
                 }
             },
-            spoken = words.next() => return Some(Bytes::from(format_delta(&spoken))),
+            delta = deltas.next() => return Some(Bytes::from(format_delta(&delta))),
         };
         let Some(entries) = entries else {
-            return self.end().await;
+            return self.end_event().await;
         };
         let mut text = String::new();
         for entry in &entries {
-            // A turn's words come before the fact that it is over.
+            // The text of a turn is sent before its `turn.completed` event.
             if let Event::TurnCompleted(turn) = &entry.event
-                && let Some(spoken) = self.deltas.rest_of_turn(turn.turn)
+                && let Some(delta) = self.deltas.take_rest_of_turn(turn.turn)
             {
-                text.push_str(&format_delta(&spoken));
+                text.push_str(&format_delta(&delta));
             }
-            if let Err(error) = write_entry(&mut text, entry.seq.0, entry) {
-                tracing::error!(run = %self.run, %error, "an event can't be written");
+            if let Err(error) = append_entry_event(&mut text, entry.seq.0, entry) {
+                tracing::error!(run = %self.run, %error, "could not serialize an event");
                 self.has_ended = true;
                 break;
             }

@@ -1,7 +1,7 @@
-//! Events as text, and the answer that carries them.
+//! Formats server-sent events and builds the response that streams them.
 //!
-//! Never: buffers for a client that does not read. A piece is made when the
-//! last one has left.
+//! Invariant: the next chunk is produced only after the previous one was written, so a client that
+//! does not read uses no memory.
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
@@ -12,26 +12,26 @@ use longhaul_core::access::Role;
 use longhaul_core::event::codec::EventCodecError;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::time::Millis;
-use longhaul_engine::deltas::Delta;
+use longhaul_engine::deltas::ReplyDelta;
 use serde::Serialize;
 
 use crate::app::{App, StreamPermit};
 use crate::caller::require_role;
-use crate::middleware::auth::{Credential, identify};
+use crate::middleware::auth::{Credential, identify_caller};
 use crate::problem::Problem;
 
-/// A stream says this often that it is there.
+/// Interval between two heartbeats of an event stream.
 const HEARTBEAT_INTERVAL: Millis = Millis::from_secs(10);
 
-/// What it says then.
+/// Heartbeat of an event stream: a comment, which clients ignore.
 const HEARTBEAT: &str = ": heartbeat\n\n";
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Whether a caller wants a stream.
+/// Returns whether the request accepts an event stream.
 pub(crate) fn accepts_event_stream(headers: &HeaderMap) -> bool {
-    let wanted = |line: &str| {
+    let is_event_stream = |line: &str| {
         let kind = line.split(';').next().unwrap_or_default().trim();
         kind.eq_ignore_ascii_case("text/event-stream")
     };
@@ -40,79 +40,81 @@ pub(crate) fn accepts_event_stream(headers: &HeaderMap) -> bool {
         .iter()
         .filter_map(|accept| accept.to_str().ok())
         .flat_map(|accept| accept.split(','))
-        .any(wanted)
+        .any(is_event_stream)
 }
 
-/// The place after which a client goes on, as it heard it last.
+/// Returns the value of the `Last-Event-ID` header: the id of the last event that the client
+/// received.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let Some(said) = headers.get(LAST_EVENT_ID) else {
+    let Some(header) = headers.get(LAST_EVENT_ID) else {
         return Ok(None);
     };
-    let said = said.to_str().unwrap_or("?").trim();
-    if said.is_empty() {
+    let header = header.to_str().unwrap_or("?").trim();
+    if header.is_empty() {
         return Ok(None);
     }
-    let read = said.parse().map(Some);
-    read.map_err(|_| Problem::bad_request("bad_last_event_id", "Last-Event-ID is a number"))
+    let read = header.parse().map(Some);
+    read.map_err(|_| Problem::bad_request("bad_last_event_id", "Last-Event-ID must be a number"))
 }
 
-/// Whoever reads a stream, and may do so as long as their key counts.
+/// A client that reads an event stream. It may read as long as its credential is valid.
 #[derive(Debug)]
 pub(crate) struct StreamReader {
     pub(crate) app: App,
     credential: Credential,
-    /// By the monotonic clock.
+    /// Time at which the next heartbeat is due, on the monotonic clock.
     next_heartbeat: Millis,
-    /// Given back when the stream ends.
+    /// Permit for one open stream, released when the stream ends.
     _permit: StreamPermit,
 }
 
 impl StreamReader {
-    /// A seat for whoever has shown this.
-    pub(crate) fn acquire(app: &App, caller: &str, shown: Credential) -> Result<Self, Problem> {
-        let Some(seat) = app.acquire_stream(caller) else {
-            let words = "you have too many streams open";
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", words)
-                .hint("close some, or read `/v1/events/stream` for all runs at once")
+    /// Creates the reader of a new stream, with a stream permit for this caller. Returns an error
+    /// if the caller has too many streams open.
+    pub(crate) fn new(app: &App, caller: &str, credential: Credential) -> Result<Self, Problem> {
+        let Some(permit) = app.acquire_stream_permit(caller) else {
+            let message = "you have too many streams open";
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", message)
+                .hint("close some of them, or read `/v1/events/stream` for all runs at once")
                 .retry_after(1));
         };
         let clock = &app.longhaul().services().clock;
         Ok(Self {
             app: app.clone(),
-            credential: shown,
-            next_heartbeat: clock.monotonic().plus(HEARTBEAT_INTERVAL),
-            _permit: seat,
+            credential,
+            next_heartbeat: clock.monotonic_time().plus(HEARTBEAT_INTERVAL),
+            _permit: permit,
         })
     }
 
-    /// Returns when it is time for the next beat.
-    pub(crate) async fn heartbeat_due(&self) {
+    /// Waits until the stream's next heartbeat is due.
+    pub(crate) async fn wait_for_heartbeat(&self) {
         let clock = &self.app.longhaul().services().clock;
-        let wait = self.next_heartbeat.minus(clock.monotonic());
+        let wait = self.next_heartbeat.minus(clock.monotonic_time());
         clock.sleep(wait).await;
     }
 
-    /// The beat, whatever else is said; none: the key counts no longer.
-    pub(crate) async fn heartbeat(&mut self) -> Option<Bytes> {
+    /// Returns the bytes of a heartbeat. `None` means that the credential is no longer valid.
+    pub(crate) async fn heartbeat_if_authorized(&mut self) -> Option<Bytes> {
         let clock = &self.app.longhaul().services().clock;
-        self.next_heartbeat = clock.monotonic().plus(HEARTBEAT_INTERVAL);
-        let known = identify(&self.app, &self.credential).await.ok().flatten()?;
-        require_role(&known, Role::Viewer).ok()?;
+        self.next_heartbeat = clock.monotonic_time().plus(HEARTBEAT_INTERVAL);
+        let identity = identify_caller(&self.app, &self.credential).await.ok().flatten()?;
+        require_role(&identity, Role::Viewer).ok()?;
         Some(Bytes::from_static(HEARTBEAT.as_bytes()))
     }
 }
 
-/// Something that can be read piece by piece.
+/// A source of chunks for an event stream.
 pub(crate) trait ChunkSource: Send + 'static {
-    /// The next piece; none: it is over.
-    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+    /// Returns the next chunk of the stream. `None` means that the stream has ended.
+    fn next_chunk(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
-/// The answer that carries pieces.
-pub(crate) fn stream_response(pieces: impl ChunkSource) -> Response {
-    let stream = stream::unfold(pieces, |mut pieces| async move {
-        let piece = pieces.next().await?;
-        Some((Ok::<_, std::convert::Infallible>(piece), pieces))
+/// Builds the HTTP response that streams the chunks.
+pub(crate) fn stream_response(chunks: impl ChunkSource) -> Response {
+    let stream = stream::unfold(chunks, |mut chunks| async move {
+        let piece = chunks.next_chunk().await?;
+        Some((Ok::<_, std::convert::Infallible>(piece), chunks))
     });
     let mut response = Body::from_stream(stream).into_response();
     let headers = response.headers_mut();
@@ -126,8 +128,8 @@ pub(crate) fn stream_response(pieces: impl ChunkSource) -> Response {
     response
 }
 
-/// Appends one entry under its id.
-pub(crate) fn write_entry(
+/// Appends one journal entry to the text, as a server-sent event with an id.
+pub(crate) fn append_entry_event(
     text: &mut String,
     id: u64,
     entry: &Entry,
@@ -138,14 +140,14 @@ pub(crate) fn write_entry(
     Ok(())
 }
 
-/// An event that has no place in a journal.
+/// Formats a server-sent event that is not part of a journal.
 pub(crate) fn format_event(kind: &str, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).unwrap_or_default();
     format!("event: {kind}\ndata: {data}\n\n")
 }
 
-/// Words as they are spoken.
-pub(crate) fn format_delta(delta: &Delta) -> String {
+/// Formats a text delta of the model's reply as a server-sent event.
+pub(crate) fn format_delta(delta: &ReplyDelta) -> String {
     format_event(
         "message.delta",
         &serde_json::json!({

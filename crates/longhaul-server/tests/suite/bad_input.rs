@@ -1,26 +1,26 @@
-//! What no decent client sends: each gets the right no or a closed line, and
-//! the server is as well as before.
+//! Invalid requests: each gets the right error or a closed connection, and the server keeps
+//! working.
 
 use serde_json::Value;
 
 use crate::suite::harness::client::{TestConnection, get, parse_response, post, request};
 use crate::suite::harness::{TestServer, server_with, task};
 
-/// What bytes get on a line of their own: the statuses of all answers, none if
-/// it was closed without one.
+/// Sends bytes on a new connection and returns the statuses of all responses. The list is empty
+/// if the connection was closed without one.
 async fn raw(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
     let mut wire = TestConnection::connect(server.address).await;
     wire.send(bytes).await;
     wire.close().await;
-    let came = wire.read_all().await;
-    let text = String::from_utf8_lossy(&came);
+    let received = wire.read_all().await;
+    let text = String::from_utf8_lossy(&received);
     text.split("HTTP/1.1 ")
         .chain(text.split("HTTP/1.0 "))
         .filter_map(|part| part.get(..3)?.parse().ok())
         .collect()
 }
 
-/// A request's head with these further lines.
+/// Returns a request head with these additional lines.
 fn head(server: &TestServer, first: &str, lines: &str) -> Vec<u8> {
     let (host, key) = (server.host(), &server.key);
     format!("{first}\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n{lines}\r\n").into_bytes()
@@ -51,11 +51,11 @@ async fn invalid_task_bodies_are_rejected() {
     ];
     for (body, status, code) in cases {
         for once in [false, true] {
-            let mut asked = request("POST", "/v1/runs").body("application/json", body);
+            let mut http_request = request("POST", "/v1/runs").body("application/json", body);
             if once {
-                asked = asked.idempotency_key("k");
+                http_request = http_request.idempotency_key("k");
             }
-            let answer = server.send(asked).await;
+            let answer = server.send(http_request).await;
             let what = format!("{:?}", String::from_utf8_lossy(&body[..body.len().min(40)]));
             assert_eq!((answer.status, &*answer.problem()), (status, code), "{what}");
         }
@@ -68,8 +68,8 @@ async fn invalid_task_bodies_are_rejected() {
         ("multipart/form-data; boundary=x", 415),
         ("", 415),
     ] {
-        let asked = request("POST", "/v1/runs").body(kind, task().to_string());
-        assert_eq!(server.send(asked).await.status, status, "{kind}");
+        let http_request = request("POST", "/v1/runs").body(kind, task().to_string());
+        assert_eq!(server.send(http_request).await.status, status, "{kind}");
     }
     server.assert_healthy().await;
 }
@@ -80,18 +80,18 @@ async fn a_body_that_is_too_large_is_refused_however_it_comes() {
     let big = format!("{{\"agent\":\"tester\",\"input\":\"{}\"}}", "x".repeat(10 << 20));
     let json = "content-type: application/json\r\n";
     let length = format!("{json}content-length: {}\r\n", big.len());
-    let known =
+    let with_length =
         [head(&server, "POST /v1/runs HTTP/1.1", &length), big.clone().into_bytes()].concat();
     let chunk = format!("{:x}\r\n{big}\r\n0\r\n\r\n", big.len());
     let lines = format!("{json}transfer-encoding: chunked\r\n");
     let chunked = [head(&server, "POST /v1/runs HTTP/1.1", &lines), chunk.into_bytes()].concat();
-    // Whoever says it beforehand is told before they send.
-    let said = [head(&server, "POST /v1/runs HTTP/1.1", &length), Vec::new()].concat();
-    for (bytes, must) in [(said, true), (known, false), (chunked, false)] {
+    // A client that announces the size is rejected before it sends the body.
+    let head_only = [head(&server, "POST /v1/runs HTTP/1.1", &length), Vec::new()].concat();
+    for (bytes, must) in [(head_only, true), (with_length, false), (chunked, false)] {
         let wire = TestConnection::connect(server.address).await;
         match wire.send_slowly(bytes).await {
             Some(answer) => assert_eq!(answer.status, 413, "{}", answer.text()),
-            // Bytes that were still on their way may have cut the answer off.
+            // Bytes in flight may have reset the connection before the response was read.
             None => assert!(!must),
         }
     }
@@ -107,7 +107,7 @@ async fn too_large_request_heads_are_rejected() {
     let some = "limit=1&".repeat(65);
     let long = format!("lane={}", "y".repeat(9 * 1024));
     let get = "GET /v1/runs HTTP/1.1".to_owned();
-    for (first, lines, wanted) in [
+    for (first, lines, expected) in [
         (get.clone(), many.as_str(), 431),
         (get, fat.as_str(), 431),
         (format!("GET /v1/runs?{pairs} HTTP/1.1"), "", 431),
@@ -121,27 +121,28 @@ async fn too_large_request_heads_are_rejected() {
         let wire = TestConnection::connect(server.address).await;
         let answer = wire.send_slowly(head(&server, &first, &lines)).await;
         let status = answer.map(|answer| answer.status);
-        let shown = &first[..first.len().min(60)];
+        let first_line = &first[..first.len().min(60)];
         assert!(
-            status == Some(wanted) || (wanted == 431 && matches!(status, None | Some(414))),
-            "{shown} {status:?}"
+            status == Some(expected) || (expected == 431 && matches!(status, None | Some(414))),
+            "{first_line} {status:?}"
         );
     }
     server.assert_healthy().await;
 }
 
-/// Sends a request's head and body; it must get one of these, or nothing.
-async fn check(server: &TestServer, first: &str, sent: (&str, &str), wanted: &[u16]) {
+/// Sends a request and asserts that the response has one of these statuses, or that the
+/// connection was closed.
+async fn check(server: &TestServer, first: &str, sent: (&str, &str), expected: &[u16]) {
     let (lines, body) = sent;
     let lines = format!("{lines}connection: close\r\n");
     let bytes = [head(server, first, &lines), body.as_bytes().to_vec()].concat();
-    let told = raw(server, &bytes).await;
-    let fine = match told.as_slice() {
-        [] => !wanted.contains(&200),
-        [one] => wanted.contains(one),
+    let statuses = raw(server, &bytes).await;
+    let fine = match statuses.as_slice() {
+        [] => !expected.contains(&200),
+        [one] => expected.contains(one),
         [_, _, ..] => false,
     };
-    assert!(fine, "{first} {lines:?}: {told:?}");
+    assert!(fine, "{first} {lines:?}: {statuses:?}");
 }
 
 #[tokio::test]
@@ -165,7 +166,7 @@ async fn ambiguous_bodies_are_rejected() {
         let lines = format!("content-type: application/json\r\n{lines}\r\n");
         check(&server, "POST /v1/runs HTTP/1.1", (&lines, body), &[400]).await;
     }
-    // Where both are said the chunks count, never the other.
+    // If both headers are present, only the chunked encoding counts.
     let both = format!("content-type: application/json\r\ncontent-length: 5\r\n{chunked}\r\n");
     check(&server, "POST /v1/runs HTTP/1.1", (&both, &chunk), &[201, 400]).await;
     server.assert_healthy().await;
@@ -196,8 +197,8 @@ async fn ambiguous_request_heads_are_rejected() {
         ("CONNECT evil.example:443 HTTP/1.1", &[400, 404, 405, 421]),
         (&own, &[200]),
     ];
-    for (first, wanted) in cases {
-        check(&server, first, ("", ""), wanted).await;
+    for (first, expected) in cases {
+        check(&server, first, ("", ""), expected).await;
     }
     server.assert_healthy().await;
 }
@@ -216,12 +217,12 @@ async fn garbage_and_incomplete_requests_close_the_connection() {
     for bytes in
         [&b"\r\n\r\n\r\n"[..], b"GET", b"GET / HTTP/1.1\r\nhost:", &noise, &tls, &half, b"\0\0\0\0"]
     {
-        let told = raw(&server, bytes).await;
-        assert!(told.iter().all(|status| *status == 400), "{told:?}");
+        let statuses = raw(&server, bytes).await;
+        assert!(statuses.iter().all(|status| *status == 400), "{statuses:?}");
     }
-    // A line that says nothing at all and hangs up.
+    // A connection without any data.
     assert_eq!(raw(&server, b"").await, Vec::<u16>::new());
-    // HTTP/1.0 need not name a host, and is asked to.
+    // HTTP/1.0 does not require a Host header, but this server does.
     assert_eq!(raw(&server, b"GET /livez HTTP/1.0\r\n\r\n").await, [400]);
     assert_eq!(raw(&server, b"GET /livez HTTP/1.0\r\nhost: localhost\r\n\r\n").await, [200]);
     server.assert_healthy().await;
@@ -236,20 +237,20 @@ async fn a_half_closed_connection_gets_its_response_and_pipelining_keeps_order()
     let bytes = [one("/livez"), submit, one("/version"), one("/v1/runs"), one("/livez")].concat();
     let mut wire = TestConnection::connect(server.address).await;
     wire.send(&bytes).await;
-    let mut told = Vec::new();
+    let mut statuses = Vec::new();
     for _ in 0..5 {
-        told.push(wire.read_response().await.unwrap().status);
+        statuses.push(wire.read_response().await.unwrap().status);
     }
-    assert_eq!(told, [200, 201, 200, 401, 200]);
-    // A body that somebody else reads as the next request is not one.
+    assert_eq!(statuses, [200, 201, 200, 401, 200]);
+    // A body that looks like another request is not treated as one.
     let hidden = one("/livez");
-    let asked =
+    let http_request =
         request("POST", "/v1/runs").body("application/json", hidden).bytes(&host, &server.key);
-    wire.send(&[asked, one("/version")].concat()).await;
+    wire.send(&[http_request, one("/version")].concat()).await;
     assert_eq!(wire.read_response().await.unwrap().status, 400);
     let next = wire.read_response().await;
     assert!(next.is_none_or(|next| next.json()["name"] == "longhaul"));
-    // Byte by byte is slow and no crime.
+    // Sending byte by byte is slow but allowed.
     let mut wire = TestConnection::connect(server.address).await;
     for byte in one("/livez") {
         wire.send(&[byte]).await;
@@ -262,7 +263,7 @@ async fn a_half_closed_connection_gets_its_response_and_pipelining_keeps_order()
 async fn invalid_ids_are_rejected() {
     let server = server_with([]).open().await;
     let run = server.submit().await;
-    for (path, wanted) in [
+    for (path, expected) in [
         ("/v1/runs/%2e%2e%2fkeys", 404),
         ("/v1/runs/../keys", 404),
         ("/v1/runs/..%2f..%2fetc%2fpasswd", 404),
@@ -282,7 +283,7 @@ async fn invalid_ids_are_rejected() {
         ("/a/%2e%2e%2fv1%2fkeys", 404),
     ] {
         let answer = server.send(get(path)).await;
-        assert_eq!(answer.status, wanted, "{path} {}", answer.text());
+        assert_eq!(answer.status, expected, "{path} {}", answer.text());
         assert_eq!(answer.header("set-cookie"), None);
         let text = answer.text();
         assert!(!text.contains('\0'), "{text}");
@@ -302,7 +303,7 @@ async fn a_missing_body_times_out() {
     let lines = "content-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n";
     let mut wire = TestConnection::connect(server.address).await;
     wire.send(&head(&server, "POST /v1/runs HTTP/1.1", lines)).await;
-    // It says that it waits for the body, so it does.
+    // The server sends `100 Continue`, so it waits for the body.
     assert_eq!(wire.read_head().await.unwrap().status, 100);
     server.clock().advance(Millis::from_secs(20));
     let answer = wire.read_response().await.unwrap();

@@ -1,4 +1,4 @@
-//! All runs in one stream: filtered, resumed, and never held up by one another.
+//! The event stream of all runs: filtered, resumed, and not delayed by a single run.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::suite::harness::sse::{SseClient, SseEvent};
 
 const ALL: &str = "/v1/events/stream";
 
-/// Reads until so many runs have ended.
-async fn until_ended(ears: &mut SseClient, runs: usize) -> Vec<SseEvent> {
-    let (mut heard, mut ended) = (Vec::new(), 0);
+/// Reads events until this number of runs has ended.
+async fn until_ended(stream: &mut SseClient, runs: usize) -> Vec<SseEvent> {
+    let (mut frames, mut ended) = (Vec::new(), 0);
     while ended < runs {
-        let frame = ears.next().await.expect("it goes on");
+        let frame = stream.next().await.expect("the stream continues");
         ended += usize::from(frame.event == "run.completed");
-        heard.push(frame);
+        frames.push(frame);
     }
-    heard
+    frames
 }
 
 #[tokio::test]
@@ -30,20 +30,20 @@ async fn events_of_all_runs_are_streamed_in_order() {
     let server = server_with([FakeReply::Call("look", json!({}))]).start().await;
     let old = server.submit().await;
     server.ended(&old).await;
-    let mut ears = SseClient::open(&server, get(ALL)).await;
+    let mut stream = SseClient::open(&server, get(ALL)).await;
     for _ in 0..5 {
         server.submit().await;
     }
-    let heard = until_ended(&mut ears, 5).await;
-    let ids: Vec<u64> = heard.iter().filter_map(|frame| frame.id).collect();
+    let frames = until_ended(&mut stream, 5).await;
+    let ids: Vec<u64> = frames.iter().filter_map(|frame| frame.id).collect();
     assert!(ids.is_sorted_by(|one, two| one < two), "{ids:?}");
     let mut next: BTreeMap<String, u64> = BTreeMap::new();
-    for frame in &heard {
-        let told = frame.json();
-        let run = told["run"].as_str().unwrap().to_owned();
-        assert_ne!(run, old, "nothing from before somebody came");
+    for frame in &frames {
+        let body = frame.json();
+        let run = body["run"].as_str().unwrap().to_owned();
+        assert_ne!(run, old, "no events from before the stream was opened");
         let seq = next.entry(run).or_insert(1);
-        assert_eq!(told["seq"], *seq);
+        assert_eq!(body["seq"], *seq);
         *seq += 1;
     }
     assert_eq!(next.len(), 5);
@@ -58,61 +58,61 @@ async fn the_stream_of_all_runs_resumes_after_the_last_event_id() {
         server.ended(&run).await;
     }
     let whole = until_ended(&mut SseClient::open(&server, from_start()).await, 3).await;
-    for cut in [0, 1, 7, whole.len() - 2] {
-        let last = whole[cut].id.unwrap().to_string();
-        for asked in [
+    for index in [0, 1, 7, whole.len() - 2] {
+        let last = whole[index].id.unwrap().to_string();
+        for request in [
             get(format!("{ALL}?after={last}")),
             get(ALL).header("last-event-id", &last),
             get(format!("{ALL}?after=0")).header("last-event-id", &last),
         ] {
-            let mut ears = SseClient::open(&server, asked).await;
-            assert_eq!(ears.next().await.as_ref(), whole.get(cut + 1), "{cut}");
+            let mut stream = SseClient::open(&server, request).await;
+            assert_eq!(stream.next().await.as_ref(), whole.get(index + 1), "{index}");
         }
     }
-    // Somebody who has heard of things to come waits for them.
+    // A client with an id in the future waits for it.
     SseClient::open(&server, get(format!("{ALL}?after={}", u64::MAX))).await;
 }
 
 #[tokio::test]
 async fn the_stream_of_all_runs_is_filtered() {
     let server = server_with([FakeReply::Call("look", json!({}))]).start().await;
-    for (filter, wanted) in [
+    for (filter, expected) in [
         ("run.completed", "run.completed"),
         ("tool.*", "tool.started tool.completed"),
         ("turn.started,%20run.created", "run.created turn.started turn.started"),
     ] {
-        let mut ears = SseClient::open(&server, get(format!("{ALL}?filter={filter}"))).await;
+        let mut stream = SseClient::open(&server, get(format!("{ALL}?filter={filter}"))).await;
         let run = server.submit().await;
         server.ended(&run).await;
-        let mut heard = Vec::new();
-        for _ in wanted.split(' ') {
-            heard.push(ears.next().await.unwrap().event);
+        let mut event_names = Vec::new();
+        for _ in expected.split(' ') {
+            event_names.push(stream.next().await.unwrap().event);
         }
-        assert_eq!(heard.join(" "), wanted);
+        assert_eq!(event_names.join(" "), expected);
     }
 }
 
 #[tokio::test]
 async fn revocation_and_shutdown_end_the_stream_during_catch_up() {
     let mut server = server_with([]).with_sim_clock().open().await;
-    // More than a socket takes in while nobody reads.
+    // More data than the socket buffers hold while the client does not read.
     let task = Task::new("tester", "x".repeat(20_000));
     let tasks = (0..1_000).map(|_| task.clone()).collect();
     server.longhaul.submit_all(tasks).await.unwrap();
     let key = server.create_key("eve", Role::Viewer).await;
-    let asked = get(format!("{ALL}?after=0")).with_key(&key);
-    let mut ears = SseClient::open(&server, asked).await;
-    ears.next().await.unwrap();
+    let http_request = get(format!("{ALL}?after=0")).with_key(&key);
+    let mut stream = SseClient::open(&server, http_request).await;
+    stream.next().await.unwrap();
     server.send(request("DELETE", "/v1/keys/eve")).await.expect(200);
     server.clock().advance(Millis::from_secs(10));
     let mut more = 0;
-    while ears.next().await.is_some() {
+    while stream.next().await.is_some() {
         more += 1;
     }
-    assert!(ears.is_complete() && more < 999, "{more} more");
-    let mut ears = SseClient::open(&server, get(format!("{ALL}?after=0"))).await;
-    ears.next().await.unwrap();
+    assert!(stream.is_complete() && more < 999, "{more} more");
+    let mut stream = SseClient::open(&server, get(format!("{ALL}?after=0"))).await;
+    stream.next().await.unwrap();
     server.stop();
-    while ears.next().await.is_some() {}
+    while stream.next().await.is_some() {}
     server.wait_stopped().await;
 }

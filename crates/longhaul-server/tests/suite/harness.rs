@@ -1,7 +1,5 @@
-//! A real server in a test's hands: over a socket, a store in memory, a model
-//! and tools that do what the test wrote down.
-//!
-//! Never: a bare sleep. Facts are waited for, with a deadline.
+//! A real server for tests: a socket, an in-memory store, and a model and tools that follow a
+//! script. Tests wait for events with a timeout and never just sleep.
 
 pub(super) mod blocking_auth_store;
 pub(super) mod client;
@@ -16,27 +14,27 @@ use std::time::Duration;
 use longhaul_core::access::Role;
 use longhaul_core::id::{AgentName, InboxName, KeyName, RunId, Seq};
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, RuleAction};
+use longhaul_core::policy::gate::{ApprovalRequirement, GateRule, RuleAction, TimeoutAction};
 use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Longhaul;
-use longhaul_engine::agent::{Agent, AgentRegistry, Defaults};
+use longhaul_engine::agent::{Agent, AgentRegistry, PolicyDefaults};
 use longhaul_engine::changes::ChangeFeed;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::deltas::DeltaBroadcast;
-use longhaul_engine::handle::CreateKey;
+use longhaul_engine::handle::CreateKeyRequest;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
-use longhaul_engine::read_output::ReadOutput;
+use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::secret::Secret;
 use longhaul_engine::services::{
-    DefinitionCache, EngineServices, NoContextProviders, NoExternalTools,
+    AgentDefinitionCache, EngineServices, NoContextProviders, NoExternalTools,
 };
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_engine::worker::{Worker, WorkerOptions};
-use longhaul_server::{App, Options, serve};
+use longhaul_server::{App, ServerOptions, serve};
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
 use serde_json::{Value, json};
@@ -49,69 +47,69 @@ use crate::suite::harness::client::{TestRequest, TestResponse, get, post, send_r
 use crate::suite::harness::gated_reads::GatedReads;
 use crate::suite::harness::model::{FakeModels, FakeReply, FakeTool};
 
-/// So long a test waits for a fact before it fails; long enough for a machine that
-/// builds something else beside it.
+/// Timeout for the events that tests wait for. Long enough for a machine that is busy with a
+/// build.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The tools that the agent of every test has.
+/// Tools of the test agent.
 const TOOLS: [&str; 7] =
     ["ask_human", "report_blocked", "report_progress", "wait", "finish", "send", "look"];
 
-/// What a test wants.
+/// Configuration of a test server.
 #[derive(Debug)]
 pub(crate) struct TestServerBuilder {
     agent: Agent,
     replies: Vec<FakeReply>,
     clock: Option<SimClock>,
-    options: Options,
+    options: ServerOptions,
 }
 
-/// A plan with these lines for the model. A person is asked before `send`.
+/// Creates a configuration with these model replies. The tool `send` needs approval.
 pub(crate) fn server_with(lines: impl IntoIterator<Item = FakeReply>) -> TestServerBuilder {
-    let ask = GateRule {
+    let ask_rule = GateRule {
         tool: "send".into(),
         subject: None,
         action: RuleAction::Ask("May it <script>alert(1)</script> & send?".into()),
         always: false,
         timeout: Some(Millis::from_secs(3_600)),
-        on_timeout: OnTimeout::Reject,
+        on_timeout: TimeoutAction::Reject,
         in_doubt: None,
-        approvers: Approvers::default(),
+        approvers: ApprovalRequirement::default(),
         remind: None,
     };
     TestServerBuilder {
         agent: Agent {
             tools: TOOLS.iter().map(|name| (*name).to_owned()).collect(),
             prompt: "You are tested.".into(),
-            rules: vec![ask],
+            rules: vec![ask_rule],
             max_turns: Some(2_000),
             ..Agent::new(AgentName::new("tester").unwrap())
         },
         replies: lines.into_iter().collect(),
         clock: None,
-        options: Options::new(Secret::new("lh_", [7; 32])),
+        options: ServerOptions::new(Secret::new("lh_", [7; 32])),
     }
 }
 
-/// A plan whose run asks a person before it sends `hi`.
+/// Creates a configuration whose run asks for approval before it sends `hi`.
 pub(crate) fn server_with_gate() -> TestServerBuilder {
     server_with([FakeReply::Call("send", json!({ "text": "hi <b>you</b>" }))])
 }
 
 impl TestServerBuilder {
-    /// With an agent that is a little different.
+    /// Changes the agent.
     pub(crate) fn agent(mut self, change: impl FnOnce(&mut Agent)) -> Self {
         change(&mut self.agent);
         self
     }
 
-    /// With a server that is a little different.
-    pub(crate) fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
+    /// Changes the server options.
+    pub(crate) fn options(mut self, change: impl FnOnce(&mut ServerOptions)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// With a clock that only the test moves.
+    /// Uses a clock that only the test moves.
     pub(crate) fn with_sim_clock(mut self) -> Self {
         self.clock = Some(SimClock::new());
         self
@@ -128,9 +126,9 @@ impl TestServerBuilder {
             Some(clock) => Arc::new(clock.clone()),
             None => Arc::new(SystemClock),
         };
-        let shelf: Arc<MemStore> = Arc::new(store.clone());
-        let hands: [Arc<dyn Tool>; 3] = [
-            Arc::new(ReadOutput::new(shelf.clone(), shelf).unwrap()),
+        let shared_store: Arc<MemStore> = Arc::new(store.clone());
+        let tools: [Arc<dyn Tool>; 3] = [
+            Arc::new(ReadOutputTool::new(shared_store.clone(), shared_store).unwrap()),
             Arc::new(FakeTool::new("send", EffectClass::Once)),
             Arc::new(FakeTool::new("look", EffectClass::Pure)),
         ];
@@ -141,18 +139,18 @@ impl TestServerBuilder {
             clock,
             ids: Arc::new(UuidV7Generator),
             models: models.clone(),
-            tools: Arc::new(ToolRegistry::new(hands).unwrap()),
+            tools: Arc::new(ToolRegistry::new(tools).unwrap()),
             tool_source: Arc::new(NoExternalTools),
             context_providers: Arc::new(NoContextProviders),
             redact: Arc::new(NoRedaction),
             deltas: DeltaBroadcast::default(),
             changes: ChangeFeed::default(),
             notifier: DriverNotifier::default(),
-            definitions: DefinitionCache::default(),
+            definitions: AgentDefinitionCache::default(),
         }
     }
 
-    /// The server, with nobody who drives runs.
+    /// Starts the server without a worker.
     pub(crate) async fn open(self) -> TestServer {
         let store = match &self.clock {
             Some(clock) => MemStore::new(clock.clone()),
@@ -161,18 +159,18 @@ impl TestServerBuilder {
         let ring = Arc::new(BlockingAuthStore::new(store.clone()));
         let models = Arc::new(FakeModels::new(self.replies.clone()));
         let reads = Arc::new(GatedReads::new(store));
-        let ports = self.services(&ring, &reads, &models);
-        let mut roster = AgentRegistry::default();
-        roster.register(self.agent);
-        let longhaul = Longhaul::new(ports, roster, Defaults::default());
+        let services = self.services(&ring, &reads, &models);
+        let mut agents = AgentRegistry::default();
+        agents.register(self.agent);
+        let longhaul = Longhaul::new(services, agents, PolicyDefaults::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let key = self.options.local_key.reveal().to_owned();
         let app = App::new(longhaul.clone(), self.options, address);
         let stop = CancellationToken::new();
-        let mut crew = JoinSet::new();
+        let mut tasks = JoinSet::new();
         let stopped = stop.clone();
-        crew.spawn(async move {
+        tasks.spawn(async move {
             serve(listener, app, stopped.cancelled()).await.unwrap();
         });
         TestServer {
@@ -184,12 +182,12 @@ impl TestServerBuilder {
             clock: self.clock,
             key,
             stop,
-            server_task: crew,
+            server_task: tasks,
             workers: JoinSet::new(),
         }
     }
 
-    /// The server, with one worker behind it.
+    /// Starts the server with one worker.
     pub(crate) async fn start(self) -> TestServer {
         let mut server = self.open().await;
         server.spawn_worker();
@@ -197,7 +195,7 @@ impl TestServerBuilder {
     }
 }
 
-/// A server, and whoever works behind it.
+/// A server and its workers.
 #[derive(Debug)]
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
@@ -206,7 +204,7 @@ pub(crate) struct TestServer {
     pub(crate) reads: Arc<GatedReads>,
     pub(crate) models: Arc<FakeModels>,
     clock: Option<SimClock>,
-    /// The machine's own key.
+    /// The local machine key.
     pub(crate) key: String,
     stop: CancellationToken,
     server_task: JoinSet<()>,
@@ -214,7 +212,7 @@ pub(crate) struct TestServer {
 }
 
 impl TestServer {
-    /// One worker more.
+    /// Starts one more worker.
     pub(crate) fn spawn_worker(&mut self) {
         let mut options = WorkerOptions {
             poll: Millis(50),
@@ -223,7 +221,8 @@ impl TestServer {
         };
         options.inboxes.push(InboxName::new("mail").unwrap());
         if self.clock.is_some() {
-            // A test that lets days pass at once would count everybody as dead.
+            // Otherwise a test that advances the clock by days would make all workers count as
+            // dead.
             options.lease = Millis::from_secs(1_000_000_000);
         }
         let worker = Worker::new(self.longhaul.services(), options);
@@ -232,29 +231,29 @@ impl TestServer {
         });
     }
 
-    /// Tells it to stop.
+    /// Begins the shutdown.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Returns when it has stopped.
+    /// Waits until the server has stopped.
     pub(crate) async fn wait_stopped(&mut self) {
-        let gone = tokio::time::timeout(TIMEOUT, self.server_task.join_next()).await;
-        gone.expect("it stops").expect("it was there").unwrap();
+        let stopped = tokio::time::timeout(TIMEOUT, self.server_task.join_next()).await;
+        stopped.expect("the server stops").expect("the server task exists").unwrap();
     }
 
-    /// Returns when nobody is let in any more.
+    /// Waits until the server accepts no more connections.
     pub(crate) async fn no_longer_accepts(&self) {
         let trying = async {
             while TcpStream::connect(self.address).await.is_ok() {
                 tokio::task::yield_now().await;
             }
         };
-        let shut = tokio::time::timeout(TIMEOUT, trying).await;
-        shut.expect("the door is shut");
+        let refused = tokio::time::timeout(TIMEOUT, trying).await;
+        refused.expect("the listener is closed");
     }
 
-    /// Returns when only so many listen.
+    /// Waits until there are only this number of subscribers.
     pub(crate) async fn wait_for_subscribers(&self, count: usize) {
         let tail = &self.longhaul.services().changes;
         let waiting = async {
@@ -262,52 +261,52 @@ impl TestServer {
                 tokio::task::yield_now().await;
             }
         };
-        let gone = tokio::time::timeout(TIMEOUT, waiting).await;
-        assert!(gone.is_ok(), "{} listen", tail.subscriber_count());
+        let unsubscribed = tokio::time::timeout(TIMEOUT, waiting).await;
+        assert!(unsubscribed.is_ok(), "{} subscribers", tail.subscriber_count());
     }
 
-    /// The clock that only the test moves.
+    /// Returns the clock that only the test moves.
     pub(crate) fn clock(&self) -> &SimClock {
-        self.clock.as_ref().expect("a clock that stands")
+        self.clock.as_ref().expect("a simulated clock")
     }
 
     pub(crate) fn host(&self) -> String {
         format!("localhost:{}", self.address.port())
     }
 
-    /// One request on a connection of its own.
-    pub(crate) async fn send(&self, asked: TestRequest) -> TestResponse {
-        send_request(self.address, &asked, &self.key).await
+    /// Sends one request on its own connection.
+    pub(crate) async fn send(&self, request: TestRequest) -> TestResponse {
+        send_request(self.address, &request, &self.key).await
     }
 
-    /// What a path shows.
+    /// Returns the JSON at a path.
     pub(crate) async fn get_json(&self, path: impl Into<String>) -> Value {
         self.send(get(path)).await.expect(200)
     }
 
-    /// A key of this role.
+    /// Creates a key with this role.
     pub(crate) async fn create_key(&self, name: &str, role: Role) -> String {
-        let ask = CreateKey {
+        let request = CreateKeyRequest {
             name: KeyName::new(name).unwrap(),
             role,
             ttl: None,
             by: "a test".to_owned(),
         };
-        let made = self.longhaul.create_key(ask).await.unwrap();
+        let made = self.longhaul.create_key(request).await.unwrap();
         made.secret.reveal().to_owned()
     }
 
-    /// Submits a task; its run.
+    /// Submits a task and returns its run.
     pub(crate) async fn submit(&self) -> String {
         let made = self.send(post("/v1/runs", &task())).await.expect(201);
         made["id"].as_str().unwrap().to_owned()
     }
 
-    /// Returns as soon as a run has a fact of this kind.
+    /// Waits until a run has an event of this type.
     pub(crate) async fn until(&self, run: &str, kind: &str) {
         let id: RunId = run.parse().unwrap();
         let mut watching = self.longhaul.watch(id, Seq::START).await.unwrap();
-        let looking = async {
+        let search = async {
             while let Some(more) = watching.next().await.unwrap() {
                 if more.iter().any(|entry| entry.event.kind() == kind) {
                     return true;
@@ -315,25 +314,25 @@ impl TestServer {
             }
             false
         };
-        let found = tokio::time::timeout(TIMEOUT, looking).await;
+        let found = tokio::time::timeout(TIMEOUT, search).await;
         assert_eq!(found.ok(), Some(true), "no {kind} in {run}");
     }
 
-    /// Waits for the end of a run.
+    /// Waits until a run has ended.
     pub(crate) async fn ended(&self, run: &str) -> Value {
         let id: RunId = run.parse().unwrap();
         let mut watching = self.longhaul.watch(id, Seq::START).await.unwrap();
-        let looking = async { while watching.next().await.unwrap().is_some() {} };
-        let over = tokio::time::timeout(TIMEOUT, looking).await;
-        assert!(over.is_ok(), "{run} does not end");
+        let search = async { while watching.next().await.unwrap().is_some() {} };
+        let over = tokio::time::timeout(TIMEOUT, search).await;
+        assert!(over.is_ok(), "{run} did not end");
         self.get_json(format!("/v1/runs/{run}")).await
     }
 
-    /// The newest open gate of a run, as soon as the run rests at it.
+    /// Waits until a run is parked at a gate and returns its newest open gate.
     pub(crate) async fn gate(&self, run: &str) -> Value {
         let id: RunId = run.parse().unwrap();
         let mut watching = self.longhaul.watch(id, Seq::START).await.unwrap();
-        let looking = async {
+        let search = async {
             loop {
                 let row = self.longhaul.run_row(id).await.unwrap();
                 let list = self.get_json(format!("/v1/gates?status=open&run={run}")).await;
@@ -341,29 +340,29 @@ impl TestServer {
                 if !gate.is_null() && row.worker.is_none() {
                     return gate;
                 }
-                assert!(!row.status.is_terminal(), "it has ended");
+                assert!(!row.status.is_terminal(), "the run has ended");
                 watching.next().await.unwrap();
             }
         };
-        let found = tokio::time::timeout(TIMEOUT, looking).await;
-        found.expect("the run rests at a gate")
+        let found = tokio::time::timeout(TIMEOUT, search).await;
+        found.expect("the run is parked at a gate")
     }
 
-    /// A run that rests at a gate: the run and the gate.
+    /// Submits a run that parks at a gate, and returns the run and the gate.
     pub(crate) async fn at_gate(&self) -> (String, Value) {
         let run = self.submit().await;
         let gate = self.gate(&run).await;
         (run, gate)
     }
 
-    /// Whether it is still in good health: it answers, and takes work.
+    /// Asserts that the server still works: it responds and accepts a task.
     pub(crate) async fn assert_healthy(&self) {
         self.send(get("/livez").without_key()).await.expect(200);
         self.submit().await;
     }
 }
 
-/// A task as a body.
+/// Returns the body of a task.
 pub(crate) fn task() -> Value {
     json!({ "agent": "tester", "input": "Do it." })
 }

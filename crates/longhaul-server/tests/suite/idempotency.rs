@@ -1,4 +1,4 @@
-//! Requests that are sent twice count once, whoever goes away meanwhile.
+//! Idempotent requests: retries take effect once, even if clients disconnect.
 
 use longhaul_core::access::Role;
 use longhaul_core::time::Millis;
@@ -16,11 +16,11 @@ async fn count(server: &TestServer) -> usize {
 #[tokio::test]
 async fn a_repeated_request_gets_the_first_response() {
     let server = server_with([]).open().await;
-    let asked = post("/v1/runs", &task()).idempotency_key("k1");
-    let first = server.send(asked.clone()).await;
+    let request = post("/v1/runs", &task()).idempotency_key("k1");
+    let first = server.send(request.clone()).await;
     assert_eq!((first.status, first.header("idempotency-replayed")), (201, None));
     for _ in 0..3 {
-        let again = server.send(asked.clone()).await;
+        let again = server.send(request.clone()).await;
         assert_eq!(again.header("idempotency-replayed"), Some("true"));
         assert_eq!((again.status, &again.body), (201, &first.body));
         assert_eq!(again.header("location"), first.header("location"));
@@ -32,7 +32,7 @@ async fn a_repeated_request_gets_the_first_response() {
     other["input"] = json!("Do that.");
     let refused = server.send(post("/v1/runs", &other).idempotency_key("k1")).await;
     assert_eq!((refused.status, &*refused.problem()), (422, "idempotency_key_reused"));
-    // The same words to another route are another request.
+    // The same body for another route is another request.
     let elsewhere = server.send(post("/v1/keys", &task()).idempotency_key("k1")).await;
     assert_eq!(elsewhere.problem(), "idempotency_key_reused");
     assert_eq!(count(&server).await, 1);
@@ -43,12 +43,12 @@ async fn idempotency_keys_are_per_caller() {
     let server = server_with([]).open().await;
     let [anna, bert] = ["anna", "bert"].map(|name| server.create_key(name, Role::Operator));
     let (anna, bert) = (anna.await, bert.await);
-    let asked = |key: &str| post("/v1/runs", &task()).idempotency_key("k1").with_key(key);
-    let first = server.send(asked(&anna)).await.expect(201);
-    let second = server.send(asked(&bert)).await.expect(201);
+    let request = |key: &str| post("/v1/runs", &task()).idempotency_key("k1").with_key(key);
+    let first = server.send(request(&anna)).await.expect(201);
+    let second = server.send(request(&bert)).await.expect(201);
     let third = server.send(post("/v1/runs", &task()).idempotency_key("k1")).await.expect(201);
     assert!(first["id"] != second["id"] && second["id"] != third["id"]);
-    assert_eq!(server.send(asked(&anna)).await.expect(201)["id"], first["id"]);
+    assert_eq!(server.send(request(&anna)).await.expect(201)["id"], first["id"]);
     assert_eq!(count(&server).await, 3);
 }
 
@@ -59,12 +59,12 @@ async fn a_new_api_key_of_the_same_name_is_another_caller() {
     let mut before: Vec<Value> = Vec::new();
     for _ in 0..2 {
         let key = server.create_key("eve", Role::Operator).await;
-        for asked in
+        for http_request in
             [post("/v1/runs", &task()).idempotency_key("k1"), post("/v1/inboxes/mail/tasks", &mail)]
         {
-            let made = server.send(asked.clone().with_key(&key)).await.expect(201);
-            assert!(!before.contains(&made["id"]), "{asked:?}");
-            let again = server.send(asked.with_key(&key)).await.expect(201);
+            let made = server.send(http_request.clone().with_key(&key)).await.expect(201);
+            assert!(!before.contains(&made["id"]), "{http_request:?}");
+            let again = server.send(http_request.with_key(&key)).await.expect(201);
             assert_eq!(again["id"], made["id"]);
             before.push(made["id"].clone());
         }
@@ -96,21 +96,21 @@ async fn a_rejected_request_may_be_corrected_under_the_same_key() {
 async fn a_rejection_is_returned_after_its_key_is_released() {
     for breaks in [false, true] {
         let server = server_with([]).open().await;
-        let door = server.auth.block(BlockPoint::BeforeAbort);
+        let latch = server.auth.block(BlockPoint::BeforeAbort);
         server.models.set_fails(breaks);
         let agent = if breaks { "tester" } else { "nobody" };
         let bad = post("/v1/runs", &json!({ "agent": agent, "input": 1 })).idempotency_key("k1");
         let bytes = bad.bytes(&server.host(), &server.key);
         let mut wire = TestConnection::connect(server.address).await;
         wire.send(&bytes).await;
-        door.reached(1).await;
-        // Whatever it had to say, it would have said by now.
+        latch.reached(1).await;
+        // Any early response would have arrived by now.
         for _ in 0..5 {
             server.send(get("/livez").without_key()).await.expect(200);
         }
         let early = wire.has_received();
-        door.open();
-        assert!(!early, "it was told too early, breaks: {breaks}");
+        latch.open();
+        assert!(!early, "the response came too early, breaks: {breaks}");
         assert!(wire.read_response().await.unwrap().status >= 400);
     }
 }
@@ -118,23 +118,23 @@ async fn a_rejection_is_returned_after_its_key_is_released() {
 #[tokio::test]
 async fn of_two_concurrent_requests_one_runs_and_one_conflicts() {
     let server = server_with([]).open().await;
-    let door = server.auth.block(BlockPoint::BeforeComplete);
-    let asked = post("/v1/runs", &task()).idempotency_key("k1");
+    let latch = server.auth.block(BlockPoint::BeforeComplete);
+    let request = post("/v1/runs", &task()).idempotency_key("k1");
     let second = async {
-        door.reached(1).await;
-        let answer = server.send(asked.clone()).await;
-        door.open();
+        latch.reached(1).await;
+        let answer = server.send(request.clone()).await;
+        latch.open();
         answer
     };
-    let (first, second) = tokio::join!(server.send(asked.clone()), second);
+    let (first, second) = tokio::join!(server.send(request.clone()), second);
     first.expect(201);
     assert_eq!((second.status, &*second.problem()), (409, "idempotency_running"));
     assert_eq!(second.header("retry-after"), Some("1"));
-    let third = server.send(asked.clone()).await;
+    let third = server.send(request.clone()).await;
     assert_eq!(third.body, first.body);
     for round in 0..20 {
-        let asked = post("/v1/runs", &task()).idempotency_key(&format!("race{round}"));
-        let both = tokio::join!(server.send(asked.clone()), server.send(asked.clone()));
+        let request = post("/v1/runs", &task()).idempotency_key(&format!("race{round}"));
+        let both = tokio::join!(server.send(request.clone()), server.send(request.clone()));
         for answer in [&both.0, &both.1] {
             let running = answer.status == 409 && answer.problem() == "idempotency_running";
             assert!(running || answer.status == 201, "{}", answer.text());
@@ -143,52 +143,52 @@ async fn of_two_concurrent_requests_one_runs_and_one_conflicts() {
     assert_eq!(count(&server).await, 21);
 }
 
-/// Sends a request and goes away at once.
-async fn send_and_disconnect(server: &TestServer, asked: &TestRequest) {
+/// Sends a request and disconnects immediately.
+async fn send_and_disconnect(server: &TestServer, request: &TestRequest) {
     let mut wire = TestConnection::connect(server.address).await;
-    wire.send(&asked.bytes(&server.host(), &server.key)).await;
+    wire.send(&request.bytes(&server.host(), &server.key)).await;
 }
 
-/// Sends a request until it is no longer said to be running.
-async fn send_until_answered(server: &TestServer, asked: &TestRequest) -> Value {
+/// Repeats a request until it is no longer in progress.
+async fn send_until_answered(server: &TestServer, request: &TestRequest) -> Value {
     for _ in 0..1_000 {
-        let answer = server.send(asked.clone()).await;
+        let answer = server.send(request.clone()).await;
         if answer.status != 409 || answer.problem() != "idempotency_running" {
             return answer.expect(201);
         }
         tokio::task::yield_now().await;
     }
-    panic!("it runs for ever");
+    panic!("the request is still in progress");
 }
 
 #[tokio::test]
 async fn a_disconnected_caller_that_retries_finds_one_run() {
     let server = server_with([]).open().await;
     for round in 0..50 {
-        let asked = post("/v1/runs", &task()).idempotency_key(&format!("k{round}"));
-        send_and_disconnect(&server, &asked).await;
-        send_until_answered(&server, &asked).await;
+        let request = post("/v1/runs", &task()).idempotency_key(&format!("k{round}"));
+        send_and_disconnect(&server, &request).await;
+        send_until_answered(&server, &request).await;
     }
     assert_eq!(count(&server).await, 50);
 }
 
 #[tokio::test]
 async fn a_disconnected_caller_leaves_no_partial_change() {
-    for spot in [BlockPoint::AfterBegin, BlockPoint::BeforeComplete] {
+    for point in [BlockPoint::AfterBegin, BlockPoint::BeforeComplete] {
         let server = server_with([]).open().await;
-        let door = server.auth.block(spot);
-        let asked = post("/v1/runs", &task()).idempotency_key("k1");
+        let latch = server.auth.block(point);
+        let request = post("/v1/runs", &task()).idempotency_key("k1");
         let mut wire = TestConnection::connect(server.address).await;
-        wire.send(&asked.bytes(&server.host(), &server.key)).await;
-        door.reached(1).await;
+        wire.send(&request.bytes(&server.host(), &server.key)).await;
+        latch.reached(1).await;
         drop(wire);
-        // The server has seen them go when it has answered somebody else.
+        // After other responses, the server has noticed the disconnect.
         for _ in 0..5 {
             server.send(get("/livez").without_key()).await.expect(200);
         }
-        door.open();
-        send_until_answered(&server, &asked).await;
-        assert_eq!(count(&server).await, 1, "{spot:?}");
+        latch.open();
+        send_until_answered(&server, &request).await;
+        assert_eq!(count(&server).await, 1, "{point:?}");
     }
 }
 
@@ -198,21 +198,21 @@ async fn messages_and_answers_are_idempotent() {
     let (run, gate) = server.at_gate().await;
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
     let yes = json!({ "decision": "approve", "digest": gate["digest"] });
-    for (place, asked) in [
+    for (index, request) in [
         post(format!("/v1/runs/{run}/steer"), &json!({ "text": "left" })),
         post(format!("{path}/answer"), &yes),
     ]
     .into_iter()
     .enumerate()
     {
-        let asked = asked.idempotency_key(&format!("k{place}"));
-        send_and_disconnect(&server, &asked).await;
-        let mut first = server.send(asked.clone()).await;
+        let request = request.idempotency_key(&format!("k{index}"));
+        send_and_disconnect(&server, &request).await;
+        let mut first = server.send(request.clone()).await;
         while first.status == 409 && first.problem() == "idempotency_running" {
-            first = server.send(asked.clone()).await;
+            first = server.send(request.clone()).await;
         }
         assert!(first.status < 300, "{}", first.text());
-        let again = server.send(asked).await;
+        let again = server.send(request).await;
         assert_eq!(again.body, first.body);
         assert_eq!(again.header("idempotency-replayed"), Some("true"));
     }
@@ -227,7 +227,7 @@ async fn a_secret_is_shown_once_despite_an_idempotency_key() {
     let server = server_with_gate().start().await;
     let (_, gate) = server.at_gate().await;
     let links = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
-    for (place, asked) in [
+    for (index, request) in [
         post("/v1/keys", &json!({ "name": "ci", "role": "viewer" })),
         post(links, &json!({ "recipient": "anna" })),
         post("/v1/tickets", &json!({})),
@@ -235,9 +235,9 @@ async fn a_secret_is_shown_once_despite_an_idempotency_key() {
     .into_iter()
     .enumerate()
     {
-        let asked = asked.idempotency_key(&format!("s{place}"));
-        server.send(asked.clone()).await.expect(201);
-        let again = server.send(asked).await;
+        let request = request.idempotency_key(&format!("s{index}"));
+        server.send(request.clone()).await.expect(201);
+        let again = server.send(request).await;
         assert_eq!((again.status, &*again.problem()), (409, "shown_once"));
     }
     let keys = server.get_json("/v1/keys").await;
@@ -250,7 +250,7 @@ async fn the_idempotency_key_of_a_task_reaches_the_store() {
     let task = json!({ "agent": "tester", "payload": "x" });
     let path = "/v1/inboxes/mail/tasks";
     let first = server.send(post(path, &task).idempotency_key("k1")).await.expect(201);
-    // What the store keeps outlives a server that died before it could answer.
+    // The stored key survives a server that crashed before it could respond.
     let named = json!({ "agent": "tester", "payload": "x", "idempotency_key": "k1" });
     let again = server.send(post(path, &named)).await.expect(201);
     assert_eq!(again["id"], first["id"]);
@@ -265,8 +265,9 @@ async fn another_body_under_a_used_key_is_rejected_or_another_message() {
     for text in ["first", "second"] {
         let made = server.send(post("/v1/keys", &dup)).await.expect(201);
         let secret = made["secret"].as_str().unwrap();
-        let said = post(&path, &json!({ "text": text })).idempotency_key("s1").with_key(secret);
-        server.send(said).await.expect(202);
+        let steer_request =
+            post(&path, &json!({ "text": text })).idempotency_key("s1").with_key(secret);
+        server.send(steer_request).await.expect(202);
         let other = post(&path, &json!({ "text": "x" })).idempotency_key("s1").with_key(secret);
         assert_eq!(server.send(other).await.status, 422);
         server.send(request("DELETE", "/v1/keys/dup")).await.expect(200);
@@ -298,15 +299,15 @@ async fn a_request_with_a_lost_response_gets_the_first_response() {
         (post(format!("/v1/runs/{paused}/resume"), &empty), 200),
         (post(format!("/v1/runs/{paused}/steer"), &json!({ "text": "left" })), 202),
     ];
-    for (place, (asked, status)) in cases.into_iter().enumerate() {
-        let asked = asked.idempotency_key(&format!("k{place}"));
-        let first = server.send(asked.clone()).await.expect(status);
+    for (index, (request, status)) in cases.into_iter().enumerate() {
+        let request = request.idempotency_key(&format!("k{index}"));
+        let first = server.send(request.clone()).await.expect(status);
         for _ in 0..2 {
-            // Its server is taken for dead.
+            // The server that began the request counts as dead.
             server.clock().advance(Millis::from_secs(61));
-            let again = server.send(asked.clone()).await.expect(status);
+            let again = server.send(request.clone()).await.expect(status);
             for field in ["id", "seq", "outcome", "gate"] {
-                assert_eq!(again[field], first[field], "{asked:?}");
+                assert_eq!(again[field], first[field], "{request:?}");
             }
         }
     }
@@ -326,15 +327,15 @@ async fn a_request_with_a_lost_response_gets_the_first_response() {
 async fn an_api_key_whose_secret_was_never_shown_is_replaced() {
     let server = server_with([]).with_sim_clock().open().await;
     server.auth.lose_responses();
-    let asked = post("/v1/keys", &json!({ "name": "ci", "role": "viewer" })).idempotency_key("k");
+    let request = post("/v1/keys", &json!({ "name": "ci", "role": "viewer" })).idempotency_key("k");
     let mut secrets = Vec::new();
     for _ in 0..3 {
-        let made = server.send(asked.clone()).await.expect(201);
+        let made = server.send(request.clone()).await.expect(201);
         secrets.push(made["secret"].as_str().unwrap().to_owned());
         server.clock().advance(Millis::from_secs(61));
     }
     for (secret, status) in secrets.iter().zip([401, 401, 200]) {
-        let seen = server.send(get("/v1/runs").with_key(secret)).await;
-        assert_eq!(seen.status, status);
+        let response = server.send(get("/v1/runs").with_key(secret)).await;
+        assert_eq!(response.status, status);
     }
 }

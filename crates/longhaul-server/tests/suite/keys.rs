@@ -1,5 +1,5 @@
-//! Who may come in: keys that count and keys that do not, names that only the
-//! machine's own key may take, and a loopback that was left open.
+//! Authentication: valid and invalid keys, names that only the local machine key may use, and
+//! an open loopback.
 
 use longhaul_core::access::Role;
 use longhaul_core::time::Millis;
@@ -12,8 +12,8 @@ fn with_open_loopback(plan: TestServerBuilder) -> TestServerBuilder {
     plan.options(|options| options.open_loopback = true)
 }
 
-async fn status(server: &TestServer, asked: TestRequest) -> u16 {
-    let answer = server.send(asked).await;
+async fn status(server: &TestServer, request: TestRequest) -> u16 {
+    let answer = server.send(request).await;
     if answer.status >= 400 {
         answer.problem();
     }
@@ -24,68 +24,71 @@ async fn status(server: &TestServer, asked: TestRequest) -> u16 {
 async fn only_a_valid_key_is_accepted() {
     let server = server_with([]).with_sim_clock().open().await;
     let good = server.create_key("good", Role::Viewer).await;
-    let gone = server.create_key("gone", Role::Admin).await;
+    let revoked_key = server.create_key("gone", Role::Admin).await;
     server.send(request("DELETE", "/v1/keys/gone")).await.expect(200);
     let brief = json!({ "name": "brief", "role": "viewer", "expires_in_ms": 60_000 });
     let brief = server.send(post("/v1/keys", &brief)).await.expect(201);
     let brief = brief["secret"].as_str().unwrap();
     let upper = good.to_uppercase();
-    let cut = &good[..good.len() - 1];
-    let asked = || get("/v1/runs").without_key();
-    let says = |line: String| asked().header("authorization", &line);
+    let truncated = &good[..good.len() - 1];
+    let http_request = || get("/v1/runs").without_key();
+    let with_authorization = |line: String| http_request().header("authorization", &line);
     let cases = [
-        (asked().with_key(&good), 200),
-        (says(format!("bearer {good}")), 200),
-        (says(format!("BEARER   {good}")), 200),
-        (asked().with_key(brief), 200),
-        (asked(), 401),
-        (asked().with_key(&gone), 401),
-        (asked().with_key("lh_wrong"), 401),
-        (asked().with_key(""), 401),
-        (asked().with_key(&upper), 401),
-        (asked().with_key(cut), 401),
-        (says(good.clone()), 401),
-        (says(format!("Basic {good}")), 401),
-        (says("Bearer".to_owned()), 401),
-        (asked().header("x-api-key", &good), 401),
+        (http_request().with_key(&good), 200),
+        (with_authorization(format!("bearer {good}")), 200),
+        (with_authorization(format!("BEARER   {good}")), 200),
+        (http_request().with_key(brief), 200),
+        (http_request(), 401),
+        (http_request().with_key(&revoked_key), 401),
+        (http_request().with_key("lh_wrong"), 401),
+        (http_request().with_key(""), 401),
+        (http_request().with_key(&upper), 401),
+        (http_request().with_key(truncated), 401),
+        (with_authorization(good.clone()), 401),
+        (with_authorization(format!("Basic {good}")), 401),
+        (with_authorization("Bearer".to_owned()), 401),
+        (http_request().header("x-api-key", &good), 401),
         (get(format!("/v1/runs?key={good}")).without_key(), 401),
-        (asked().header("cookie", &format!("longhaul_{}={good}", server.address.port())), 401),
+        (
+            http_request().header("cookie", &format!("longhaul_{}={good}", server.address.port())),
+            401,
+        ),
     ];
-    for (asked, wanted) in cases {
-        let what = format!("{asked:?}");
-        let answer = server.send(asked).await;
-        assert_eq!(answer.status, wanted, "{what}");
-        if wanted == 401 {
+    for (http_request, expected) in cases {
+        let what = format!("{http_request:?}");
+        let answer = server.send(http_request).await;
+        assert_eq!(answer.status, expected, "{what}");
+        if expected == 401 {
             assert_eq!(answer.problem(), "unauthorized");
-            let how = answer.header("www-authenticate");
-            assert_eq!(how, Some("Bearer realm=\"longhaul\""));
+            let challenge = answer.header("www-authenticate");
+            assert_eq!(challenge, Some("Bearer realm=\"longhaul\""));
         }
     }
     server.clock().advance(Millis(60_000));
-    assert_eq!(status(&server, asked().with_key(brief)).await, 401);
-    assert_eq!(status(&server, asked().with_key(&good)).await, 200);
+    assert_eq!(status(&server, http_request().with_key(brief)).await, 401);
+    assert_eq!(status(&server, http_request().with_key(&good)).await, 200);
 }
 
 #[tokio::test]
 async fn the_ttl_of_a_key_is_at_most_a_hundred_years() {
     let server = server_with([]).open().await;
     let year = 365 * 24 * 60 * 60 * 1_000_u64;
-    for (place, (span, expect)) in
+    for (index, (ttl_ms, expect)) in
         [(0, 422), (1, 201), (100 * year, 201), (u64::MAX, 422)].into_iter().enumerate()
     {
-        let name = format!("k{place}");
-        let key = json!({ "name": name, "role": "viewer", "expires_in_ms": span });
-        assert_eq!(status(&server, post("/v1/keys", &key)).await, expect, "{span}");
+        let name = format!("k{index}");
+        let key = json!({ "name": name, "role": "viewer", "expires_in_ms": ttl_ms });
+        assert_eq!(status(&server, post("/v1/keys", &key)).await, expect, "{ttl_ms}");
     }
 }
 
-/// Every route with the least role that it is for. Each request is one that
-/// would change nothing, so that only the role decides what comes back.
+/// Returns every route with its minimum role. The requests change nothing, so only the role
+/// decides the response.
 fn routes_with_roles() -> Vec<(TestRequest, Role)> {
     let run = "/v1/runs/run_00000000000000000000000001";
     let gate = "/v1/gates/gate_00000000000000000000000001";
     let steer = format!("{run}/steer/steer_00000000000000000000000001");
-    let no = json!({});
+    let empty = json!({});
     let (viewer, operator) = (Role::Viewer, Role::Operator);
     let (approver, admin) = (Role::Approver, Role::Admin);
     vec![
@@ -102,19 +105,19 @@ fn routes_with_roles() -> Vec<(TestRequest, Role)> {
         (get("/v1/agents/x"), viewer),
         (get("/v1/lanes"), viewer),
         (request("POST", "/v1/tickets"), viewer),
-        (post("/v1/runs", &no), operator),
+        (post("/v1/runs", &empty), operator),
         (post(format!("{run}/steer"), &json!({ "text": "x" })), operator),
-        (request("PATCH", &steer).json(&no), operator),
+        (request("PATCH", &steer).json(&empty), operator),
         (request("DELETE", &steer), operator),
         (request("POST", format!("{run}/cancel")), operator),
         (request("POST", format!("{run}/pause")), operator),
         (request("POST", format!("{run}/resume")), operator),
-        (post("/v1/inboxes/mail/tasks", &no), operator),
+        (post("/v1/inboxes/mail/tasks", &empty), operator),
         (post(format!("{gate}/answer"), &json!({ "decision": "reject" })), approver),
         (post(format!("{gate}/links"), &json!({ "recipient": "x" })), approver),
         (post(format!("{run}/resume"), &json!({ "budget": { "turns": 9 } })), approver),
         (get("/v1/keys"), admin),
-        (post("/v1/keys", &no), admin),
+        (post("/v1/keys", &empty), admin),
         (request("DELETE", "/v1/keys/nobody"), admin),
     ]
 }
@@ -124,10 +127,10 @@ async fn each_role_has_its_routes_and_those_of_lower_roles() {
     let server = server_with([]).open().await;
     for role in Role::ALL {
         let key = server.create_key(role.as_str(), role).await;
-        for (asked, least) in routes_with_roles() {
-            let what = format!("{role:?} {asked:?}");
-            let answer = server.send(asked.with_key(&key)).await;
-            assert_eq!(answer.status == 403, role < least, "{what} {}", answer.text());
+        for (request, min_role) in routes_with_roles() {
+            let what = format!("{role:?} {request:?}");
+            let answer = server.send(request.with_key(&key)).await;
+            assert_eq!(answer.status == 403, role < min_role, "{what} {}", answer.text());
             if answer.status == 403 {
                 assert_eq!(answer.problem(), "forbidden");
             }
@@ -140,21 +143,21 @@ async fn a_budget_above_the_agents_needs_an_approver() {
     let server = server_with([]).open().await;
     let mut dear = task();
     dear["budget"] = json!({ "usd": 1_000.0 });
-    for (role, wanted) in [(Role::Operator, 403), (Role::Approver, 201)] {
+    for (role, expected) in [(Role::Operator, 403), (Role::Approver, 201)] {
         let key = server.create_key(role.as_str(), role).await;
-        assert_eq!(status(&server, post("/v1/runs", &dear).with_key(&key)).await, wanted);
+        assert_eq!(status(&server, post("/v1/runs", &dear).with_key(&key)).await, expected);
         assert_eq!(status(&server, post("/v1/runs", &task()).with_key(&key)).await, 201);
     }
 }
 
-/// Who a journal says submitted a run.
-async fn submitter(server: &TestServer, asked: TestRequest) -> Value {
-    let run = server.send(asked).await.expect(201)["id"].clone();
+/// Returns the submitter of a run according to its journal.
+async fn submitter(server: &TestServer, request: TestRequest) -> Value {
+    let run = server.send(request).await.expect(201)["id"].clone();
     let path = format!("/v1/runs/{}/events?limit=1", run.as_str().unwrap());
     let first = server.get_json(path).await["data"][0].to_string();
     let names = ["local", "cli:anna", "key:ops", "loopback", "cli:bödvar"];
     let found = names.iter().find(|name| first.contains(&format!("\"submitter\":\"{name}\"")));
-    json!(found.unwrap_or_else(|| panic!("nobody in {first}")))
+    json!(found.unwrap_or_else(|| panic!("no submitter in {first}")))
 }
 
 #[tokio::test]
@@ -163,7 +166,7 @@ async fn only_the_local_key_may_act_for_other_callers() {
     let ops = server.create_key("ops", Role::Admin).await;
     let submit = || post("/v1/runs", &task());
     let long = format!("cli:{}", "a".repeat(100));
-    for (asked, name) in [
+    for (request, name) in [
         (submit(), "local"),
         (submit().header("x-longhaul-as", "cli:anna"), "cli:anna"),
         (submit().header("x-longhaul-as", "cli:bödvar"), "cli:bödvar"),
@@ -174,8 +177,8 @@ async fn only_the_local_key_may_act_for_other_callers() {
         (submit().without_key(), "loopback"),
         (submit().without_key().header("x-longhaul-as", "cli:anna"), "loopback"),
     ] {
-        let what = format!("{asked:?}");
-        assert_eq!(submitter(&server, asked).await, name, "{what}");
+        let what = format!("{request:?}");
+        assert_eq!(submitter(&server, request).await, name, "{what}");
     }
 }
 
@@ -186,7 +189,7 @@ async fn an_open_loopback_submits_and_never_decides() {
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
     let yes = json!({ "decision": "approve", "digest": gate["digest"] });
     let key = json!({ "name": "mine", "role": "admin" });
-    for (asked, wanted) in [
+    for (http_request, expected) in [
         (post("/v1/runs", &task()), 201),
         (get("/v1/gates"), 200),
         (post(format!("{path}/answer"), &yes), 403),
@@ -194,13 +197,13 @@ async fn an_open_loopback_submits_and_never_decides() {
         (get("/v1/keys"), 403),
         (post("/v1/keys", &key), 403),
         (request("DELETE", "/v1/keys/x"), 403),
-        // A session would be the machine's own, and decide.
+        // A session would be one of the local machine key, and could answer gates.
         (request("POST", "/v1/tickets"), 403),
     ] {
-        let what = format!("{asked:?}");
-        assert_eq!(status(&server, asked.without_key()).await, wanted, "{what}");
+        let what = format!("{http_request:?}");
+        assert_eq!(status(&server, http_request.without_key()).await, expected, "{what}");
     }
-    // Whoever shows a key that does not count is not let in for being near.
+    // A request with an invalid key is rejected, even on an open loopback.
     assert_eq!(status(&server, get("/v1/runs").with_key("lh_wrong")).await, 401);
     for header in [
         "forwarded",
@@ -211,18 +214,19 @@ async fn an_open_loopback_submits_and_never_decides() {
         "x-real-ip",
         "via",
     ] {
-        let asked = get("/v1/runs").without_key().header(header, "1.2.3.4");
-        assert_eq!(status(&server, asked).await, 401, "{header}");
+        let http_request = get("/v1/runs").without_key().header(header, "1.2.3.4");
+        assert_eq!(status(&server, http_request).await, 401, "{header}");
     }
 }
 
 #[tokio::test]
 async fn requests_with_another_host_are_rejected() {
-    let named =
-        |options: &mut longhaul_server::Options| options.hosts = vec!["agents.example".into()];
+    let named = |options: &mut longhaul_server::ServerOptions| {
+        options.hosts = vec!["agents.example".into()]
+    };
     let server = server_with([]).options(named).open().await;
     let port = server.address.port();
-    for (host, wanted) in [
+    for (host, expected) in [
         ("localhost".to_owned(), 200),
         (format!("LocalHost:{port}"), 200),
         (format!("127.0.0.1:{port}"), 200),
@@ -239,7 +243,7 @@ async fn requests_with_another_host_are_rejected() {
         for path in ["/livez", "/v1/runs", "/", "/a/x", "/nothing"] {
             let answer = server.send(get(path).header("host", &host)).await;
             let misdirected = answer.status == 421;
-            assert_eq!(misdirected, wanted == 421, "{host} {path} {}", answer.status);
+            assert_eq!(misdirected, expected == 421, "{host} {path} {}", answer.status);
             assert!(!misdirected || answer.problem() == "wrong_host");
         }
     }

@@ -1,5 +1,5 @@
-//! Approval links: they show and do not decide, and what they decide is what
-//! was shown, once, under the name of whoever they were made for.
+//! Approval links: showing a page decides nothing. A decision applies to what was shown, counts
+//! once, and has the name of the recipient.
 
 use longhaul_core::time::Millis;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::suite::harness::{TestServer, TestServerBuilder, server_with, server_w
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// A link to a gate: its path.
+/// Creates a link to a gate and returns its path.
 async fn create_link(server: &TestServer, gate: &Value, recipient: &str) -> String {
     let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
     let made = server.send(post(path, &json!({ "recipient": recipient }))).await;
@@ -22,7 +22,7 @@ async fn show(server: &TestServer, path: &str) -> TestResponse {
     server.send(get(path).without_key()).await
 }
 
-/// The nonce that a page's form holds.
+/// Returns the nonce in the form of a page.
 fn nonce(page: &TestResponse) -> String {
     let text = page.text();
     let rest = text.split_once("name=\"nonce\" value=\"").expect("a form").1;
@@ -47,12 +47,12 @@ async fn opening_a_link_shows_the_gate_without_deciding_it() {
     let server = server_with_gate().start().await;
     let (_, gate) = server.at_gate().await;
     let path = create_link(&server, &gate, "anna <b>").await;
-    for asked in [
+    for http_request in [
         get(&path),
         request("HEAD", &path),
         get(&path).header("sec-fetch-site", "cross-site").header("sec-fetch-mode", "navigate"),
     ] {
-        let page = server.send(asked.without_key()).await;
+        let page = server.send(http_request.without_key()).await;
         assert_eq!(page.status, 200);
         for (name, value) in [
             ("referrer-policy", "no-referrer"),
@@ -73,8 +73,8 @@ async fn opening_a_link_shows_the_gate_without_deciding_it() {
     for raw in ["<script", "<b>you", "anna <b>"] {
         assert!(!text.contains(raw), "{raw} in {text}");
     }
-    for shown in ["alert(1)", "&#60;b&#62;you", "tester", gate["digest"].as_str().unwrap()] {
-        assert!(text.contains(shown), "{shown} in {text}");
+    for expected in ["alert(1)", "&#60;b&#62;you", "tester", gate["digest"].as_str().unwrap()] {
+        assert!(text.contains(expected), "{expected} in {text}");
     }
     let token = path.strip_prefix("/a/").unwrap();
     assert!(!text.contains(token), "the page does not repeat its token");
@@ -90,7 +90,7 @@ async fn only_the_form_of_the_page_can_answer() {
     let (own, others) = (nonce(&show(&server, &path).await), nonce(&show(&server, &other).await));
     let yes = format!("nonce={own}&decision=approve");
     let json = json!({ "nonce": own, "decision": "approve" });
-    for (asked, wanted) in [
+    for (http_request, expected) in [
         (form(&path, "decision=approve"), 409),
         (form(&path, "nonce=&decision=approve"), 409),
         (form(&path, &format!("nonce={others}&decision=approve")), 409),
@@ -110,16 +110,16 @@ async fn only_the_form_of_the_page_can_answer() {
         (get("/a/forged").without_key(), 404),
         (request("PUT", &path).without_key(), 405),
     ] {
-        let what = format!("{asked:?}");
-        let answer = server.send(asked).await;
-        assert_eq!(answer.status, wanted, "{what} {}", answer.text());
+        let what = format!("{http_request:?}");
+        let answer = server.send(http_request).await;
+        assert_eq!(answer.status, expected, "{what} {}", answer.text());
         assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
     assert_eq!(answers(&server, &gate).await, json!([]));
 }
 
-/// Over plain http on a named host a browser hides where the form comes from.
+/// Over plain http to a named host, browsers do not send the origin of a form.
 #[tokio::test]
 async fn the_form_works_without_fetch_metadata_headers() {
     let server = server_with_gate().start().await;
@@ -141,17 +141,17 @@ async fn the_first_answer_decides_and_later_ones_are_told() {
     let own = nonce(&show(&server, &path).await);
     let others = nonce(&show(&server, &other).await);
     let yes = format!("nonce={own}&decision=approve");
-    // As a browser sends it from a page that hides its address.
-    let asked = form(&path, &format!("{yes}&note=go+on"))
+    // As a browser sends it from a page with `no-referrer`.
+    let request = form(&path, &format!("{yes}&note=go+on"))
         .header("origin", "null")
         .header("sec-fetch-site", "same-origin");
-    let page = server.send(asked).await;
+    let page = server.send(request).await;
     assert_eq!(page.status, 200);
     let given = answers(&server, &gate).await;
     assert_eq!(given[0]["by"], "link:anna");
     assert_eq!((&given[0]["decision"], &given[0]["note"]), (&json!("approve"), &json!("go on")));
     let when = given[0]["at"].as_str().unwrap();
-    // Whoever comes again, by this link or another, is told who was first and when.
+    // Later answers, by this link or another, show who was first and when.
     for (path, nonce) in [(&path, own), (&other, others)] {
         let page = server.send(form(path, &format!("nonce={nonce}&decision=reject"))).await;
         assert_eq!(page.status, 200);
@@ -171,15 +171,15 @@ async fn a_link_answers_only_its_own_gate() {
     let own = nonce(&show(&server, &path).await);
     let id = gate["id"].as_str().unwrap();
     let edit = json!({ "decision": "edit", "edited": { "text": "ho" }, "digest": gate["digest"] });
-    let came = server.send(post(format!("/v1/gates/{id}/answer"), &edit)).await.expect(200);
-    assert_eq!(came["outcome"], "voted");
-    assert_ne!(came["gate"]["digest"], gate["digest"]);
+    let response = server.send(post(format!("/v1/gates/{id}/answer"), &edit)).await.expect(200);
+    assert_eq!(response["outcome"], "voted");
+    assert_ne!(response["gate"]["digest"], gate["digest"]);
     let page = show(&server, &path).await;
     assert!(!page.text().contains("<form"), "{}", page.text());
     let late = server.send(form(&path, &format!("nonce={own}&decision=approve"))).await;
     assert_eq!(late.status, 409);
     assert_eq!(answers(&server, &gate).await.as_array().unwrap().len(), 1);
-    // A new link is for what stands now.
+    // A new link is for the current input.
     let path = create_link(&server, &gate, "anna").await;
     let own = nonce(&show(&server, &path).await);
     let done = server.send(form(&path, &format!("nonce={own}&decision=approve"))).await;
@@ -217,7 +217,7 @@ async fn a_link_ends_with_its_gate() {
     let path = create_link(&server, &gate, "anna").await;
     server.send(request("POST", format!("/v1/runs/{run}/cancel"))).await.expect(200);
     let page = show(&server, &path).await;
-    assert!(page.text().contains("no longer asked"), "{}", page.text());
+    assert!(page.text().contains("was withdrawn"), "{}", page.text());
 }
 
 #[tokio::test]
@@ -225,7 +225,8 @@ async fn a_question_is_answered_by_its_page() {
     use crate::suite::harness::model::FakeReply;
     let question = json!({ "question": "Which <i>one</i>?", "options": ["left", "<right>"] });
     let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
-    for (body, said) in [("choice=%3Cright%3E", "<right>"), ("choice=left&note=neither", "neither")]
+    for (body, answer_text) in
+        [("choice=%3Cright%3E", "<right>"), ("choice=left&note=neither", "neither")]
     {
         let (_, gate) = server.at_gate().await;
         let path = create_link(&server, &gate, "anna").await;
@@ -234,7 +235,10 @@ async fn a_question_is_answered_by_its_page() {
         let body = format!("nonce={}&decision=answer&{body}", nonce(&page));
         assert_eq!(server.send(form(&path, &body)).await.status, 200);
         let given = answers(&server, &gate).await;
-        assert_eq!((&given[0]["note"], &given[0]["by"]), (&json!(said), &json!("link:anna")));
+        assert_eq!(
+            (&given[0]["note"], &given[0]["by"]),
+            (&json!(answer_text), &json!("link:anna"))
+        );
     }
 }
 
@@ -244,7 +248,7 @@ async fn a_permanently_blocked_gate_has_no_form() {
     let server = torn.start().await;
     let (_, gate) = server.at_gate().await;
     let text = show(&server, &create_link(&server, &gate, "anna").await).await.text();
-    assert!(text.contains("No answer helps here"), "{text}");
+    assert!(text.contains("An answer does not help here"), "{text}");
     assert!(!text.contains("<form"), "{text}");
 }
 

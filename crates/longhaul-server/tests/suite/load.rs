@@ -1,5 +1,5 @@
-//! Load on one server: views that read long journals, connections that never finish a
-//! request, and wrong keys.
+//! Load on one server: views that read long journals, connections that never finish a request,
+//! and invalid keys.
 
 use longhaul_core::time::Millis;
 use serde_json::json;
@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::suite::harness::client::{TestConnection, get, post};
 use crate::suite::harness::{TestServer, server_with, server_with_gate};
 
-/// The views that read a journal at the same time.
+/// Maximum numbers of concurrent views and transcripts.
 const FOLDS_MAX: usize = 4;
 const TRANSCRIPTS_MAX: usize = 2;
 
-/// Lets the server take in whatever was sent before.
+/// Waits until the server has processed everything that was sent before.
 async fn settle(server: &TestServer) {
     for _ in 0..5 {
         server.get_json("/v1/runs?brief=true").await;
@@ -22,24 +22,24 @@ async fn settle(server: &TestServer) {
 async fn views_of_a_run_are_limited_in_number() {
     let server = server_with([]).with_sim_clock().open().await;
     let run = server.submit().await;
-    for (views, most) in
+    for (views, views_max) in
         [(&["", "/why", "/steer"][..], FOLDS_MAX), (&["/transcript"], TRANSCRIPTS_MAX)]
     {
-        let door = server.reads.block();
-        let asked = |count: usize| {
+        let latch = server.reads.block();
+        let send_requests = |count: usize| {
             let paths = views.iter().cycle().take(count);
-            let asked = paths.map(|view| get(format!("/v1/runs/{run}{view}")));
-            asked.collect::<Vec<_>>()
+            let send_requests = paths.map(|view| get(format!("/v1/runs/{run}{view}")));
+            send_requests.collect::<Vec<_>>()
         };
         let mut wires = Vec::new();
-        for asked in asked(40) {
+        for send_requests in send_requests(40) {
             let mut wire = TestConnection::connect(server.address).await;
-            wire.send(&asked.bytes(&server.host(), &server.key)).await;
+            wire.send(&send_requests.bytes(&server.host(), &server.key)).await;
             wires.push(wire);
         }
-        door.reached(most).await;
-        // Requests that wait too long are told to come back; what needs no journal is
-        // answered meanwhile. All together stays below the time limit of a request.
+        latch.reached(views_max).await;
+        // Requests that wait too long are asked to retry. Requests without a journal are
+        // answered meanwhile. The total stays below the response timeout.
         let mut refused = 0;
         for _ in 0..2 {
             settle(&server).await;
@@ -55,16 +55,16 @@ async fn views_of_a_run_are_limited_in_number() {
                 assert_eq!(answer.header("retry-after"), Some("1"));
                 refused += 1;
             }
-            if refused == 40 - most {
+            if refused == 40 - views_max {
                 break;
             }
         }
-        assert_eq!((door.arrivals(), refused), (most, 40 - most), "{views:?}");
-        door.open();
+        assert_eq!((latch.arrivals(), refused), (views_max, 40 - views_max), "{views:?}");
+        latch.open();
         for mut wire in wires {
             assert_eq!(wire.read_response().await.unwrap().status, 200);
         }
-        server.send(asked(1).remove(0)).await.expect(200);
+        server.send(send_requests(1).remove(0)).await.expect(200);
     }
 }
 
@@ -72,18 +72,18 @@ async fn views_of_a_run_are_limited_in_number() {
 async fn a_change_is_applied_even_if_its_result_can_not_be_read() {
     let server = server_with([]).with_sim_clock().open().await;
     let run = server.submit().await;
-    let change = |word: &str| post(format!("/v1/runs/{run}/{word}"), &json!({}));
+    let change = |action: &str| post(format!("/v1/runs/{run}/{action}"), &json!({}));
     let before = server.send(change("pause")).await.expect(200);
     assert_eq!(before["status"], "paused");
-    let door = server.reads.block();
+    let latch = server.reads.block();
     let mut views = Vec::new();
     for _ in 0..FOLDS_MAX {
         let mut wire = TestConnection::connect(server.address).await;
-        let asked = get(format!("/v1/runs/{run}"));
-        wire.send(&asked.bytes(&server.host(), &server.key)).await;
+        let request = get(format!("/v1/runs/{run}"));
+        wire.send(&request.bytes(&server.host(), &server.key)).await;
         views.push(wire);
     }
-    door.reached(FOLDS_MAX).await;
+    latch.reached(FOLDS_MAX).await;
     let mut wire = TestConnection::connect(server.address).await;
     wire.send(&change("resume").bytes(&server.host(), &server.key)).await;
     for _ in 0..2 {
@@ -94,8 +94,8 @@ async fn a_change_is_applied_even_if_its_result_can_not_be_read() {
     }
     let answer = wire.read_response().await.unwrap();
     assert_eq!((answer.status, &*answer.problem()), (503, "committed_unread"));
-    assert_eq!(door.arrivals(), FOLDS_MAX);
-    door.open();
+    assert_eq!(latch.arrivals(), FOLDS_MAX);
+    latch.open();
     for mut wire in views {
         assert_eq!(wire.read_response().await.unwrap().status, 200);
     }
@@ -107,10 +107,10 @@ async fn a_change_is_applied_even_if_its_result_can_not_be_read() {
 async fn half_open_connections_do_not_block_others() {
     let server = server_with([]).options(|options| options.connections_max = 32).open().await;
     let host = server.host();
-    let mut kept = TestConnection::connect(server.address).await;
-    let asked = get("/v1/runs").bytes(&host, &server.key);
-    kept.send(&asked).await;
-    assert_eq!(kept.read_response().await.unwrap().status, 200);
+    let mut keep_alive = TestConnection::connect(server.address).await;
+    let request = get("/v1/runs").bytes(&host, &server.key);
+    keep_alive.send(&request).await;
+    assert_eq!(keep_alive.read_response().await.unwrap().status, 200);
     let mut half = Vec::new();
     for _ in 0..200 {
         let mut wire = TestConnection::connect(server.address).await;
@@ -120,10 +120,10 @@ async fn half_open_connections_do_not_block_others() {
     for _ in 0..20 {
         server.assert_healthy().await;
     }
-    // Whoever has shown a key keeps the connection.
-    kept.send(&asked).await;
-    assert_eq!(kept.read_response().await.unwrap().status, 200);
-    // The oldest of the others were closed for the newer ones.
+    // An authenticated connection is kept.
+    keep_alive.send(&request).await;
+    assert_eq!(keep_alive.read_response().await.unwrap().status, 200);
+    // The oldest of the other connections were closed for newer ones.
     assert_eq!(half[0].read_all().await, b"");
 }
 
@@ -143,7 +143,7 @@ async fn wrong_keys_do_not_block_a_valid_link() {
         }
         assert_eq!(server.send(get(&link).without_key()).await.status, 200);
     }
-    // An invalid link is counted like a wrong key.
+    // An invalid link counts like an invalid key.
     let mut status = 0;
     while status != 429 {
         status = server.send(get("/a/none").without_key()).await.status;
@@ -154,13 +154,13 @@ async fn wrong_keys_do_not_block_a_valid_link() {
 #[tokio::test]
 async fn invalid_links_are_looked_up_at_a_limited_rate() {
     let server = server_with([]).open().await;
-    let asked = get("/a/none").without_key().bytes(&server.host(), "");
+    let request = get("/a/none").without_key().bytes(&server.host(), "");
     let mut wire = TestConnection::connect(server.address).await;
-    // On a slow machine the rate is not used up at once.
+    // On a slow machine the rate is not exhausted immediately.
     for _ in 0..20 {
         let before = server.auth.link_reads();
         for _ in 0..10 {
-            wire.send(&asked.repeat(100)).await;
+            wire.send(&request.repeat(100)).await;
             for _ in 0..100 {
                 let status = wire.read_response().await.unwrap().status;
                 assert!(status == 404 || status == 429, "{status}");
@@ -170,5 +170,5 @@ async fn invalid_links_are_looked_up_at_a_limited_rate() {
             return;
         }
     }
-    panic!("every request costs a read of the store");
+    panic!("every request read from the store");
 }

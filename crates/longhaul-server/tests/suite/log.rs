@@ -1,5 +1,4 @@
-//! What the log says, and what it must never say: keys, tickets, links and
-//! sessions.
+//! The log has the expected messages, and never keys, tickets, links or sessions.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -11,7 +10,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::suite::harness::client::{TestConnection, get, post, request};
 use crate::suite::harness::{server_with_gate, task};
 
-/// A log in memory. Clones are the same.
+/// A log in memory. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
@@ -40,13 +39,13 @@ impl<'a> MakeWriter<'a> for LogBuffer {
     }
 }
 
-/// The rest of a text after a word.
-fn text_after(url: &str, word: &str) -> String {
-    url.split_once(word).unwrap().1.to_owned()
+/// Returns the rest of a text after a substring.
+fn text_after(url: &str, marker: &str) -> String {
+    url.split_once(marker).unwrap().1.to_owned()
 }
 
-/// A log of the whole process: what a thread hears alone may be missed, because
-/// whether a line is wanted at all is remembered for all threads.
+/// Installs a global log subscriber. A subscriber of a single thread could miss lines, because
+/// whether a log line is enabled is cached for all threads.
 fn capture_log() -> LogBuffer {
     let log = LogBuffer::default();
     let subscriber = tracing_subscriber::fmt()
@@ -72,8 +71,8 @@ async fn no_secret_is_logged() {
     let cookie = traded.header("set-cookie").unwrap();
     let session = text_after(cookie.split(';').next().unwrap(), "=");
     let cookie = cookie.split(';').next().unwrap();
-    // Everything that can go wrong with a secret in it.
-    for asked in [
+    // Failing requests that contain a secret.
+    for http_request in [
         get(format!("/a/{token}")).without_key(),
         request("POST", format!("/a/{token}")).without_key(),
         request("DELETE", format!("/a/{token}")).without_key(),
@@ -89,7 +88,7 @@ async fn no_secret_is_logged() {
         get(format!("/v1/agents/{key}")).with_key(&key),
         request("DELETE", format!("/v1/keys/{key}")),
     ] {
-        server.send(asked).await;
+        server.send(http_request).await;
     }
     server.models.set_fails(true);
     server.send(post("/v1/runs", &task())).await;
@@ -98,22 +97,22 @@ async fn no_secret_is_logged() {
     wire.read_all().await;
     let text = log.text();
     for (what, secret) in [
-        ("the machine's key", &server.key),
+        ("the local machine key", &server.key),
         ("a key", &key),
         ("a ticket", &ticket),
         ("a link", &token),
         ("a session", &session),
     ] {
-        assert!(!text.contains(secret.as_str()), "{what} stands in the log:\n{text}");
+        assert!(!text.contains(secret.as_str()), "{what} is in the log:\n{text}");
     }
-    for said in [
-        "refused",
+    for expected in [
+        "request rejected",
         "route=\"/a/{token}\"",
         "code=\"forbidden\"",
         "caller=\"key:eve\"",
-        "a request broke its handler",
+        "a request handler panicked",
         "request_id=\"req_",
     ] {
-        assert!(text.contains(said), "{said} is not in the log:\n{text}");
+        assert!(text.contains(expected), "{expected} is not in the log:\n{text}");
     }
 }

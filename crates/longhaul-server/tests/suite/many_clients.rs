@@ -1,30 +1,30 @@
-//! Many at once: streams that only wait, clients that never read, and a stop
-//! that none of them can hold up.
+//! Many clients: idle streams, clients that never read, and a shutdown that none of them can
+//! delay.
 
 use std::time::Duration;
 
 use longhaul_core::access::Role;
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
-use longhaul_server::Options;
+use longhaul_server::ServerOptions;
 use serde_json::json;
 
 use crate::suite::harness::client::{TestConnection, TestRequest, get, post};
 use crate::suite::harness::sse::SseClient;
 use crate::suite::harness::{TIMEOUT, TestServer, server_with};
 
-/// So many streams one caller may have.
+/// Maximum number of streams per caller.
 const STREAMS_MAX: usize = 2_000;
 
 async fn runs(server: &TestServer, count: usize) -> Vec<String> {
     let task = Task::new("tester", "Do it.");
     let tasks = (0..count).map(|_| task.clone()).collect();
     let made = server.longhaul.submit_all(tasks).await.unwrap();
-    made.runs().iter().map(ToString::to_string).collect()
+    made.run_ids().iter().map(ToString::to_string).collect()
 }
 
 fn events(run: &str) -> TestRequest {
-    // From a place on that is not there yet: such a stream only waits.
+    // An `after` behind the last event: such a stream only waits.
     get(format!("/v1/runs/{run}/events?after=1"))
 }
 
@@ -33,36 +33,36 @@ async fn thousands_of_streams_receive_only_their_own_events() {
     let server = server_with([]).open().await;
     let runs = runs(&server, 1_000).await;
     let eve = server.create_key("eve", Role::Viewer).await;
-    let mut ears = Vec::new();
-    for place in 0..STREAMS_MAX {
-        let asked = events(&runs[place % runs.len()]);
-        ears.push(SseClient::open(&server, asked).await);
+    let mut streams = Vec::new();
+    for index in 0..STREAMS_MAX {
+        let request = events(&runs[index % runs.len()]);
+        streams.push(SseClient::open(&server, request).await);
     }
     let refused = SseClient::request(&server, events(&runs[0])).await;
     assert_eq!(refused.head.status, 429);
     assert_eq!(refused.head.header("retry-after"), Some("1"));
     let refused = server.send(get("/v1/events/stream")).await;
     assert_eq!(refused.problem(), "too_many_streams");
-    // Somebody else has seats of their own.
+    // Another caller has its own stream permits.
     SseClient::open(&server, events(&runs[0]).with_key(&eve)).await;
-    for place in [0, 500, 999] {
-        let steer = post(format!("/v1/runs/{}/steer", runs[place]), &json!({ "text": "hi" }));
+    for index in [0, 500, 999] {
+        let steer = post(format!("/v1/runs/{}/steer", runs[index]), &json!({ "text": "hi" }));
         server.send(steer).await.expect(202);
-        for at in [place, place + runs.len()] {
-            // On a slow machine the comment of every ten seconds comes before.
-            let heard = ears[at].until("steer.queued").await;
-            assert_eq!(heard.id, Some(2));
-            assert_eq!(heard.json()["run"], runs[place]);
+        for at in [index, index + runs.len()] {
+            // On a slow machine a heartbeat comment comes first.
+            let frame = streams[at].until("steer.queued").await;
+            assert_eq!(frame.id, Some(2));
+            assert_eq!(frame.json()["run"], runs[index]);
         }
     }
-    // Nobody else has heard a thing, and whoever leaves frees a seat.
-    assert!(ears[1].is_silent() && ears[998].is_silent() && ears[1_500].is_silent());
-    ears.truncate(STREAMS_MAX / 2);
+    // No other stream got an event, and a closed stream releases its permit.
+    assert!(streams[1].is_silent() && streams[998].is_silent() && streams[1_500].is_silent());
+    streams.truncate(STREAMS_MAX / 2);
     server.wait_for_subscribers(STREAMS_MAX / 2).await;
     SseClient::open(&server, events(&runs[0])).await;
 }
 
-/// Events that no socket takes in while nobody reads.
+/// Writes more events than the socket buffers hold while the client does not read.
 async fn fill_streams(server: &TestServer) {
     let task = Task::new("tester", "x".repeat(40_000));
     let tasks = (0..400).map(|_| task.clone()).collect();
@@ -80,15 +80,15 @@ async fn a_client_that_never_reads_does_not_delay_others() {
     for _ in 0..20 {
         server.assert_healthy().await;
     }
-    // Nor can it hold up a stop for longer than the goodbye.
+    // It can't delay the shutdown longer than the grace period either.
     server.stop();
     server.no_longer_accepts().await;
     server.clock().advance(Millis::from_secs(5));
     server.wait_stopped().await;
 }
 
-/// A connection that was answered and is kept open. Where the machine is too busy to send the
-/// request in time, another one is opened.
+/// Opens a connection that got a response and is kept alive. If the machine is too busy to send
+/// the request in time, opens another one.
 async fn keep_alive_connection(server: &TestServer) -> TestConnection {
     loop {
         let mut wire = TestConnection::connect(server.address).await;
@@ -103,18 +103,18 @@ async fn keep_alive_connection(server: &TestServer) -> TestConnection {
 
 #[tokio::test]
 async fn a_connection_that_sends_no_request_is_closed() {
-    let soon = |options: &mut Options| options.head_timeout = Duration::from_millis(100);
+    let soon = |options: &mut ServerOptions| options.head_timeout = Duration::from_millis(100);
     let server = server_with([]).options(soon).open().await;
     let mut silent = TestConnection::connect(server.address).await;
     let mut half = TestConnection::connect(server.address).await;
     half.send(b"GET /livez HTTP/1.1\r\nhost: loc").await;
-    let kept = tokio::time::timeout(TIMEOUT, keep_alive_connection(&server)).await;
-    let mut kept = kept.expect("a connection is answered");
-    for wire in [&mut silent, &mut half, &mut kept] {
+    let keep_alive = tokio::time::timeout(TIMEOUT, keep_alive_connection(&server)).await;
+    let mut keep_alive = keep_alive.expect("a connection gets a response");
+    for wire in [&mut silent, &mut half, &mut keep_alive] {
         let last = String::from_utf8(wire.read_all().await).unwrap();
         assert!(last.is_empty() || last.starts_with("HTTP/1.1 408"), "{last}");
     }
-    // Letter by letter is no way around it.
+    // Sending single bytes does not extend the timeout.
     let mut slow = TestConnection::connect(server.address).await;
     let dripping = async {
         while slow.send(b"x").await {
@@ -123,13 +123,13 @@ async fn a_connection_that_sends_no_request_is_closed() {
             }
         }
     };
-    let cut = tokio::time::timeout(TIMEOUT, dripping).await;
-    assert!(cut.is_ok(), "it drips for ever");
+    let result = tokio::time::timeout(TIMEOUT, dripping).await;
+    assert!(result.is_ok(), "the slow connection was not closed");
 }
 
 #[tokio::test]
 async fn a_stream_that_is_not_read_is_closed() {
-    let soon = |options: &mut Options| options.write_timeout = Duration::from_millis(100);
+    let soon = |options: &mut ServerOptions| options.write_timeout = Duration::from_millis(100);
     let server = server_with([]).options(soon).open().await;
     fill_streams(&server).await;
     let deaf = SseClient::open(&server, get("/v1/events/stream?after=0")).await;
@@ -158,7 +158,7 @@ async fn no_connection_outlives_the_server() {
     body.send(head.as_bytes()).await;
     assert_eq!(body.read_head().await.unwrap().status, 100);
     server.stop();
-    // Whoever is at nothing is let go at once.
+    // Idle connections are closed immediately.
     assert_eq!(idle.read_all().await, b"");
     server.clock().advance(Millis::from_secs(5));
     server.wait_stopped().await;

@@ -1,5 +1,5 @@
-//! The description against the server: what it says is served, what is served
-//! is said, and everything else is refused in good form.
+//! The OpenAPI document matches the server: every documented route is served, every served
+//! route is documented, and everything else is rejected with a problem.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,23 +11,23 @@ use crate::suite::harness::client::{get, post, request};
 use crate::suite::harness::sse::SseClient;
 use crate::suite::harness::{TestServer, server_with_gate};
 
-/// What is served and not described: pages, and the description itself.
+/// Routes that are not documented: pages, and the document itself.
 const PAGES: [&str; 4] = ["/openapi.json", "/", "/style.css", "/a/{token}"];
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// Documented methods by path.
+/// Returns the documented methods by path.
 fn documented(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
     let paths = document["paths"].as_object().unwrap();
-    let of = |item: &Value| {
+    let methods_of = |item: &Value| {
         let named = item.as_object().unwrap().keys();
         let upper = named.map(|name| name.to_ascii_uppercase());
         upper.filter(|name| METHODS.contains(&name.as_str())).collect()
     };
-    paths.iter().map(|(path, item)| (path.clone(), of(item))).collect()
+    paths.iter().map(|(path, item)| (path.clone(), methods_of(item))).collect()
 }
 
-/// Real names for what stands in braces.
+/// Returns a function that replaces path parameters with real values.
 async fn names(server: &TestServer) -> impl Fn(&str) -> String + use<> {
     let (run, gate) = server.at_gate().await;
     let sent = json!({ "text": "hi" });
@@ -63,12 +63,12 @@ async fn every_documented_route_is_served_and_no_other_method() {
     }
     for (path, taken) in paths {
         for method in METHODS {
-            let asked = request(method, named(&path));
+            let http_request = request(method, named(&path));
             if path == "/v1/events/stream" && method == "GET" {
-                SseClient::open(&server, asked).await;
+                SseClient::open(&server, http_request).await;
                 continue;
             }
-            let answer = server.send(asked).await;
+            let answer = server.send(http_request).await;
             let what = format!("{method} {path}: {} {}", answer.status, answer.text());
             if taken.contains(method) {
                 let code = match answer.header("content-type") {
@@ -82,11 +82,11 @@ async fn every_documented_route_is_served_and_no_other_method() {
             assert_eq!(answer.problem(), "method_not_allowed");
             let allow = answer.header("allow").unwrap_or_default();
             let allow: BTreeSet<String> = allow.split(',').map(|one| one.trim().into()).collect();
-            let mut wanted = taken.clone();
+            let mut expected = taken.clone();
             if taken.contains("GET") {
-                wanted.insert("HEAD".to_owned());
+                expected.insert("HEAD".to_owned());
             }
-            assert_eq!(allow, wanted, "{what}");
+            assert_eq!(allow, expected, "{what}");
         }
     }
 }
@@ -97,7 +97,7 @@ async fn an_unknown_path_is_reported_as_such() {
     for path in ["/v1", "/v2/runs", "/v1/runs/", "//v1/runs", "/docs2", "/a/", "/v1/runs/x/y"] {
         let answer = server.send(get(path)).await;
         assert_eq!((answer.status, &*answer.problem()), (404, "not_found"), "{path}");
-        // Whoever has no key does not even learn that.
+        // Without a key, a caller does not learn whether the path exists.
         assert_eq!(server.send(get(path).without_key()).await.status, 401, "{path}");
     }
     let star = server.send(request("OPTIONS", "*")).await;
@@ -122,43 +122,43 @@ fn every_route_but_the_pages_is_in_the_openapi_document() {
     let mut files = Vec::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     sources(&source, &mut files);
-    // What is described, what is not, and no third way.
-    let ways = [
+    // Only these two ways of adding routes are used.
+    let router_methods = [
         (".routes(", Some("api_router.rs")),
         (".route(", Some("routes.rs")),
         (".nest(", None),
         (".merge(", None),
     ];
     for (name, text) in &files {
-        for (word, home) in ways {
-            assert_eq!(text.contains(word), home == Some(name), "{name} {word}");
+        for (method, expected_home) in router_methods {
+            assert_eq!(text.contains(method), expected_home == Some(name), "{name} {method}");
         }
     }
     let routes = files.iter().find(|(name, _)| name == "routes.rs").unwrap();
     let plain: Vec<&str> =
-        routes.1.split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        routes.1.split(".route(").skip(1).map(|rest| rest.split('"').nth(1).unwrap()).collect();
     assert_eq!(plain, PAGES);
 }
 
 #[test]
 fn the_openapi_document_lists_every_response() {
-    let document = serde_json::to_value(longhaul_server::document()).unwrap();
+    let document = serde_json::to_value(longhaul_server::openapi_document()).unwrap();
     let mut ids = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let Some(id) = operation["operationId"].as_str() else {
                 continue;
             };
-            assert!(ids.insert(id.to_owned()), "{id} twice");
+            assert!(ids.insert(id.to_owned()), "duplicate operation id {id}");
             let problem = &operation["responses"]["default"]["content"];
             assert!(problem["application/problem+json"].is_object(), "{method} {path}");
         }
     }
-    // Every reference leads somewhere.
+    // Every reference can be resolved.
     let text = document.to_string();
     for rest in text.split("\"#/components/schemas/").skip(1) {
         let name = rest.split('"').next().unwrap();
         let found = &document["components"]["schemas"][name];
-        assert!(found.is_object(), "{name} is not described");
+        assert!(found.is_object(), "{name} has no schema");
     }
 }

@@ -1,5 +1,4 @@
-//! Lists in parts: nothing twice and nothing left out, also when things are
-//! added between the parts.
+//! Pagination: no item is repeated or skipped, even if items are added between two pages.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use crate::suite::harness::client::post;
 use crate::suite::harness::{TestServer, server_with, server_with_gate, task};
 
-/// Reads a list part by part, and adds something between any two.
+/// Reads a list page by page, and adds an item between any two pages.
 async fn list_all_pages<F: AsyncFn()>(
     server: &TestServer,
     path: &str,
@@ -21,7 +20,7 @@ async fn list_all_pages<F: AsyncFn()>(
         let page = server.get_json(format!("{path}limit=3{after}")).await;
         let data = page["data"].as_array().unwrap();
         assert!(data.len() <= 3, "{page}");
-        all.extend(data.iter().map(|thing| text(&thing[name])));
+        all.extend(data.iter().map(|item| text(&item[name])));
         match page["next"].as_str() {
             None => return all,
             Some(next) => after = format!("&after={next}"),
@@ -34,11 +33,11 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn check_once(all: &[String], wanted: &[String]) {
-    let seen: BTreeSet<&String> = all.iter().collect();
-    assert_eq!(seen.len(), all.len(), "twice: {all:?}");
-    for one in wanted {
-        assert!(seen.contains(one), "{one} is left out of {all:?}");
+fn check_once(all: &[String], expected: &[String]) {
+    let unique: BTreeSet<&String> = all.iter().collect();
+    assert_eq!(unique.len(), all.len(), "twice: {all:?}");
+    for one in expected {
+        assert!(unique.contains(one), "{one} is missing in {all:?}");
     }
 }
 
@@ -54,7 +53,7 @@ async fn runs_are_listed_once_while_others_are_added() {
         check_once(&all, &runs);
         let mut sorted = all.clone();
         sorted.sort_unstable_by(|one, two| two.cmp(one));
-        assert_eq!(all, sorted, "the newest first");
+        assert_eq!(all, sorted, "newest first");
     }
     let whole = server.get_json("/v1/runs?limit=10").await;
     assert_ne!(whole["next"], Value::Null);
@@ -81,7 +80,7 @@ async fn lanes_are_listed_once_while_others_are_filled() {
         body["lane"] = json!(lane);
         server.send(post("/v1/runs", &body)).await.expect(201);
     };
-    // Names that must be written with care in an address.
+    // Names with characters that must be escaped in a URL.
     let lanes = ["a", "b", "b:1", "c-d", "e.f", "g_h", "m", "z"].map(str::to_owned);
     for lane in &lanes {
         fill(lane).await;
@@ -108,13 +107,13 @@ async fn events_are_read_once_while_others_are_written() {
     }
     let rounds = std::cell::Cell::new(0);
     let add = async || {
-        // It would never end if every part made another.
+        // The loop would never end if every page added another event.
         rounds.set(rounds.get() + 1);
         if rounds.get() < 4 {
             steer().await;
         }
     };
     let all = list_all_pages(&server, &format!("/v1/runs/{run}/events?"), "seq", add).await;
-    let wanted: Vec<String> = (1..=12).map(|seq: u32| seq.to_string()).collect();
-    assert_eq!(all, wanted);
+    let expected: Vec<String> = (1..=12).map(|seq: u32| seq.to_string()).collect();
+    assert_eq!(all, expected);
 }

@@ -1,5 +1,4 @@
-//! Every way to be refused: the status, the code, and a problem that says what
-//! helps.
+//! Every error response: the status, the code, and a problem with a hint.
 
 use longhaul_core::access::Role;
 use longhaul_core::port::store::StoreError;
@@ -15,9 +14,9 @@ use longhaul_testkit::latch::Latch;
 const UNKNOWN_RUN: &str = "/v1/runs/run_00000000000000000000000001";
 const UNKNOWN_GATE: &str = "/v1/gates/gate_00000000000000000000000001";
 
-async fn check(server: &TestServer, asked: TestRequest, status: u16, code: &str) -> Value {
-    let answer = server.send(asked.clone()).await;
-    let what = format!("{asked:?}: {}", answer.text());
+async fn check(server: &TestServer, request: TestRequest, status: u16, code: &str) -> Value {
+    let answer = server.send(request.clone()).await;
+    let what = format!("{request:?}: {}", answer.text());
     assert_eq!(answer.status, status, "{what}");
     assert_eq!(answer.problem(), code, "{what}");
     let later = answer.header("retry-after");
@@ -36,7 +35,7 @@ async fn unknown_resources_are_404() {
     let server = server_with([]).open().await;
     let run = server.submit().await;
     let steer = "steer_00000000000000000000000001";
-    for (asked, code) in [
+    for (http_request, code) in [
         (get(UNKNOWN_RUN), "no_run"),
         (get(format!("{UNKNOWN_RUN}/why")), "no_run"),
         (get(format!("{UNKNOWN_RUN}/transcript")), "no_run"),
@@ -56,10 +55,10 @@ async fn unknown_resources_are_404() {
         (get("/v1/agents/testr"), "no_agent"),
         (request("DELETE", "/v1/keys/nobody"), "no_key"),
     ] {
-        check(&server, asked, 404, code).await;
+        check(&server, http_request, 404, code).await;
     }
-    let near = check(&server, get("/v1/agents/testr"), 404, "no_agent").await;
-    assert_eq!(near["suggestion"], "tester");
+    let problem = check(&server, get("/v1/agents/testr"), 404, "no_agent").await;
+    assert_eq!(problem["suggestion"], "tester");
 }
 
 #[tokio::test]
@@ -68,7 +67,7 @@ async fn invalid_bodies_are_422() {
     let run = server.submit().await;
     let runs = |body: &Value| post("/v1/runs", body);
     let key = |body: Value| post("/v1/keys", &body);
-    for (asked, code) in [
+    for (request, code) in [
         (runs(&json!({ "input": "x" })), "invalid"),
         (runs(&json!({ "agent": "tester" })), "invalid"),
         (runs(&with("agent", json!("testr"))), "no_agent"),
@@ -99,7 +98,7 @@ async fn invalid_bodies_are_422() {
         (key(json!({ "name": "a", "role": "viewer", "expires_in_ms": -1 })), "invalid"),
         (key(json!({ "name": "a", "role": "viewer", "expires_in_ms": 0 })), "invalid"),
     ] {
-        check(&server, asked, 422, code).await;
+        check(&server, request, 422, code).await;
     }
 }
 
@@ -107,7 +106,7 @@ async fn invalid_bodies_are_422() {
 async fn invalid_queries_are_422() {
     let server = server_with([]).open().await;
     let run = server.submit().await;
-    for asked in [
+    for request in [
         get("/v1/runs?limit=0"),
         get("/v1/runs?limit=101"),
         get("/v1/runs?brief=yes"),
@@ -119,20 +118,20 @@ async fn invalid_queries_are_422() {
         get(format!("/v1/runs/{run}/events?after=-1")),
         get("/v1/events/stream?filter=a;b"),
     ] {
-        check(&server, asked, 422, "invalid").await;
+        check(&server, request, 422, "invalid").await;
     }
 }
 
 #[tokio::test]
 async fn an_unknown_name_comes_with_a_suggestion() {
     let server = server_with([]).open().await;
-    for (asked, hint) in [
+    for (request, hint) in [
         (post("/v1/runs", &with("priorty", json!(1))), "did you mean `priority`?"),
         (post("/v1/runs", &with("budget", json!({ "turn": 1 }))), "did you mean `turns`?"),
         (get("/v1/runs?stats=open"), "did you mean `status`?"),
         (post("/v1/keys", &json!({ "nam": "a", "role": "viewer" })), "did you mean `name`?"),
     ] {
-        assert_eq!(check(&server, asked, 422, "invalid").await["hint"], hint);
+        assert_eq!(check(&server, request, 422, "invalid").await["hint"], hint);
     }
 }
 
@@ -142,15 +141,16 @@ async fn late_or_repeated_requests_are_409_or_410() {
     let (_, gate) = server.at_gate().await;
     let id = gate["id"].as_str().unwrap();
     let answer = format!("/v1/gates/{id}/answer");
-    let says = |decision: &str, digest: &Value| json!({ "decision": decision, "digest": digest });
+    let decision_body =
+        |decision: &str, digest: &Value| json!({ "decision": decision, "digest": digest });
     let other = json!("0".repeat(64));
     for (body, status, code) in [
-        (says("approve", &Value::Null), 422, "digest_missing"),
-        (says("approve", &other), 409, "digest_changed"),
-        (says("answer", &Value::Null), 422, "invalid"),
-        (says("complete", &Value::Null), 422, "invalid_decision"),
-        (says("edit", &gate["digest"]), 422, "invalid"),
-        (says("maybe", &Value::Null), 422, "invalid"),
+        (decision_body("approve", &Value::Null), 422, "digest_missing"),
+        (decision_body("approve", &other), 409, "digest_changed"),
+        (decision_body("answer", &Value::Null), 422, "invalid"),
+        (decision_body("complete", &Value::Null), 422, "invalid_decision"),
+        (decision_body("edit", &gate["digest"]), 422, "invalid"),
+        (decision_body("maybe", &Value::Null), 422, "invalid"),
         (json!({ "decision": "approve", "digest": "x" }), 422, "invalid"),
         (json!({ "decision": "reject", "edited": {} }), 422, "invalid"),
         (
@@ -161,10 +161,14 @@ async fn late_or_repeated_requests_are_409_or_410() {
     ] {
         check(&server, post(&answer, &body), status, code).await;
     }
-    server.send(post(&answer, &says("reject", &Value::Null))).await.expect(200);
-    let late =
-        check(&server, post(&answer, &says("approve", &gate["digest"])), 409, "already_answered")
-            .await;
+    server.send(post(&answer, &decision_body("reject", &Value::Null))).await.expect(200);
+    let late = check(
+        &server,
+        post(&answer, &decision_body("approve", &gate["digest"])),
+        409,
+        "already_answered",
+    )
+    .await;
     assert!(late["detail"].as_str().unwrap().contains("local"), "{late}");
 }
 
@@ -172,9 +176,9 @@ async fn late_or_repeated_requests_are_409_or_410() {
 async fn commands_to_ended_runs_are_409_or_410() {
     let server = server_with_gate().with_sim_clock().start().await;
     let (run, gate) = server.at_gate().await;
-    let no = json!({ "decision": "reject" });
+    let reject = json!({ "decision": "reject" });
     let answer = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
-    server.send(post(&answer, &no)).await.expect(200);
+    server.send(post(&answer, &reject)).await.expect(200);
     server.ended(&run).await;
     for path in ["cancel", "pause", "resume"] {
         check(&server, request("POST", format!("/v1/runs/{run}/{path}")), 409, "run_ended").await;
@@ -188,7 +192,7 @@ async fn commands_to_ended_runs_are_409_or_410() {
     server.clock().advance(Millis::from_secs(3_601));
     server.until(&run, "gate.expired").await;
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
-    check(&server, post(format!("{path}/answer"), &no), 410, "gate_expired").await;
+    check(&server, post(format!("{path}/answer"), &reject), 410, "gate_expired").await;
     check(
         &server,
         post(format!("{path}/links"), &json!({ "recipient": "a" })),
@@ -200,9 +204,10 @@ async fn commands_to_ended_runs_are_409_or_410() {
 
 #[tokio::test]
 async fn exceeded_rate_limits_are_429() {
-    let slow = |options: &mut longhaul_server::Options| options.rate = 3.try_into().unwrap();
-    let door = Latch::new();
-    let server = server_with([FakeReply::Text("x").after_latch(&door)]).options(slow).start().await;
+    let slow = |options: &mut longhaul_server::ServerOptions| options.rate = 3.try_into().unwrap();
+    let latch = Latch::closed();
+    let server =
+        server_with([FakeReply::Text("x").after_latch(&latch)]).options(slow).start().await;
     let key = server.create_key("ops", Role::Operator).await;
     let mut refused = None;
     for _ in 0..30 {
@@ -212,16 +217,16 @@ async fn exceeded_rate_limits_are_429() {
             break;
         }
     }
-    let refused = refused.expect("a rate");
+    let refused = refused.expect("the rate limit is reached");
     assert_eq!(refused.problem(), "rate_limited");
     assert_eq!(refused.header("retry-after"), Some("1"));
-    // Another key has its own rate, and the machine's own has none.
+    // Another key has its own rate, and the local machine key is not limited.
     let other = server.create_key("other", Role::Viewer).await;
     server.send(get("/v1/agents").with_key(&other)).await.expect(200);
     for _ in 0..100 {
         server.send(get("/v1/agents")).await.expect(200);
     }
-    // Somebody who tries keys is counted as well.
+    // Requests with guessed keys are counted too.
     let mut codes = Vec::new();
     for guess in 0..200 {
         let guessed = get("/v1/agents").with_key(&format!("lh_{guess}"));
@@ -229,7 +234,7 @@ async fn exceeded_rate_limits_are_429() {
     }
     assert!(codes.contains(&401) && codes.contains(&429), "{codes:?}");
     let run = server.submit().await;
-    door.reached(1).await;
+    latch.reached(1).await;
     let steer =
         post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x", "delivery": "follow_up" }));
     let mut status = 202;
@@ -245,12 +250,12 @@ async fn exceeded_rate_limits_are_429() {
 async fn internal_errors_are_500_and_isolated() {
     let server = server_with([]).open().await;
     server.models.set_fails(true);
-    for asked in [post("/v1/runs", &task()), post("/v1/runs", &task()).idempotency_key("k1")] {
-        check(&server, asked, 500, "internal").await;
+    for request in [post("/v1/runs", &task()), post("/v1/runs", &task()).idempotency_key("k1")] {
+        check(&server, request, 500, "internal").await;
     }
     server.models.set_fails(false);
     server.assert_healthy().await;
-    // The key of what broke is free again, at once.
+    // The idempotency key of the failed request is free again immediately.
     server.send(post("/v1/runs", &task()).idempotency_key("k1")).await.expect(201);
 }
 
@@ -265,8 +270,8 @@ async fn store_errors_have_a_status_and_a_hint() {
     ];
     for (why, status, code) in cases {
         server.auth.set_failure(Some(why));
-        let told = check(&server, get("/v1/keys"), status, code).await;
-        assert!(!told.to_string().contains("here"), "{told}");
+        let problem = check(&server, get("/v1/keys"), status, code).await;
+        assert!(!problem.to_string().contains("here"), "{problem}");
     }
     server.auth.set_failure(None);
     server.get_json("/v1/keys").await;
@@ -275,14 +280,14 @@ async fn store_errors_have_a_status_and_a_hint() {
 #[tokio::test]
 async fn slow_requests_time_out() {
     let server = server_with([]).with_sim_clock().open().await;
-    let door = server.auth.block(BlockPoint::Keys);
-    let pass = async {
-        door.reached(1).await;
+    let latch = server.auth.block(BlockPoint::Keys);
+    let open_latch = async {
+        latch.reached(1).await;
         server.clock().advance(Millis::from_secs(30));
     };
-    let (answer, ()) = tokio::join!(server.send(get("/v1/keys")), pass);
+    let (answer, ()) = tokio::join!(server.send(get("/v1/keys")), open_latch);
     assert_eq!((answer.status, &*answer.problem()), (503, "timeout"));
     assert_eq!(answer.header("retry-after"), Some("1"));
-    door.open();
+    latch.open();
     server.get_json("/v1/keys").await;
 }

@@ -1,5 +1,4 @@
-//! Every documented route once, as it is meant to be used: its status and what
-//! its answer must say.
+//! Every documented route with a valid request: its status and the content of its response.
 
 use serde_json::{Value, json};
 
@@ -8,7 +7,7 @@ use crate::suite::harness::model::FakeReply;
 use crate::suite::harness::{TestServer, server_with, server_with_gate, task};
 use longhaul_testkit::latch::Latch;
 
-/// What stands at a pointer.
+/// Returns the value at a JSON pointer.
 fn json_at(answer: &Value, pointer: &str) -> Value {
     let found = answer.pointer(pointer);
     found.cloned().unwrap_or_else(|| panic!("no {pointer} in {answer}"))
@@ -16,21 +15,21 @@ fn json_at(answer: &Value, pointer: &str) -> Value {
 
 async fn check(
     server: &TestServer,
-    asked: TestRequest,
+    request: TestRequest,
     status: u16,
-    says: &[(&str, Value)],
+    expected_fields: &[(&str, Value)],
 ) -> Value {
-    let answer = server.send(asked.clone()).await;
-    assert_eq!(answer.status, status, "{asked:?}: {}", answer.text());
+    let answer = server.send(request.clone()).await;
+    assert_eq!(answer.status, status, "{request:?}: {}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/json"));
     for name in ["x-request-id", "x-content-type-options", "cache-control"] {
-        assert!(answer.header(name).is_some(), "{name} of {asked:?}");
+        assert!(answer.header(name).is_some(), "{name} of {request:?}");
     }
-    let told = answer.json();
-    for (pointer, value) in says {
-        assert_eq!(json_at(&told, pointer), *value, "{pointer} of {told}");
+    let body = answer.json();
+    for (pointer, value) in expected_fields {
+        assert_eq!(json_at(&body, pointer), *value, "{pointer} of {body}");
     }
-    told
+    body
 }
 
 #[tokio::test]
@@ -40,27 +39,30 @@ async fn a_history_is_accepted_in_both_formats() {
         { "role": "user", "content": "I am Ada." },
         { "role": "assistant", "content": "Hello, Ada." },
     ]);
-    let words = json!({ "api": "history", "blocks": [{ "text": { "text": "Hello, Ada." } }] });
-    let journals = json!([{ "user": [{ "text": "I am Ada." }] }, { "assistant": words }]);
+    let reply = json!({ "api": "history", "blocks": [{ "text": { "text": "Hello, Ada." } }] });
+    let journals = json!([{ "user": [{ "text": "I am Ada." }] }, { "assistant": reply }]);
     for history in [&people, &journals] {
         let mut body = task();
         body["history"] = history.clone();
         let made = server.send(post("/v1/runs", &body)).await.expect(201);
         let run = made["id"].as_str().unwrap();
         server.ended(run).await;
-        let told = server.get_json(&format!("/v1/runs/{run}/transcript")).await;
-        let messages = told["messages"].as_array().unwrap();
-        assert_eq!(messages[..2], journals.as_array().unwrap()[..], "{told}");
+        let transcript = server.get_json(&format!("/v1/runs/{run}/transcript")).await;
+        let messages = transcript["messages"].as_array().unwrap();
+        assert_eq!(messages[..2], journals.as_array().unwrap()[..], "{transcript}");
     }
     let bad = [
-        (json!([{ "role": "system", "content": "a" }]), "`history[0]`: unknown variant"),
-        (json!([people[0], { "role": "user", "content": " " }]), "`history[1]`: it says nothing"),
+        (json!([{ "role": "system", "content": "a" }]), "`history[0]` is invalid: unknown variant"),
+        (
+            json!([people[0], { "role": "user", "content": " " }]),
+            "`history[1]` is invalid: the message is empty",
+        ),
         (json!([people[1]]), "begins with the assistant"),
         (json!([{ "users": [] }]), "a message is {"),
-        (json!(vec![&people[0]; 1_001]), "it has more than 1000 messages"),
+        (json!(vec![&people[0]; 1_001]), "the history has more than 1000 messages"),
         (
             json!([{ "role": "user", "content": "x".repeat(1024 * 1024) }]),
-            "it is longer than 1048576 bytes",
+            "the history is longer than 1048576 bytes",
         ),
     ];
     for (history, why) in bad {
@@ -72,10 +74,10 @@ async fn a_history_is_accepted_in_both_formats() {
     }
     let document = server.get_json("/openapi.json").await;
     let described = &document["components"]["schemas"]["NewRun"]["properties"]["history"];
-    let said = &described["items"]["oneOf"][0];
-    assert_eq!(said["required"], json!(["role", "content"]), "{described}");
+    let schema = &described["items"]["oneOf"][0];
+    assert_eq!(schema["required"], json!(["role", "content"]), "{described}");
     let speakers = json!(["user", "assistant"]);
-    assert_eq!(said["properties"]["role"]["enum"], speakers, "{described}");
+    assert_eq!(schema["properties"]["role"]["enum"], speakers, "{described}");
     assert_eq!(described["maxItems"], 1_000, "{described}");
 }
 
@@ -88,7 +90,7 @@ async fn a_run_is_created_shown_and_read() {
         "metadata": { "m": [1] }, "actor": "u1", "links": { "pr": 7 },
         "budget": { "turns": 5, "warn_at": 0.5 },
     });
-    let says = [
+    let expected_fields = [
         ("/agent", json!("tester")),
         ("/input", json!({ "a": 1 })),
         ("/lane", json!("l1")),
@@ -103,7 +105,7 @@ async fn a_run_is_created_shown_and_read() {
     let made = answer.expect(201);
     let run = made["id"].as_str().unwrap();
     assert_eq!(answer.header("location"), Some(&*format!("/v1/runs/{run}")));
-    for (pointer, value) in says {
+    for (pointer, value) in expected_fields {
         assert_eq!(json_at(&made, pointer), value, "{pointer}");
     }
     server.ended(run).await;
@@ -118,22 +120,22 @@ async fn a_run_is_created_shown_and_read() {
     for query in ["", "?brief=true", "?agent=tester&status=completed&lane=l1"] {
         check(&server, get(format!("/v1/runs{query}")), 200, &list).await;
     }
-    let told = [("/run", json!(run)), ("/model", json!("scripted/actor"))];
-    check(&server, get(format!("/v1/runs/{run}/transcript")), 200, &told).await;
+    let expected = [("/run", json!(run)), ("/model", json!("scripted/actor"))];
+    check(&server, get(format!("/v1/runs/{run}/transcript")), 200, &expected).await;
     let why = [("/run", json!(run)), ("/status", json!("completed"))];
     check(&server, get(format!("/v1/runs/{run}/why")), 200, &why).await;
     let page =
         [("/data/0/seq", json!(1)), ("/data/0/type", json!("run.created")), ("/next", json!("1"))];
-    let asked = get(format!("/v1/runs/{run}/events?limit=1"));
-    check(&server, asked, 200, &page).await;
+    let request = get(format!("/v1/runs/{run}/events?limit=1"));
+    check(&server, request, 200, &page).await;
 }
 
 #[tokio::test]
 async fn a_run_is_steered_paused_resumed_and_cancelled() {
-    let door = Latch::new();
-    let server = server_with([FakeReply::Text("one").after_latch(&door)]).start().await;
+    let latch = Latch::closed();
+    let server = server_with([FakeReply::Text("one").after_latch(&latch)]).start().await;
     let run = server.submit().await;
-    door.reached(1).await;
+    latch.reached(1).await;
     let path = format!("/v1/runs/{run}/steer");
     let sent = json!({ "text": "left", "delivery": "follow_up" });
     let receipt =
@@ -149,7 +151,7 @@ async fn a_run_is_steered_paused_resumed_and_cancelled() {
     check(&server, request("DELETE", &one), 200, &withdrawn).await;
     let id = [("/id", json!(run))];
     check(&server, request("POST", format!("/v1/runs/{run}/pause")), 200, &id).await;
-    door.open();
+    latch.open();
     server.until(&run, "run.paused").await;
     let resume = post(format!("/v1/runs/{run}/resume"), &json!({ "budget": { "turns": 50 } }));
     check(&server, resume, 200, &id).await;
@@ -173,7 +175,7 @@ async fn a_gate_is_listed_shown_linked_and_answered() {
     let server = server_with_gate().start().await;
     let (run, gate) = server.at_gate().await;
     let id = gate["id"].as_str().unwrap();
-    let says = [
+    let expected_fields = [
         ("/id", json!(id)),
         ("/run", json!(run)),
         ("/kind", json!("approval")),
@@ -182,7 +184,7 @@ async fn a_gate_is_listed_shown_linked_and_answered() {
         ("/input/text", json!("hi <b>you</b>")),
         ("/decisions/0", json!("approve")),
     ];
-    check(&server, get(format!("/v1/gates/{id}")), 200, &says).await;
+    check(&server, get(format!("/v1/gates/{id}")), 200, &expected_fields).await;
     let listed = [("/data/0/id", json!(id)), ("/next", Value::Null)];
     check(&server, get("/v1/gates?status=open"), 200, &listed).await;
     let link = post(format!("/v1/gates/{id}/links"), &json!({ "recipient": "anna" }));
@@ -191,13 +193,13 @@ async fn a_gate_is_listed_shown_linked_and_answered() {
     let start = format!("http://{}/a/", server.host());
     assert!(url.as_str().unwrap().starts_with(&start), "{url}");
     let yes = json!({ "decision": "approve", "digest": gate["digest"], "note": "go" });
-    let came = [
+    let expected = [
         ("/outcome", json!("closed")),
         ("/gate/status", json!("answered")),
         ("/gate/answers/0/by", json!("local")),
         ("/gate/answers/0/note", json!("go")),
     ];
-    check(&server, post(format!("/v1/gates/{id}/answer"), &yes), 200, &came).await;
+    check(&server, post(format!("/v1/gates/{id}/answer"), &yes), 200, &expected).await;
     assert_eq!(server.ended(&run).await["status"], "completed");
 }
 
@@ -205,19 +207,19 @@ async fn a_gate_is_listed_shown_linked_and_answered() {
 async fn a_question_is_answered_with_text() {
     let question = json!({ "question": "Which?", "options": ["a", "b"] });
     let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
-    for words in [json!({ "payload": "a" }), json!({ "note": "b" })] {
+    for answer_body in [json!({ "payload": "a" }), json!({ "note": "b" })] {
         let (run, gate) = server.at_gate().await;
-        let mut words = words.clone();
-        words["decision"] = json!("answer");
+        let mut answer_body = answer_body.clone();
+        answer_body["decision"] = json!("answer");
         let path = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
-        check(&server, post(path, &words), 200, &[("/outcome", json!("closed"))]).await;
+        check(&server, post(path, &answer_body), 200, &[("/outcome", json!("closed"))]).await;
         assert_eq!(server.ended(&run).await["status"], "completed");
     }
 }
 
 #[tokio::test]
 async fn inboxes_agents_lanes_keys_and_health_respond() {
-    let inboxes = |options: &mut longhaul_server::Options| {
+    let inboxes = |options: &mut longhaul_server::ServerOptions| {
         options.inboxes.insert("mail".into(), "tester".into());
     };
     let server = server_with([]).options(inboxes).open().await;
@@ -225,14 +227,14 @@ async fn inboxes_agents_lanes_keys_and_health_respond() {
         "payload": "Hi.", "type": "mail", "lane": "l1", "idempotency_key": "m1",
         "metadata": { "threadId": "t9", "resourceId": "r9" },
     });
-    let says = [
+    let expected_fields = [
         ("/agent", json!("tester")),
         ("/inbox", json!("mail")),
         ("/thread", json!("t9")),
         ("/resource", json!("r9")),
     ];
-    let first = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &says).await;
-    let again = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &says).await;
+    let first = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &expected_fields).await;
+    let again = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &expected_fields).await;
     assert_eq!(first["id"], again["id"]);
     let lane = [("/data/0/lane", json!("l1")), ("/data/0/depth", json!(1))];
     check(&server, get("/v1/lanes"), 200, &lane).await;
@@ -251,8 +253,8 @@ async fn inboxes_agents_lanes_keys_and_health_respond() {
     let listed = [("/data/0/name", json!("ops")), ("/next", Value::Null)];
     let listed = check(&server, get("/v1/keys"), 200, &listed).await;
     assert!(!listed.to_string().contains("lh_"), "a secret is shown once");
-    let gone = [("/status", json!("revoked"))];
-    check(&server, request("DELETE", "/v1/keys/ops"), 200, &gone).await;
+    let expected = [("/status", json!("revoked"))];
+    check(&server, request("DELETE", "/v1/keys/ops"), 200, &expected).await;
     let ticket = check(&server, request("POST", "/v1/tickets"), 201, &[]).await;
     assert!(ticket["url"].as_str().unwrap().contains("/?t="));
     check(&server, get("/livez").without_key(), 200, &[("/status", json!("ok"))]).await;

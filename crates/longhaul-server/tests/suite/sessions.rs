@@ -1,5 +1,5 @@
-//! Tickets and the sessions they are traded for: once, in time, and never longer
-//! than the key behind them.
+//! Tickets, and the sessions they are exchanged for: once, before they expire, and only as long
+//! as their key is valid.
 
 use longhaul_core::access::Role;
 use longhaul_core::time::Millis;
@@ -7,7 +7,7 @@ use longhaul_core::time::Millis;
 use crate::suite::harness::client::{TestResponse, get, post, request};
 use crate::suite::harness::{TestServer, server_with, task};
 
-/// The path of a new ticket of whoever has this key.
+/// Returns the path of a new ticket for the owner of this key.
 async fn create_ticket(server: &TestServer, key: &str) -> String {
     let made = server.send(request("POST", "/v1/tickets").with_key(key)).await;
     let url = made.expect(201)["url"].as_str().unwrap().to_owned();
@@ -15,7 +15,7 @@ async fn create_ticket(server: &TestServer, key: &str) -> String {
     url.strip_prefix(&start).unwrap().to_owned()
 }
 
-/// The session that an answer sets, as a cookie to be sent.
+/// Returns the session cookie that a response sets.
 fn session_cookie(answer: &TestResponse) -> String {
     let line = answer.header("set-cookie").expect("a cookie");
     line.split(';').next().unwrap().to_owned()
@@ -34,9 +34,9 @@ async fn a_ticket_is_exchanged_once_for_a_session() {
     let server = server_with([]).open().await;
     let key = server.create_key("eve", Role::Viewer).await;
     let path = create_ticket(&server, &key).await;
-    // Whoever only looks whether the link leads somewhere does not use it up.
-    let looked = server.send(request("HEAD", &path).without_key()).await;
-    assert_eq!((looked.status, looked.header("set-cookie")), (401, None));
+    // A HEAD request, which only checks the link, does not consume the ticket.
+    let head_response = server.send(request("HEAD", &path).without_key()).await;
+    assert_eq!((head_response.status, head_response.header("set-cookie")), (401, None));
     let answer = exchange_ticket(&server, &path).await;
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
     let cookie = answer.header("set-cookie").unwrap();
@@ -47,14 +47,14 @@ async fn a_ticket_is_exchanged_once_for_a_session() {
     }
     assert!(!cookie.contains("; Secure"), "{cookie}");
     let cookie = session_cookie(&answer);
-    for (path, wanted) in [("/", 200), ("/v1/runs", 200), ("/v1/keys", 403)] {
-        assert_eq!(status_with_cookie(&server, &cookie, path).await, wanted, "{path}");
+    for (path, expected) in [("/", 200), ("/v1/runs", 200), ("/v1/keys", 403)] {
+        assert_eq!(status_with_cookie(&server, &cookie, path).await, expected, "{path}");
     }
-    let home = server.send(get("/").cookie(&cookie)).await;
-    assert!(home.text().contains("key:eve"), "{}", home.text());
+    let home_page = server.send(get("/").cookie(&cookie)).await;
+    assert!(home_page.text().contains("key:eve"), "{}", home_page.text());
     let second = exchange_ticket(&server, &path).await;
     assert_eq!((second.status, second.header("set-cookie")), (410, None));
-    // Another port's cookie, and a cookie that was made up.
+    // The cookie of another port, and an invented cookie.
     let value = cookie.split_once('=').unwrap().1;
     for forged in [format!("longhaul_1={value}"), format!("{name}x"), format!("{name}{key}")] {
         assert_eq!(status_with_cookie(&server, &forged, "/v1/runs").await, 401, "{forged}");
@@ -67,16 +67,16 @@ async fn a_ticket_is_exchanged_once_for_a_session() {
 async fn pages_accept_an_api_key() {
     let server = server_with([]).open().await;
     let key = server.create_key("eve", Role::Viewer).await;
-    for (asked, wanted) in [
+    for (request, expected) in [
         (get("/").with_key(&key), 200),
         (get("/"), 200),
         (get("/").without_key(), 401),
         (get("/").with_key("lh_wrong"), 401),
         (get("/?t=wrong").without_key(), 410),
     ] {
-        let what = format!("{asked:?}");
-        let answer = server.send(asked).await;
-        assert_eq!(answer.status, wanted, "{what}");
+        let what = format!("{request:?}");
+        let answer = server.send(request).await;
+        assert_eq!(answer.status, expected, "{what}");
         let kind = answer.header("content-type");
         assert_eq!(kind, Some("text/html; charset=utf-8"), "{what}");
     }
@@ -86,8 +86,8 @@ async fn pages_accept_an_api_key() {
 async fn the_session_cookie_is_secure_behind_tls() {
     let server = server_with([]).open().await;
     let path = create_ticket(&server, &server.key).await;
-    let asked = get(path).without_key().header("x-forwarded-proto", "https");
-    let cookie = server.send(asked).await;
+    let request = get(path).without_key().header("x-forwarded-proto", "https");
+    let cookie = server.send(request).await;
     assert!(cookie.header("set-cookie").unwrap().contains("; Secure"));
 }
 
@@ -111,9 +111,9 @@ async fn tickets_and_sessions_end_with_their_ttl_and_their_key() {
     let late = create_ticket(&server, &key).await;
     server.clock().advance(Millis::from_secs(600));
     assert_eq!(exchange_ticket(&server, &late).await.status, 410);
-    let (kept, unused) = (create_ticket(&server, &key).await, create_ticket(&server, &key).await);
+    let (used, unused) = (create_ticket(&server, &key).await, create_ticket(&server, &key).await);
     server.clock().advance(Millis::from_secs(599));
-    let cookie = session_cookie(&exchange_ticket(&server, &kept).await);
+    let cookie = session_cookie(&exchange_ticket(&server, &used).await);
     let local = create_ticket(&server, &server.key).await;
     let local = session_cookie(&exchange_ticket(&server, &local).await);
     assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 200);
@@ -121,7 +121,7 @@ async fn tickets_and_sessions_end_with_their_ttl_and_their_key() {
     assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 401);
     assert_eq!(status_with_cookie(&server, &cookie, "/").await, 401);
     assert_eq!(exchange_ticket(&server, &unused).await.status, 410);
-    // Another key of the same name is another key.
+    // Another key with the same name is a different key.
     server.create_key("eve", Role::Admin).await;
     assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 401);
     assert_eq!(status_with_cookie(&server, &local, "/v1/keys").await, 200);
@@ -136,11 +136,11 @@ async fn a_session_is_accepted_only_from_same_origin_pages() {
     let cookie = session_cookie(&exchange_ticket(&server, &path).await);
     let own = format!("http://{}", server.host());
     let submit = || post("/v1/runs", &task()).cookie(&cookie);
-    for (asked, wanted) in [
+    for (http_request, expected) in [
         (submit().header("origin", &own), 201),
         (submit().header("origin", "http://evil.example"), 403),
         (submit().header("sec-fetch-site", "cross-site"), 403),
-        // A form of another site can send text, and is no JSON.
+        // A form of another site can send text, but not JSON.
         (request("POST", "/v1/runs").cookie(&cookie).body("text/plain", task().to_string()), 415),
         (
             request("POST", "/v1/runs")
@@ -149,13 +149,13 @@ async fn a_session_is_accepted_only_from_same_origin_pages() {
             415,
         ),
     ] {
-        let what = format!("{asked:?}");
-        let answer = server.send(asked).await;
-        assert_eq!(answer.status, wanted, "{what}");
+        let what = format!("{http_request:?}");
+        let answer = server.send(http_request).await;
+        assert_eq!(answer.status, expected, "{what}");
     }
-    // Nobody takes a name by way of a browser.
-    let asked = submit().header("x-longhaul-as", "cli:anna");
-    let run = server.send(asked).await.expect(201)["id"].clone();
+    // A browser session can't set the caller's name.
+    let http_request = submit().header("x-longhaul-as", "cli:anna");
+    let run = server.send(http_request).await.expect(201)["id"].clone();
     let path = format!("/v1/runs/{}/events?limit=1", run.as_str().unwrap());
     assert!(!server.get_json(path).await.to_string().contains("cli:anna"));
 }

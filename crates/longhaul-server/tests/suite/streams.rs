@@ -1,5 +1,5 @@
-//! One run as a stream: every event once and in order, however often the line
-//! is cut, the model's words in between, beats, and an end.
+//! The event stream of one run: every event once and in order despite disconnects, text deltas,
+//! heartbeats, and the end.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn events(run: &str) -> TestRequest {
     get(format!("/v1/runs/{run}/events"))
 }
 
-/// The whole journal by pages.
+/// Returns the whole journal, read in pages.
 async fn journal(server: &TestServer, run: &str) -> Vec<Value> {
     let (mut all, mut after) = (Vec::new(), "0".to_owned());
     loop {
@@ -32,17 +32,17 @@ async fn journal(server: &TestServer, run: &str) -> Vec<Value> {
     }
 }
 
-/// What was heard must be this journal, with an end.
-fn check_complete(heard: &[SseEvent], journal: &[Value], run: &str) {
-    let facts: Vec<&SseEvent> = heard.iter().filter(|frame| frame.id.is_some()).collect();
-    let told: Vec<Value> = facts.iter().map(|frame| frame.json()).collect();
-    assert_eq!(told, journal);
-    for (place, frame) in facts.iter().enumerate() {
-        assert_eq!(frame.id, Some(place as u64 + 1));
-        assert_eq!(frame.json()["seq"], place + 1);
+/// Asserts that the received events are this journal with an end.
+fn check_complete(frames: &[SseEvent], journal: &[Value], run: &str) {
+    let events: Vec<&SseEvent> = frames.iter().filter(|frame| frame.id.is_some()).collect();
+    let bodies: Vec<Value> = events.iter().map(|frame| frame.json()).collect();
+    assert_eq!(bodies, journal);
+    for (index, frame) in events.iter().enumerate() {
+        assert_eq!(frame.id, Some(index as u64 + 1));
+        assert_eq!(frame.json()["seq"], index + 1);
         assert_eq!(frame.json()["type"], frame.event);
     }
-    let end = heard.last().unwrap();
+    let end = frames.last().unwrap();
     assert_eq!((end.event.as_str(), end.id), ("end", None));
     let last = json!({ "run": run, "status": "completed", "last_seq": journal.len() });
     assert_eq!(end.json(), last);
@@ -54,32 +54,32 @@ async fn an_ended_run_is_streamed_at_once_from_any_seq() {
     let run = server.submit().await;
     server.ended(&run).await;
     let journal = journal(&server, &run).await;
-    let heard = SseClient::open(&server, events(&run)).await.all().await;
-    check_complete(&heard, &journal, &run);
+    let frames = SseClient::open(&server, events(&run)).await.all().await;
+    check_complete(&frames, &journal, &run);
     let last = journal.len() as u64;
     let past = get(format!("/v1/runs/{run}/events?after={last}"));
     let far = get(format!("/v1/runs/{run}/events?after={}", u64::MAX));
-    for (asked, first) in [
+    for (request, first) in [
         (events(&run).header("last-event-id", "3"), Some(4)),
         (get(format!("/v1/runs/{run}/events?after=5")), Some(6)),
-        // A client that reconnects knows better than the address it was given.
+        // The header of a reconnecting client overrides the `after` in the URL.
         (get(format!("/v1/runs/{run}/events?after=1")).header("last-event-id", "4"), Some(5)),
         (events(&run).header("last-event-id", ""), Some(1)),
         (events(&run).header("last-event-id", &last.to_string()), None),
         (past, None),
         (far, None),
     ] {
-        let what = format!("{asked:?}");
-        let heard = SseClient::open(&server, asked).await.all().await;
-        assert_eq!(heard[0].id, first, "{what}");
-        assert_eq!(heard.last().unwrap().event, "end", "{what}");
+        let what = format!("{request:?}");
+        let frames = SseClient::open(&server, request).await.all().await;
+        assert_eq!(frames[0].id, first, "{what}");
+        assert_eq!(frames.last().unwrap().event, "end", "{what}");
     }
-    for said in ["x", "-1", "1.5", "99999999999999999999999"] {
-        let asked = events(&run).header("last-event-id", said);
-        let answer = server.send(asked.header("accept", "text/event-stream")).await;
+    for last_id in ["x", "-1", "1.5", "99999999999999999999999"] {
+        let request = events(&run).header("last-event-id", last_id);
+        let answer = server.send(request.header("accept", "text/event-stream")).await;
         assert_eq!(answer.problem(), "bad_last_event_id");
     }
-    // A page of it that begins beyond its end is empty.
+    // A page after the end of the journal is empty.
     let beyond = server.get_json(format!("/v1/runs/{run}/events?after={}", u64::MAX)).await;
     assert_eq!(beyond, json!({ "data": [], "next": null }));
 }
@@ -105,7 +105,7 @@ async fn a_stream_is_selected_by_the_accept_header() {
     assert_eq!(head.status, 200);
 }
 
-/// Dice that fall the same way each time.
+/// A random number generator with a fixed seed.
 struct SeededRng(u64);
 
 impl SeededRng {
@@ -123,54 +123,54 @@ async fn a_stream_reconnected_a_hundred_times_loses_and_repeats_nothing() {
         || FakeReply::Call("look", json!({})).after_streaming("Let me see. ").after_permit(&gate);
     let server = server_with((0..CUTS).map(|_| turn())).start().await;
     let run = server.submit().await;
-    let mut dice = SeededRng(20_260_101);
-    let mut heard: Vec<SseEvent> = Vec::new();
-    for cut in 0..CUTS {
+    let mut rng = SeededRng(20_260_101);
+    let mut frames: Vec<SseEvent> = Vec::new();
+    for round in 0..CUTS {
         gate.add_permits(1);
-        let last = heard.iter().rev().find_map(|frame| frame.id);
-        let asked = match (last, cut % 2) {
+        let last = frames.iter().rev().find_map(|frame| frame.id);
+        let request = match (last, round % 2) {
             (None, _) => events(&run),
             (Some(last), 0) => events(&run).header("last-event-id", &last.to_string()),
             (Some(last), _) => get(format!("/v1/runs/{run}/events?after={last}")),
         };
-        let ears = SseClient::open(&server, asked).await;
-        heard.extend(ears.close_after(dice.below(4_000)).await);
+        let stream = SseClient::open(&server, request).await;
+        frames.extend(stream.close_after(rng.below(4_000)).await);
     }
-    let last = heard.iter().rev().find_map(|frame| frame.id).unwrap();
-    let asked = events(&run).header("last-event-id", &last.to_string());
-    heard.extend(SseClient::open(&server, asked).await.all().await);
+    let last = frames.iter().rev().find_map(|frame| frame.id).unwrap();
+    let request = events(&run).header("last-event-id", &last.to_string());
+    frames.extend(SseClient::open(&server, request).await.all().await);
     let journal = journal(&server, &run).await;
     assert!(journal.len() > 300, "{}", journal.len());
-    check_complete(&heard, &journal, &run);
+    check_complete(&frames, &journal, &run);
 }
 
 #[tokio::test]
 async fn text_deltas_are_interleaved_and_have_no_id() {
-    let (first, second) = (Latch::new(), Latch::new());
+    let (first, second) = (Latch::closed(), Latch::closed());
     let line = FakeReply::Text("three").after_latch(&second).after_streaming("two ");
     let server = server_with([line.after_latch(&first).after_streaming("one ")]).start().await;
     let run = server.submit().await;
-    let mut ears = SseClient::open(&server, events(&run)).await;
-    let mut words = String::new();
-    for (door, said) in [(&first, "one "), (&second, "two ")] {
-        let delta = ears.until("message.delta").await;
+    let mut stream = SseClient::open(&server, events(&run)).await;
+    let mut text = String::new();
+    for (latch, chunk) in [(&first, "one "), (&second, "two ")] {
+        let delta = stream.until("message.delta").await;
         assert_eq!(delta.id, None);
-        let told = delta.json();
-        assert_eq!((&told["run"], &told["turn"]), (&json!(run), &json!(1)));
-        assert_eq!((&told["offset"], &told["text"]), (&json!(words.len()), &json!(said)));
-        words.push_str(said);
-        door.open();
+        let body = delta.json();
+        assert_eq!((&body["run"], &body["turn"]), (&json!(run), &json!(1)));
+        assert_eq!((&body["offset"], &body["text"]), (&json!(text.len()), &json!(chunk)));
+        text.push_str(chunk);
+        latch.open();
     }
-    // Whoever comes late hears the reply from its beginning.
-    let rest = ears.all().await;
+    // A late reader gets the reply from its beginning.
+    let rest = stream.all().await;
     check_complete_after(&rest);
     assert_eq!(server.ended(&run).await["output"]["text"], "three");
 }
 
 fn check_complete_after(rest: &[SseEvent]) {
-    let facts: Vec<&str> =
+    let kinds: Vec<&str> =
         rest.iter().filter(|frame| frame.id.is_some()).map(|frame| frame.event.as_str()).collect();
-    assert!(facts.contains(&"turn.completed"), "{facts:?}");
+    assert!(kinds.contains(&"turn.completed"), "{kinds:?}");
     assert_eq!(rest.last().unwrap().event, "end");
 }
 
@@ -181,14 +181,14 @@ async fn a_stream_sends_a_heartbeat_every_ten_seconds() {
     let mut one = SseClient::open(&server, events(&run)).await;
     one.until("gate.raised").await;
     let last = journal(&server, &run).await.len();
-    let mut heard = one.until_id(last as u64).await;
-    assert_eq!(heard.id, Some(last as u64));
+    let mut frame = one.until_id(last as u64).await;
+    assert_eq!(frame.id, Some(last as u64));
     let mut all = SseClient::open(&server, get("/v1/events/stream")).await;
     for _ in 0..3 {
         server.clock().advance(Millis::from_secs(10));
-        for ears in [&mut one, &mut all] {
-            heard = ears.next().await.unwrap();
-            assert_eq!((heard.comment.as_str(), heard.id), ("heartbeat", None));
+        for stream in [&mut one, &mut all] {
+            frame = stream.next().await.unwrap();
+            assert_eq!((frame.comment.as_str(), frame.id), ("heartbeat", None));
         }
     }
 }
@@ -199,13 +199,13 @@ async fn a_stream_ends_when_its_key_is_revoked() {
     let (run, _) = server.at_gate().await;
     for path in [format!("/v1/runs/{run}/events"), "/v1/events/stream".to_owned()] {
         let key = server.create_key("eve", Role::Viewer).await;
-        let mut ears = SseClient::open(&server, get(path).with_key(&key)).await;
+        let mut stream = SseClient::open(&server, get(path).with_key(&key)).await;
         server.clock().advance(Millis::from_secs(10));
-        while ears.next().await.unwrap().comment != "heartbeat" {}
+        while stream.next().await.unwrap().comment != "heartbeat" {}
         server.send(request("DELETE", "/v1/keys/eve")).await.expect(200);
         server.clock().advance(Millis::from_secs(10));
-        assert_eq!(ears.next().await, None);
-        assert!(ears.is_complete(), "it ends as a stream ends");
+        assert_eq!(stream.next().await, None);
+        assert!(stream.is_complete(), "the stream ends properly");
     }
 }
 
@@ -227,11 +227,11 @@ async fn a_shutdown_ends_streams_with_a_notice() {
 async fn a_run_that_is_cancelled_ends_its_stream() {
     let server = server_with_gate().start().await;
     let (run, _) = server.at_gate().await;
-    let mut ears = SseClient::open(&server, events(&run)).await;
-    ears.until("gate.raised").await;
+    let mut stream = SseClient::open(&server, events(&run)).await;
+    stream.until("gate.raised").await;
     let cancel = post(format!("/v1/runs/{run}/cancel"), &json!({ "reason": "enough" }));
     server.send(cancel).await.expect(200);
-    let end = ears.until("end").await.json();
+    let end = stream.until("end").await.json();
     assert_eq!(end["status"], "cancelled");
-    assert_eq!(ears.next().await, None);
+    assert_eq!(stream.next().await, None);
 }

@@ -1,6 +1,7 @@
-//! Keys: made, used, revoked.
+//! API keys.
 //!
-//! Never: deletes one. What was done with a key shall stay told by its name.
+//! Invariant: a key is never deleted, so that past actions can be attributed to the name of the
+//! key.
 
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{KeyRow, NewKey};
@@ -9,14 +10,15 @@ use longhaul_core::request::RequestEffect;
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{hash, maybe_time, name, role, time};
+use crate::sqlite::column::{get_hash, get_name, get_optional_time, get_role, get_time};
 use crate::sqlite::idempotency;
 use crate::sqlite::tx::Tx;
 
-/// So old may the note of a key's last use be.
+/// Minimum interval between two updates of a key's time of last use, so that not every request
+/// writes to the store.
 const LAST_USED_PRECISION: Millis = Millis::from_secs(5 * 60);
 
-/// The key with a hash: asked for at every door.
+/// Selects an API key by its hash. Runs for every API request.
 pub(crate) const SELECT_KEY: &str =
     "SELECT name, role, hash, created_by, created_at, expires_at, revoked_at, last_used_at
        FROM api_key WHERE hash = ?1";
@@ -28,10 +30,10 @@ const SELECT_KEYS: &str =
 const REVOKE_KEY: &str = "UPDATE api_key SET revoked_at = ?2 WHERE name = ?1 AND revoked_at IS NULL
   RETURNING name, role, hash, created_by, created_at, expires_at, revoked_at, last_used_at";
 
-/// Takes a key in; false: its name is taken.
-pub(crate) fn add(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
+/// Adds an API key. Returns false if another key has the same name.
+pub(crate) fn add_key(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
     let earlier = match &key.request {
-        Some(of) => idempotency::effect(tx, of)?,
+        Some(request) => idempotency::request_effect(tx, request)?,
         None => None,
     };
     if let Some(RequestEffect::Key(unseen)) = earlier {
@@ -41,7 +43,7 @@ pub(crate) fn add(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
         )?;
     }
     let taken = "SELECT 1 FROM api_key WHERE name = ?1 AND revoked_at IS NULL";
-    if tx.one(taken, params![key.name.as_str()], |_| Ok(()))?.is_some() {
+    if tx.query_one(taken, params![key.name.as_str()], |_| Ok(()))?.is_some() {
         return Ok(false);
     }
     tx.run(
@@ -53,28 +55,29 @@ pub(crate) fn add(tx: &Tx<'_>, key: &NewKey) -> Result<bool> {
             key.hash.bytes(),
             key.by,
             tx.now_micros(),
-            key.ttl.map(|span| tx.now.plus(span).as_micros()),
+            key.ttl.map(|ttl| tx.now.plus(ttl).as_micros()),
         ],
     )?;
-    if let Some(of) = &key.request {
-        idempotency::set_effect(tx, of, &RequestEffect::Key(key.hash))?;
+    if let Some(request) = &key.request {
+        idempotency::replace_request_effect(tx, request, &RequestEffect::Key(key.hash))?;
     }
     Ok(true)
 }
 
-/// The key with this hash.
-pub(crate) fn key(tx: &Tx<'_>, of: Hash) -> Result<Option<KeyRow>> {
-    tx.one(SELECT_KEY, params![of.bytes()], key_row)
+/// Returns the API key with this hash.
+pub(crate) fn find_key(tx: &Tx<'_>, key_hash: Hash) -> Result<Option<KeyRow>> {
+    tx.query_one(SELECT_KEY, params![key_hash.bytes()], key_row)
 }
 
-/// All keys, the oldest first.
-pub(crate) fn keys(tx: &Tx<'_>) -> Result<Vec<KeyRow>> {
-    tx.all(SELECT_KEYS, (), key_row)
+/// Lists all API keys, oldest first.
+pub(crate) fn list_keys(tx: &Tx<'_>) -> Result<Vec<KeyRow>> {
+    tx.query_all(SELECT_KEYS, (), key_row)
 }
 
-/// Ends a key and every pass that it gave out.
-pub(crate) fn revoke(tx: &Tx<'_>, name: &KeyName) -> Result<Option<KeyRow>> {
-    let revoked = tx.one(REVOKE_KEY, params![name.as_str(), tx.now_micros()], key_row)?;
+/// Revokes the API key with this name and deletes all tokens that were issued for it. Returns the
+/// revoked key, or `None` if there is no such key.
+pub(crate) fn revoke_key(tx: &Tx<'_>, name: &KeyName) -> Result<Option<KeyRow>> {
+    let revoked = tx.query_one(REVOKE_KEY, params![name.as_str(), tx.now_micros()], key_row)?;
     if let Some(key) = &revoked {
         let sql = "DELETE FROM token WHERE issuer_key_hash = ?1";
         tx.run(sql, params![key.hash.bytes()])?;
@@ -82,40 +85,41 @@ pub(crate) fn revoke(tx: &Tx<'_>, name: &KeyName) -> Result<Option<KeyRow>> {
     Ok(revoked)
 }
 
-/// Whether the note of a key's last use is too old.
-pub(crate) fn is_touch_due(tx: &Tx<'_>, of: Hash) -> Result<bool> {
-    let used =
-        tx.one("SELECT last_used_at FROM api_key WHERE hash = ?1", params![of.bytes()], |row| {
-            maybe_time(row, 0)
-        })?;
-    Ok(used.is_some_and(|used| is_old(used, tx.now)))
+/// Returns whether a key's recorded time of last use is so old that it must be updated.
+pub(crate) fn needs_last_use_update(tx: &Tx<'_>, key_hash: Hash) -> Result<bool> {
+    let used = tx.query_one(
+        "SELECT last_used_at FROM api_key WHERE hash = ?1",
+        params![key_hash.bytes()],
+        |row| get_optional_time(row, 0),
+    )?;
+    Ok(used.is_some_and(|used| is_last_use_old(used, tx.now)))
 }
 
-/// Notes that a key was used now.
-pub(crate) fn touch(tx: &Tx<'_>, of: Hash) -> Result<()> {
-    // Many may have found at once that it is due.
-    if is_touch_due(tx, of)? {
+/// Records that the API key with this hash was used now.
+pub(crate) fn update_last_use(tx: &Tx<'_>, key_hash: Hash) -> Result<()> {
+    // Concurrent requests may all have found the time to be outdated.
+    if needs_last_use_update(tx, key_hash)? {
         tx.run(
             "UPDATE api_key SET last_used_at = ?2 WHERE hash = ?1",
-            params![of.bytes(), tx.now_micros()],
+            params![key_hash.bytes(), tx.now_micros()],
         )?;
     }
     Ok(())
 }
 
-fn is_old(used: Option<Timestamp>, now: Timestamp) -> bool {
-    used.is_none_or(|used| !used.is_within(LAST_USED_PRECISION, now))
+fn is_last_use_old(last_use: Option<Timestamp>, now: Timestamp) -> bool {
+    last_use.is_none_or(|last_use| !last_use.is_within(LAST_USED_PRECISION, now))
 }
 
 fn key_row(row: &Row<'_>) -> Result<KeyRow> {
     Ok(KeyRow {
-        name: name(row, 0)?,
-        role: role(row, 1)?,
-        hash: hash(row, 2)?,
+        name: get_name(row, 0)?,
+        role: get_role(row, 1)?,
+        hash: get_hash(row, 2)?,
         by: row.get(3)?,
-        created_at: time(row, 4)?,
-        expires_at: maybe_time(row, 5)?,
-        revoked_at: maybe_time(row, 6)?,
-        last_used_at: maybe_time(row, 7)?,
+        created_at: get_time(row, 4)?,
+        expires_at: get_optional_time(row, 5)?,
+        revoked_at: get_optional_time(row, 6)?,
+        last_used_at: get_optional_time(row, 7)?,
     })
 }

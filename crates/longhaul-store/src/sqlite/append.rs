@@ -1,7 +1,8 @@
-//! The only way a journal grows, and the conditions of its authors.
+//! Appends events to journals, under the conditions of each kind of author.
 //!
-//! Never: a fact without the changes that go with it. A driver's append reads
-//! nothing when its condition holds: one update of the head, then inserts.
+//! Invariant: events and the row changes that belong to them are written together. An append by a
+//! driver, the worker that drives the run, normally needs no reads: one update of the run's head,
+//! then inserts.
 
 use longhaul_core::change::Change;
 use longhaul_core::event::WakeTarget;
@@ -10,21 +11,23 @@ use longhaul_core::port::store::{AppendRequest, Appended, Author, Refused};
 use rusqlite::params;
 
 use crate::sqlite::change::{ChangeTarget, apply_change};
-use crate::sqlite::column::{ENDED, LEASED, get_u64, int};
+use crate::sqlite::column::{ENDED, LEASED, count_to_column, get_u64};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{ChangeError, CommandError};
-use crate::sqlite::head::{is_woken_by, strongest_wake, wake};
+use crate::sqlite::head::{is_woken_by, wake_run, widest_wake_target};
 use crate::sqlite::journal::{
-    AppendPoint, EncodedEvent, encode_events, insert_events, is_already_written,
+    AppendPoint, EncodedEvent, are_events_already_written, encode_events, insert_events,
 };
 use crate::sqlite::tx::Tx;
 
-/// A driver's condition and its effect, in one statement: what the fence is.
+/// Updates the head of a run (its scheduling row), but only if the run is still claimed by this
+/// worker in this epoch and no event was appended after those that the worker knows. This fences
+/// off a worker that has lost its claim.
 pub(crate) const UPDATE_HEAD_AS_DRIVER: &str =
     "UPDATE run_head SET last_seq = last_seq + ?1, format = max(format, ?2)
       WHERE run = ?3 AND state = 1 AND epoch = ?4 AND worker = ?5 AND last_seq = ?6";
 
-/// A growth of a journal, ready for the writer: its facts are text already.
+/// A request to append events, with the events already encoded for the writer thread.
 #[derive(Debug)]
 pub(crate) struct EncodedAppend {
     run: RunId,
@@ -36,7 +39,8 @@ pub(crate) struct EncodedAppend {
 }
 
 impl EncodedAppend {
-    /// Encodes the facts; what an outsider may not say is refused at once.
+    /// Encodes the events of an append. Refuses events that an outsider (a process that does not
+    /// drive the run) may not append.
     pub(crate) fn new(append: AppendRequest) -> Result<Result<Self, Refused>, CommandError> {
         let AppendRequest { run, author, batch } = append;
         if author == Author::Outsider {
@@ -49,8 +53,8 @@ impl EncodedAppend {
             run,
             author,
             events: encode_events(run, &batch.events)?,
-            format: batch.format(),
-            wake_target: strongest_wake(&batch.events),
+            format: batch.event_format(),
+            wake_target: widest_wake_target(&batch.events),
             changes: batch.changes,
         }))
     }
@@ -60,70 +64,76 @@ impl EncodedAppend {
     }
 }
 
-/// Lets a journal grow, if what its author says of it still holds.
-pub(crate) fn append(
+/// Appends the events if the condition for their author still holds, such as a driver's claim on
+/// the run.
+pub(crate) fn append_events(
     tx: &Tx<'_>,
-    growth: &EncodedAppend,
+    encoded_append: &EncodedAppend,
 ) -> Result<CommandOutcome<Appended>, CommandError> {
-    match apply_append(tx, growth) {
-        Ok(Ok(seq)) => Ok(CommandOutcome::Changed(Appended::At { seq, now: tx.now })),
+    match apply_append(tx, encoded_append) {
+        Ok(Ok(seq)) => Ok(CommandOutcome::Changed(Appended::Committed { seq, now: tx.now })),
         Ok(Err(instead)) => Ok(CommandOutcome::Rollback(instead)),
         Err(ChangeError::Refused(why)) => Ok(CommandOutcome::Rollback(Appended::Refused(why))),
-        Err(ChangeError::Failed(fault)) => Err(fault),
+        Err(ChangeError::Failed(error)) => Err(error),
     }
 }
 
-/// The last place, or what the author is told instead.
-fn apply_append(tx: &Tx<'_>, growth: &EncodedAppend) -> Result<Result<Seq, Appended>, ChangeError> {
-    let may_queue = !matches!(growth.author, Author::Driver { .. });
-    let tail = match growth.author {
+/// Returns the sequence number of the last appended event, or the outcome to report if nothing was
+/// appended.
+fn apply_append(
+    tx: &Tx<'_>,
+    encoded_append: &EncodedAppend,
+) -> Result<Result<Seq, Appended>, ChangeError> {
+    let may_queue = !matches!(encoded_append.author, Author::Driver { .. });
+    let tail = match encoded_append.author {
         Author::Driver { worker, epoch, after } => {
-            check_driver(tx, growth, worker, DriverCondition { epoch, after })?
+            check_driver_append(tx, encoded_append, worker, DriverCondition { epoch, after })?
         }
-        Author::Closer { after } => check_closer(tx, growth, after)?,
-        Author::Outsider => check_outsider(tx, growth)?,
+        Author::Closer { after } => check_closer_append(tx, encoded_append, after)?,
+        Author::Outsider => check_outsider_append(tx, encoded_append)?,
     };
     let tail = match tail {
         Ok(tail) => tail,
         Err(instead) => return Ok(Err(instead)),
     };
     let subject = ChangeTarget {
-        run: growth.run,
+        run: encoded_append.run,
         may_queue,
-        last_seq: tail.after.plus(growth.event_count()),
+        last_seq: tail.after.plus(encoded_append.event_count()),
     };
-    for one in &growth.changes {
+    for one in &encoded_append.changes {
         apply_change(tx, subject, one)?;
     }
-    Ok(Ok(insert_events(tx, tail, &growth.events)?))
+    Ok(Ok(insert_events(tx, tail, &encoded_append.events)?))
 }
 
 type AuthorCheck = Result<Result<AppendPoint, Appended>, ChangeError>;
 
-/// What a driver says of the journal.
+/// Condition of an append by a driver: the epoch of its claim, and the sequence number of the last
+/// event that the driver knows.
 #[derive(Clone, Copy)]
 struct DriverCondition {
     epoch: Epoch,
     after: Seq,
 }
 
-fn check_driver(
+fn check_driver_append(
     tx: &Tx<'_>,
-    growth: &EncodedAppend,
+    encoded_append: &EncodedAppend,
     worker: WorkerId,
-    mark: DriverCondition,
+    condition: DriverCondition,
 ) -> AuthorCheck {
-    let DriverCondition { epoch, after } = mark;
-    let run = growth.run;
+    let DriverCondition { epoch, after } = condition;
+    let run = encoded_append.run;
     let moved = tx.run(
         UPDATE_HEAD_AS_DRIVER,
         params![
-            int(growth.event_count()),
-            growth.format,
+            count_to_column(encoded_append.event_count()),
+            encoded_append.format,
             run.bytes(),
-            int(epoch.0),
+            count_to_column(epoch.0),
             worker.bytes(),
-            int(after.0),
+            count_to_column(after.0),
         ],
     )?;
     if moved == 1 {
@@ -132,8 +142,8 @@ fn check_driver(
     let Some(head) = HeadState::load(tx, run)? else {
         return Ok(Err(Appended::RunNotFound));
     };
-    if let Some(told) = repeated_append(tx, growth, after, Some(epoch))? {
-        return Ok(Err(told));
+    if let Some(outcome) = repeated_append_outcome(tx, encoded_append, after, Some(epoch))? {
+        return Ok(Err(outcome));
     }
     let holds = head.state == LEASED && head.epoch == epoch && head.worker == Some(worker);
     Ok(Err(match (head.state, holds) {
@@ -143,13 +153,18 @@ fn check_driver(
     }))
 }
 
-fn check_closer(tx: &Tx<'_>, growth: &EncodedAppend, after: Seq) -> AuthorCheck {
-    let run = growth.run;
-    let epoch = tx.one(
+fn check_closer_append(tx: &Tx<'_>, encoded_append: &EncodedAppend, after: Seq) -> AuthorCheck {
+    let run = encoded_append.run;
+    let epoch = tx.query_one(
         "UPDATE run_head SET last_seq = last_seq + ?1, format = max(format, ?2)
           WHERE run = ?3 AND state IN (0, 2, 3, 4) AND last_seq = ?4
          RETURNING epoch",
-        params![int(growth.event_count()), growth.format, run.bytes(), int(after.0)],
+        params![
+            count_to_column(encoded_append.event_count()),
+            encoded_append.format,
+            run.bytes(),
+            count_to_column(after.0)
+        ],
         |row| get_u64(row, 0).map(Epoch),
     )?;
     if let Some(epoch) = epoch {
@@ -158,10 +173,10 @@ fn check_closer(tx: &Tx<'_>, growth: &EncodedAppend, after: Seq) -> AuthorCheck 
     let Some(head) = HeadState::load(tx, run)? else {
         return Ok(Err(Appended::RunNotFound));
     };
-    // A closer holds no fence; between its two tries the run may have been
-    // claimed, which takes nothing from what it wrote.
-    if let Some(told) = repeated_append(tx, growth, after, None)? {
-        return Ok(Err(told));
+    // A closer has no epoch to check: if the run was claimed between two attempts, the first one is
+    // still valid.
+    if let Some(outcome) = repeated_append_outcome(tx, encoded_append, after, None)? {
+        return Ok(Err(outcome));
     }
     Ok(Err(match head.state {
         ENDED => Appended::RunEnded,
@@ -169,13 +184,13 @@ fn check_closer(tx: &Tx<'_>, growth: &EncodedAppend, after: Seq) -> AuthorCheck 
     }))
 }
 
-fn check_outsider(tx: &Tx<'_>, growth: &EncodedAppend) -> AuthorCheck {
-    let run = growth.run;
+fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorCheck {
+    let run = encoded_append.run;
     let Some(head) = HeadState::load(tx, run)? else {
         return Ok(Err(Appended::RunNotFound));
     };
     let tail = AppendPoint { run, epoch: head.epoch, after: head.last_seq };
-    if growth.events.is_empty() {
+    if encoded_append.events.is_empty() {
         return Ok(Ok(tail));
     }
     if head.state == ENDED {
@@ -183,25 +198,29 @@ fn check_outsider(tx: &Tx<'_>, growth: &EncodedAppend) -> AuthorCheck {
     }
     tx.run(
         "UPDATE run_head SET last_seq = last_seq + ?1, format = max(format, ?2) WHERE run = ?3",
-        params![int(growth.event_count()), growth.format, run.bytes()],
+        params![count_to_column(encoded_append.event_count()), encoded_append.format, run.bytes()],
     )?;
-    if is_woken_by(head.state, growth.wake_target) {
-        wake(tx, run)?;
+    if is_woken_by(head.state, encoded_append.wake_target) {
+        wake_run(tx, run)?;
     }
     Ok(Ok(tail))
 }
 
-fn repeated_append(
+fn repeated_append_outcome(
     tx: &Tx<'_>,
-    growth: &EncodedAppend,
+    encoded_append: &EncodedAppend,
     after: Seq,
     epoch: Option<Epoch>,
 ) -> Result<Option<Appended>, CommandError> {
-    let is_repeat = is_already_written(tx, (growth.run, after), epoch, &growth.events)?;
-    Ok(is_repeat.then(|| Appended::At { seq: after.plus(growth.event_count()), now: tx.now }))
+    let is_repeat =
+        are_events_already_written(tx, (encoded_append.run, after), epoch, &encoded_append.events)?;
+    Ok(is_repeat.then(|| Appended::Committed {
+        seq: after.plus(encoded_append.event_count()),
+        now: tx.now,
+    }))
 }
 
-/// A head as far as an author's condition speaks of it.
+/// The columns of a run's head (its scheduling row) that are checked before an append.
 struct HeadState {
     state: i64,
     epoch: Epoch,
@@ -211,7 +230,7 @@ struct HeadState {
 
 impl HeadState {
     fn load(tx: &Tx<'_>, run: RunId) -> rusqlite::Result<Option<Self>> {
-        tx.one(
+        tx.query_one(
             "SELECT state, epoch, last_seq, worker FROM run_head WHERE run = ?1",
             params![run.bytes()],
             |row| {

@@ -1,12 +1,10 @@
-//! The port of keys and what they gave out, verb by verb.
-//!
-//! Never: more than handing a verb to the writer or the readers. Nothing here is
-//! news to whoever waits for runs.
+//! Implements the port for API keys, tokens, links and idempotent requests. The writes don't notify
+//! watchers, because they don't change runs.
 
 use async_trait::async_trait;
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{
-    AuthStore, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, LinkRow, NewKey,
+    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, NewKey,
     NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::store::StoreError;
@@ -19,59 +17,64 @@ use crate::sqlite::tx::Tx;
 use crate::sqlite::{api_key, idempotency, link, token};
 
 impl SqliteStore {
-    /// Looks at tables that an older build did not make.
-    pub(crate) async fn read_current_schema<T, F>(&self, look: F) -> Result<T, StoreError>
+    /// Runs a query on tables that may be missing in a file of an older build. Returns an error if
+    /// the tables are missing.
+    pub(crate) async fn query_current_schema<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Answer<T> + Send + 'static,
     {
         self.require_current_schema()?;
-        self.read_with(look).await
+        self.run_query(query).await
     }
 
-    /// Writes what is no news to whoever waits for runs.
-    pub(crate) async fn write_silent<T, F>(&self, work: F) -> Result<T, StoreError>
+    /// Runs a command on the writer thread without notifying watchers.
+    pub(crate) async fn run_silent_command<T, F>(&self, command: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Answer<T> + Send + 'static,
     {
-        self.write(move |tx| Ok(CommandOutcome::Silent(work(tx)?))).await
+        self.run_command(move |tx| Ok(CommandOutcome::Silent(command(tx)?))).await
     }
 }
 
 #[async_trait]
 impl AuthStore for SqliteStore {
     async fn add_key(&self, key: NewKey) -> Result<bool, StoreError> {
-        self.write_silent(move |tx| api_key::add(tx, &key)).await
+        self.run_silent_command(move |tx| api_key::add_key(tx, &key)).await
     }
 
-    async fn key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError> {
-        self.read_current_schema(move |tx| api_key::key(tx, hash)).await
+    async fn find_key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError> {
+        self.query_current_schema(move |tx| api_key::find_key(tx, hash)).await
     }
 
-    async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        self.read_current_schema(api_key::keys).await
+    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+        self.query_current_schema(api_key::list_keys).await
     }
 
     async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError> {
         let name = name.clone();
-        self.write_silent(move |tx| api_key::revoke(tx, &name)).await
+        self.run_silent_command(move |tx| api_key::revoke_key(tx, &name)).await
     }
 
-    async fn touch_key(&self, hash: Hash) -> Result<(), StoreError> {
-        // Every request touches its key: a look costs no sync.
-        if self.read_current_schema(move |tx| api_key::is_touch_due(tx, hash)).await? {
-            self.write_silent(move |tx| api_key::touch(tx, hash)).await?;
+    async fn record_key_use(&self, hash: Hash) -> Result<(), StoreError> {
+        // This is called for every request, and a read needs no sync.
+        if self.query_current_schema(move |tx| api_key::needs_last_use_update(tx, hash)).await? {
+            self.run_silent_command(move |tx| api_key::update_last_use(tx, hash)).await?;
         }
         Ok(())
     }
 
-    async fn add_token(&self, pass: NewToken) -> Result<(), StoreError> {
-        self.write_silent(move |tx| token::add(tx, &pass)).await
+    async fn add_token(&self, token: NewToken) -> Result<(), StoreError> {
+        self.run_silent_command(move |tx| token::add_token(tx, &token)).await
     }
 
-    async fn token(&self, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>, StoreError> {
-        self.read_current_schema(move |tx| token::token(tx, kind, hash)).await
+    async fn find_token(
+        &self,
+        kind: TokenKind,
+        hash: Hash,
+    ) -> Result<Option<TokenRow>, StoreError> {
+        self.query_current_schema(move |tx| token::find_token(tx, kind, hash)).await
     }
 
     async fn consume_token(
@@ -79,30 +82,33 @@ impl AuthStore for SqliteStore {
         kind: TokenKind,
         hash: Hash,
     ) -> Result<Option<TokenRow>, StoreError> {
-        self.write_silent(move |tx| token::consume(tx, kind, hash)).await
+        self.run_silent_command(move |tx| token::consume_token(tx, kind, hash)).await
     }
 
-    async fn add_link(&self, link: LinkRow) -> Result<(), StoreError> {
-        self.write_silent(move |tx| link::add(tx, &link)).await
+    async fn add_gate_link(&self, link: GateLinkRow) -> Result<(), StoreError> {
+        self.run_silent_command(move |tx| link::add_link(tx, &link)).await
     }
 
-    async fn link(&self, hash: Hash) -> Result<Option<LinkRow>, StoreError> {
-        self.read_current_schema(move |tx| link::link(tx, hash)).await
+    async fn find_gate_link(&self, hash: Hash) -> Result<Option<GateLinkRow>, StoreError> {
+        self.query_current_schema(move |tx| link::find_link(tx, hash)).await
     }
 
-    async fn begin_request(&self, ask: IdempotencyRequest) -> Result<IdempotencyState, StoreError> {
-        self.write_silent(move |tx| idempotency::begin(tx, &ask)).await
+    async fn begin_request(
+        &self,
+        request: IdempotencyRequest,
+    ) -> Result<IdempotencyState, StoreError> {
+        self.run_silent_command(move |tx| idempotency::begin_request(tx, &request)).await
     }
 
     async fn complete_request(
         &self,
-        of: IdempotencyKey,
+        key: IdempotencyKey,
         reply: StoredResponse,
     ) -> Result<(), StoreError> {
-        self.write_silent(move |tx| idempotency::complete(tx, &of, &reply)).await
+        self.run_silent_command(move |tx| idempotency::complete_request(tx, &key, &reply)).await
     }
 
-    async fn abort_request(&self, of: IdempotencyKey) -> Result<(), StoreError> {
-        self.write_silent(move |tx| idempotency::abort(tx, &of)).await
+    async fn abort_request(&self, key: IdempotencyKey) -> Result<(), StoreError> {
+        self.run_silent_command(move |tx| idempotency::abort_request(tx, &key)).await
     }
 }

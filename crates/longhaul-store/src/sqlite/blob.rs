@@ -1,6 +1,4 @@
-//! Contents under their hash: blobs that age, definitions that stay.
-//!
-//! Never: the same content twice.
+//! Content-addressed storage: blobs, which are pruned, and agent definitions, which are kept.
 
 use longhaul_core::change::Blob;
 use longhaul_core::id::RunId;
@@ -9,8 +7,8 @@ use rusqlite::{Result, params};
 
 use crate::sqlite::tx::Tx;
 
-/// Keeps a content, and notes that it was wanted now.
-pub(crate) fn put(tx: &Tx<'_>, hash: Hash, content: &[u8]) -> Result<()> {
+/// Stores a blob under its hash and updates the time of its last use.
+pub(crate) fn put_blob(tx: &Tx<'_>, hash: Hash, content: &[u8]) -> Result<()> {
     tx.exec(
         "INSERT INTO blob (hash, touched_at, content) VALUES (?1, ?2, ?3)
          ON CONFLICT (hash) DO UPDATE SET touched_at = excluded.touched_at",
@@ -18,15 +16,15 @@ pub(crate) fn put(tx: &Tx<'_>, hash: Hash, content: &[u8]) -> Result<()> {
     )
 }
 
-/// A run names a content: it stays as long as the run does.
-pub(crate) fn add_reference(tx: &Tx<'_>, run: RunId, hash: Hash) -> Result<()> {
+/// Records that a run refers to a blob, so that the blob is kept as long as the run.
+pub(crate) fn add_blob_reference(tx: &Tx<'_>, run: RunId, hash: Hash) -> Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO blob_ref (run, hash) VALUES (?1, ?2)",
         params![run.bytes(), hash.bytes()],
     )
 }
 
-/// Keeps a definition.
+/// Stores an agent definition under its hash.
 pub(crate) fn put_definition(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO definition (hash, content) VALUES (?1, ?2)",
@@ -34,14 +32,14 @@ pub(crate) fn put_definition(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
     )
 }
 
-/// A blob's content.
-pub(crate) fn blob(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
+/// Returns the content of the blob with this hash.
+pub(crate) fn get_blob(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
     let sql = "SELECT content FROM blob WHERE hash = ?1";
-    tx.one(sql, params![hash.bytes()], |row| row.get(0))
+    tx.query_one(sql, params![hash.bytes()], |row| row.get(0))
 }
 
-/// A definition's content.
-pub(crate) fn definition(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
+/// Returns the content of the definition with this hash.
+pub(crate) fn get_definition(tx: &Tx<'_>, hash: Hash) -> Result<Option<Vec<u8>>> {
     let sql = "SELECT content FROM definition WHERE hash = ?1";
-    tx.one(sql, params![hash.bytes()], |row| row.get(0))
+    tx.query_one(sql, params![hash.bytes()], |row| row.get(0))
 }

@@ -1,8 +1,9 @@
-//! The account of a tree of runs: held, spent, lost, capped.
+//! The budget of a tree of runs (a root run and its descendants): caps, holds (reserved amounts),
+//! spent and lost amounts.
 //!
-//! Never: spent + lost + held above a cap because of a hold.
+//! Invariant: a hold never makes the sum of spent, lost and held amounts exceed a cap.
 
-use longhaul_core::change::Settlement;
+use longhaul_core::change::HoldSettlement;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::records::BudgetAccount;
@@ -10,20 +11,25 @@ use longhaul_core::port::store::Refused;
 use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{amount, get_u64};
+use crate::sqlite::column::{amount_to_column, get_u64};
 use crate::sqlite::error::ChangeError;
 use crate::sqlite::tx::Tx;
 
-/// A root gets its account.
-pub(crate) fn open(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<()> {
+/// Creates the budget of a tree of runs (a root run and its descendants), with the caps of the root
+/// run.
+pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<()> {
     tx.exec(
         "INSERT INTO budget (root, cap_micro_usd, cap_tokens) VALUES (?1, ?2, ?3)",
-        params![root.bytes(), caps.micro_usd.map(|cap| amount(cap.0)), caps.tokens.map(amount)],
+        params![
+            root.bytes(),
+            caps.micro_usd.map(|cap| amount_to_column(cap.0)),
+            caps.tokens.map(amount_to_column)
+        ],
     )
 }
 
-/// Sets a call's worst case aside.
-pub(crate) fn hold(tx: &Tx<'_>, run: RunId, hold: Hold) -> Result<(), ChangeError> {
+/// Reserves the worst-case cost of a call. Refused if a cap would be exceeded.
+pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: Hold) -> Result<(), ChangeError> {
     let held = tx.run(
         "UPDATE budget SET held_micro_usd = held_micro_usd + ?2, held_tokens = held_tokens + ?3
           WHERE root = (SELECT root FROM run WHERE id = ?1)
@@ -31,21 +37,21 @@ pub(crate) fn hold(tx: &Tx<'_>, run: RunId, hold: Hold) -> Result<(), ChangeErro
                  OR ?2 <= max(cap_micro_usd - spent_micro_usd - lost_micro_usd - held_micro_usd, 0))
             AND (cap_tokens IS NULL
                  OR ?3 <= max(cap_tokens - spent_tokens - lost_tokens - held_tokens, 0))",
-        params![run.bytes(), amount(hold.micro_usd.0), amount(hold.tokens)],
+        params![run.bytes(), amount_to_column(hold.micro_usd.0), amount_to_column(hold.tokens)],
     )?;
     if held == 1 {
         return Ok(());
     }
-    match account_of(tx, run)? {
-        Some(account) => Err(ChangeError::Refused(Refused::OverBudget(remaining(&account)))),
-        // Its root was forgotten, and with it the account: nothing binds.
+    match budget_account_of_run(tx, run)? {
+        Some(account) => Err(ChangeError::Refused(Refused::OverBudget(remaining_budget(&account)))),
+        // The root run was pruned together with its budget, so no cap applies.
         None => Ok(()),
     }
 }
 
-/// What was set aside is used, lost or given back.
-pub(crate) fn settle(tx: &Tx<'_>, run: RunId, settlement: Settlement) -> Result<()> {
-    let Settlement { held, spent, lost } = settlement;
+/// Releases a hold and adds the amounts that were spent or lost.
+pub(crate) fn settle_hold(tx: &Tx<'_>, run: RunId, settlement: HoldSettlement) -> Result<()> {
+    let HoldSettlement { held, spent, lost } = settlement;
     tx.exec(
         "UPDATE budget
             SET held_micro_usd = max(held_micro_usd - ?2, 0),
@@ -55,50 +61,54 @@ pub(crate) fn settle(tx: &Tx<'_>, run: RunId, settlement: Settlement) -> Result<
           WHERE root = (SELECT root FROM run WHERE id = ?1)",
         params![
             run.bytes(),
-            amount(held.micro_usd.0),
-            amount(held.tokens),
-            amount(spent.micro_usd.0),
-            amount(spent.tokens),
-            amount(lost.micro_usd.0),
-            amount(lost.tokens)
+            amount_to_column(held.micro_usd.0),
+            amount_to_column(held.tokens),
+            amount_to_column(spent.micro_usd.0),
+            amount_to_column(spent.tokens),
+            amount_to_column(lost.micro_usd.0),
+            amount_to_column(lost.tokens)
         ],
     )
 }
 
-/// The caps that `raise` names are put in place.
-pub(crate) fn set_cap(tx: &Tx<'_>, run: RunId, raise: BudgetRaise) -> Result<()> {
+/// Sets the budget caps that `raise` contains. Other caps stay unchanged.
+pub(crate) fn set_budget_caps(tx: &Tx<'_>, run: RunId, raise: BudgetRaise) -> Result<()> {
     tx.exec(
         "UPDATE budget
             SET cap_micro_usd = coalesce(?2, cap_micro_usd), cap_tokens = coalesce(?3, cap_tokens)
           WHERE root = (SELECT root FROM run WHERE id = ?1)",
-        params![run.bytes(), raise.micro_usd.map(|cap| amount(cap.0)), raise.tokens.map(amount)],
+        params![
+            run.bytes(),
+            raise.micro_usd.map(|cap| amount_to_column(cap.0)),
+            raise.tokens.map(amount_to_column)
+        ],
     )
 }
 
 const COLUMNS: &str = "cap_micro_usd, cap_tokens, spent_micro_usd, spent_tokens, lost_micro_usd, \
                        lost_tokens, held_micro_usd, held_tokens";
 
-/// The account of a tree.
-pub(crate) fn account(tx: &Tx<'_>, root: RunId) -> Result<Option<BudgetAccount>> {
+/// Returns the budget of a root run and its descendants.
+pub(crate) fn budget_account_of_tree(tx: &Tx<'_>, root: RunId) -> Result<Option<BudgetAccount>> {
     let sql = format!("SELECT {COLUMNS} FROM budget WHERE root = ?1");
-    tx.one(&sql, params![root.bytes()], read)
+    tx.query_one(&sql, params![root.bytes()], account_row)
 }
 
-fn account_of(tx: &Tx<'_>, run: RunId) -> Result<Option<BudgetAccount>> {
+fn budget_account_of_run(tx: &Tx<'_>, run: RunId) -> Result<Option<BudgetAccount>> {
     let sql =
         format!("SELECT {COLUMNS} FROM budget WHERE root = (SELECT root FROM run WHERE id = ?1)");
-    tx.one(&sql, params![run.bytes()], read)
+    tx.query_one(&sql, params![run.bytes()], account_row)
 }
 
-fn read(row: &Row<'_>) -> Result<BudgetAccount> {
-    let cap = |place| {
-        let cap: Option<i64> = row.get(place)?;
-        cap.map(|_| get_u64(row, place)).transpose()
+fn account_row(row: &Row<'_>) -> Result<BudgetAccount> {
+    let cap = |column| {
+        let cap: Option<i64> = row.get(column)?;
+        cap.map(|_| get_u64(row, column)).transpose()
     };
-    let pair = |place| {
+    let pair = |column| {
         Ok::<_, rusqlite::Error>(Hold {
-            micro_usd: MicroUsd(get_u64(row, place)?),
-            tokens: get_u64(row, place + 1)?,
+            micro_usd: MicroUsd(get_u64(row, column)?),
+            tokens: get_u64(row, column + 1)?,
         })
     };
     Ok(BudgetAccount {
@@ -110,7 +120,7 @@ fn read(row: &Row<'_>) -> Result<BudgetAccount> {
     })
 }
 
-fn remaining(account: &BudgetAccount) -> RemainingBudget {
+fn remaining_budget(account: &BudgetAccount) -> RemainingBudget {
     let BudgetAccount { spent, lost, held, .. } = account;
     let used = spent.micro_usd.plus(lost.micro_usd).plus(held.micro_usd);
     let used_tokens = spent.tokens + lost.tokens + held.tokens;

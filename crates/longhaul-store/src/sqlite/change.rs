@@ -1,6 +1,5 @@
-//! Each change of a row, once.
-//!
-//! Never: decides which changes go with a fact.
+//! Applies changes to rows outside the journal. The state machine decides which changes go with an
+//! event.
 
 use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, SandboxState};
 use longhaul_core::id::{RunId, Seq};
@@ -9,22 +8,22 @@ use rusqlite::{Result, params};
 
 use crate::sqlite::column::to_json;
 use crate::sqlite::error::ChangeError;
-use crate::sqlite::new_run::{RunOrigin, open_run};
+use crate::sqlite::new_run::{RunOrigin, create_run};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, gate, head, idempotency, records, slot, steer, timer, usage};
 
-/// Whose batch it is.
+/// The batch of events that a row change belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChangeTarget {
-    /// The run.
+    /// Run to whose journal the batch is appended.
     pub(crate) run: RunId,
-    /// It may stand in a queue: nobody drives it.
+    /// Whether the run may be added to the ready queue, because no worker drives it.
     pub(crate) may_queue: bool,
-    /// The place of the batch's last event.
+    /// Sequence number of the last event in the batch.
     pub(crate) last_seq: Seq,
 }
 
-/// Carries one change out, or says why a row does not allow it.
+/// Applies one row change. The error says why the change is refused or failed.
 pub(crate) fn apply_change(
     tx: &Tx<'_>,
     subject: ChangeTarget,
@@ -32,38 +31,38 @@ pub(crate) fn apply_change(
 ) -> Result<(), ChangeError> {
     let run = subject.run;
     match change {
-        Change::OpenRun(new) => open_run(tx, new, RunOrigin::Run),
-        Change::OpenStep(new) => open_run(tx, new, RunOrigin::Step),
-        Change::SetHead(to) => Ok(head::update_head(tx, run, to, subject.may_queue)?),
-        Change::RaiseGate(spec) => Ok(gate::raise(tx, run, spec)?),
-        Change::UpdateGate(closing) => gate::update(tx, closing),
-        Change::SetTimer(to) => timer::update(tx, to),
-        Change::QueueSteer(row) => steer::queue(tx, run, row),
-        Change::UpdateSteer(to) => steer::update(tx, run, to),
-        Change::AcquireSlot(seat) => slot::acquire(tx, run, seat),
-        Change::ReleaseSlot(sandbox) => slot::release(tx, *sandbox),
-        Change::QueueForSlot(provider) => Ok(slot::queue(tx, run, provider)?),
-        Change::Hold(hold) => budget::hold(tx, run, *hold),
-        Change::Settle(settlement) => Ok(budget::settle(tx, run, *settlement)?),
-        Change::SetCap(raise) => Ok(budget::set_cap(tx, run, *raise)?),
-        Change::AddUsage(row) => Ok(usage::add(tx, run, row)?),
-        Change::AddOutbox(row) => Ok(add_outbox(tx, run, row)?),
+        Change::CreateRun(new) => create_run(tx, new, RunOrigin::Run),
+        Change::CreateStep(new) => create_run(tx, new, RunOrigin::Step),
+        Change::UpdateScheduling(to) => Ok(head::update_head(tx, run, to, subject.may_queue)?),
+        Change::RaiseGate(spec) => Ok(gate::raise_gate(tx, run, spec)?),
+        Change::UpdateGate(closing) => gate::update_gate(tx, closing),
+        Change::SetTimer(to) => timer::update_timer(tx, to),
+        Change::QueueSteer(row) => steer::queue_steer(tx, run, row),
+        Change::UpdateSteer(to) => steer::update_steer(tx, run, to),
+        Change::AcquireSlot(sandbox_slot) => slot::acquire_slot(tx, run, sandbox_slot),
+        Change::ReleaseSlot(sandbox) => slot::release_slot(tx, *sandbox),
+        Change::QueueForSlot(provider) => Ok(slot::queue_for_sandbox_slot(tx, run, provider)?),
+        Change::Hold(hold) => budget::hold_budget(tx, run, *hold),
+        Change::Settle(settlement) => Ok(budget::settle_hold(tx, run, *settlement)?),
+        Change::SetCap(raise) => Ok(budget::set_budget_caps(tx, run, *raise)?),
+        Change::AddUsage(row) => Ok(usage::add_usage(tx, run, row)?),
+        Change::AddOutbox(row) => Ok(add_outbox_row(tx, run, row)?),
         Change::AppendThread(row) => Ok(records::extend_thread(tx, &row.thread, &row.messages)?),
         Change::PutBlob(content) => {
-            blob::put(tx, content.hash(), &content.content)?;
-            Ok(blob::add_reference(tx, run, content.hash())?)
+            blob::put_blob(tx, content.hash(), &content.content)?;
+            Ok(blob::add_blob_reference(tx, run, content.hash())?)
         }
         Change::SetSandbox(row) => Ok(set_sandbox(tx, row)?),
         Change::PutDefinition(content) => Ok(blob::put_definition(tx, content)?),
         Change::PutRule(row) => Ok(put_rule(tx, run, row)?),
-        Change::MarkRequestApplied(of) => {
+        Change::MarkRequestApplied(key) => {
             let seq = subject.last_seq;
-            idempotency::mark_applied(tx, of, &RequestEffect::Events { run, seq })
+            idempotency::set_first_request_effect(tx, key, &RequestEffect::Events { run, seq })
         }
     }
 }
 
-fn add_outbox(tx: &Tx<'_>, run: RunId, row: &OutboxRow) -> Result<()> {
+fn add_outbox_row(tx: &Tx<'_>, run: RunId, row: &OutboxRow) -> Result<()> {
     tx.exec(
         "INSERT INTO outbox (run, endpoint, body, attempts, due_at) VALUES (?1, ?2, ?3, 0, ?4)",
         params![run.bytes(), row.endpoint, row.body, tx.now_micros()],
@@ -79,7 +78,7 @@ fn set_sandbox(tx: &Tx<'_>, row: &SandboxRow) -> Result<()> {
     )
 }
 
-/// Whether a sandbox in this state has a right to its seat.
+/// Returns whether a sandbox in this state occupies a slot of its sandbox provider.
 const fn holds_slot(state: SandboxState) -> bool {
     match state {
         SandboxState::Creating

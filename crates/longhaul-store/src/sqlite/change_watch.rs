@@ -1,6 +1,5 @@
-//! Tells those who wait that something was committed, here or in another process.
-//!
-//! Never: says what. Whoever is told looks for itself.
+//! Notifies watchers of every commit that changes runs, by this process or another one. A
+//! notification does not say what has changed.
 
 use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -9,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use longhaul_core::port::store::{StoreError, Watch};
+use longhaul_core::port::store::{StoreError, StoreWatcher};
 use rusqlite::Connection;
 use tokio::sync::watch;
 
@@ -17,13 +16,13 @@ use crate::options::FatalHook;
 use crate::sqlite::error::CommitError;
 use crate::sqlite::location::OpenedFile;
 
-/// How often the file is asked whether another process has committed.
+/// Interval at which the watcher checks for commits of other processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// With every so many looks it is made sure that the file is still there.
+/// Number of checks for commits after which the watcher also checks that the file still exists.
 const POLLS_PER_FILE_CHECK: u32 = 25;
 
-/// The bell that every commit rings.
+/// Notifies its subscribers of every commit that changes runs.
 #[derive(Debug)]
 pub(crate) struct ChangeNotifier {
     at: Arc<str>,
@@ -31,30 +30,34 @@ pub(crate) struct ChangeNotifier {
     watcher: Mutex<FileWatcher>,
 }
 
-/// What a lookout looks at.
+/// The file that the watcher thread watches, and the connection that it uses.
 pub(crate) struct WatchTarget {
-    /// A connection of its own.
+    /// Database connection of the watcher thread.
     conn: Connection,
-    /// The file, which must stay where it is.
+    /// Database file, which must not be moved or deleted while it is open.
     file: OpenedFile,
-    /// Called when it is gone: what is written from then on nobody would find.
+    /// Hook that is called when the file is gone, because later writes would be lost.
     on_fatal: Option<FatalHook>,
 }
 
 impl WatchTarget {
-    /// A post over this connection to this file.
-    pub(crate) const fn new(conn: Connection, file: OpenedFile, fatal: Option<FatalHook>) -> Self {
-        Self { conn, file, on_fatal: fatal }
+    /// Creates the target of a watcher thread.
+    pub(crate) const fn new(
+        conn: Connection,
+        file: OpenedFile,
+        on_fatal: Option<FatalHook>,
+    ) -> Self {
+        Self { conn, file, on_fatal }
     }
 }
 
-/// Who looks for commits of other processes.
+/// State of the watcher thread, which polls for commits of other processes.
 enum FileWatcher {
-    /// There are no other processes.
+    /// No thread is needed, because no other process can access the database.
     Disabled,
-    /// Nobody has asked yet: the thread begins with the first who does.
+    /// The thread is not started yet. It starts with the first subscriber.
     Idle(WatchTarget),
-    /// It looks until its line is cut.
+    /// The thread is running. It ends when `stop` is dropped.
     Running { stop: Sender<()>, thread: JoinHandle<()> },
 }
 
@@ -69,46 +72,51 @@ impl fmt::Debug for FileWatcher {
 }
 
 impl ChangeNotifier {
-    /// A bell; `others` is where others may commit.
-    pub(crate) fn new(at: Arc<str>, bell: watch::Sender<u64>, others: Option<WatchTarget>) -> Self {
+    /// Creates a notifier. `watch_target` is the file to watch, or `None` if no other process can
+    /// access the database.
+    pub(crate) fn new(
+        location: Arc<str>,
+        sender: watch::Sender<u64>,
+        watch_target: Option<WatchTarget>,
+    ) -> Self {
         Self {
-            at,
-            sender: bell,
-            watcher: Mutex::new(others.map_or(FileWatcher::Disabled, FileWatcher::Idle)),
+            at: location,
+            sender,
+            watcher: Mutex::new(watch_target.map_or(FileWatcher::Disabled, FileWatcher::Idle)),
         }
     }
 
-    /// Hears everything from now on.
-    pub(crate) fn subscribe(&self) -> Box<dyn Watch> {
-        let heard = self.sender.subscribe();
-        let mut lookout = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        if let FileWatcher::Idle(_) = &*lookout
-            && let FileWatcher::Idle(post) = std::mem::replace(&mut *lookout, FileWatcher::Disabled)
+    /// Creates a subscription to all commits from now on.
+    pub(crate) fn subscribe(&self) -> Box<dyn StoreWatcher> {
+        let receiver = self.sender.subscribe();
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        if let FileWatcher::Idle(_) = &*watcher
+            && let FileWatcher::Idle(post) = std::mem::replace(&mut *watcher, FileWatcher::Disabled)
         {
-            *lookout = spawn_watcher(post, self.sender.clone());
+            *watcher = spawn_watcher(post, self.sender.clone());
         }
-        Box::new(ChangeListener { at: Arc::clone(&self.at), receiver: heard })
+        Box::new(ChangeListener { at: Arc::clone(&self.at), receiver })
     }
 }
 
-fn spawn_watcher(post: WatchTarget, bell: watch::Sender<u64>) -> FileWatcher {
-    let (line, cut) = channel::<()>();
-    // What was committed before the thread begins was heard by nobody yet.
-    let mut seen = data_version(&post.conn);
+fn spawn_watcher(target: WatchTarget, sender: watch::Sender<u64>) -> FileWatcher {
+    let (line, stop_receiver) = channel::<()>();
+    // Read before the thread starts, so that no commit is missed in between.
+    let mut version = data_version(&target.conn);
     let thread = thread::Builder::new().name("store-watcher".to_owned()).spawn(move || {
         let mut looks: u32 = 0;
-        while cut.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            let now = data_version(&post.conn);
-            if now != seen {
-                seen = now;
-                bell.send_modify(|count| *count = count.wrapping_add(1));
+        while stop_receiver.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let now = data_version(&target.conn);
+            if now != version {
+                version = now;
+                sender.send_modify(|count| *count = count.wrapping_add(1));
             }
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(POLLS_PER_FILE_CHECK)
-                && let Err(why) = post.file.check_in_place()
+                && let Err(why) = target.file.check_in_place()
             {
                 tracing::error!("{why}");
-                if let Some(fatal) = &post.on_fatal {
+                if let Some(fatal) = &target.on_fatal {
                     fatal(&why);
                 }
                 return;
@@ -118,14 +126,14 @@ fn spawn_watcher(post: WatchTarget, bell: watch::Sender<u64>) -> FileWatcher {
     match thread {
         Ok(thread) => FileWatcher::Running { stop: line, thread },
         Err(error) => {
-            tracing::warn!(%error, "nobody looks for other processes' commits");
+            tracing::warn!(%error, "can't watch for commits of other processes");
             FileWatcher::Disabled
         }
     }
 }
 
-/// Changes whenever another connection has committed; the writer's counts too,
-/// which rings twice and harms nobody.
+/// Returns a number that changes with every commit of another connection. Commits of this process's
+/// own writer count too, which only causes an extra notification.
 fn data_version(conn: &Connection) -> Option<i64> {
     let mut look = conn.prepare_cached("PRAGMA data_version").ok()?;
     look.query_row((), |row| row.get(0)).ok()
@@ -133,9 +141,9 @@ fn data_version(conn: &Connection) -> Option<i64> {
 
 impl Drop for ChangeNotifier {
     fn drop(&mut self) {
-        let lookout = self.watcher.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let watcher = self.watcher.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let FileWatcher::Running { stop: line, thread } =
-            std::mem::replace(lookout, FileWatcher::Disabled)
+            std::mem::replace(watcher, FileWatcher::Disabled)
         {
             drop(line);
             _ = thread.join();
@@ -150,10 +158,10 @@ struct ChangeListener {
 }
 
 #[async_trait]
-impl Watch for ChangeListener {
-    async fn changed(&mut self) -> Result<(), StoreError> {
+impl StoreWatcher for ChangeListener {
+    async fn wait_for_change(&mut self) -> Result<(), StoreError> {
         self.receiver.changed().await.map_err(|_| {
-            CommitError::Closed("nobody writes to it any more".to_owned()).to_store_error(&self.at)
+            CommitError::Closed("the writer has stopped".to_owned()).to_store_error(&self.at)
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Checks a store file as a whole: pages, rows that belong together, journals.
+//! Checks a whole store file: pages, rows and journals.
 //!
 //! Invariant: nothing is written, neither to the file nor beside it.
 
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::records::Repairs;
-use longhaul_core::port::store::{ReadRequest, StoreError};
+use longhaul_core::port::records::RepairCounts;
+use longhaul_core::port::store::{JournalReadRequest, StoreError};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Timestamp;
 use rusqlite::Connection;
@@ -17,117 +17,123 @@ use serde::Serialize;
 use crate::sqlite::column::{ENDED, get_u64};
 use crate::sqlite::connect;
 use crate::sqlite::error::{CommandError, CommitError, io_error, sql_error};
-use crate::sqlite::location::{FileKind, inspect_header, resolve};
+use crate::sqlite::location::{FileKind, read_file_kind, resolve_symlinks};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{journal, repair, schema};
 
-/// Maximum number of problems that are listed; the others are counted.
+/// Maximum number of problems that are listed. Further problems are only counted.
 const LISTED_PROBLEMS_MAX: usize = 100;
-/// Maximum number of events that are read at once.
+/// Maximum number of events that one query reads.
 const EVENTS_PER_READ: usize = 500;
-/// How long another process that holds the file is waited for.
+/// How long to wait for another process that holds a lock on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Rows without the rows that they belong to.
+/// Queries for rows whose related rows are missing, each with a description of such rows.
 const ORPHAN_QUERIES: &[(&str, &str)] = &[
     (
-        "a run without a head",
+        "the run has no head",
         "SELECT r.id FROM run r LEFT JOIN run_head h ON h.run = r.id WHERE h.run IS NULL",
     ),
     (
-        "a head without a run",
+        "the head belongs to no run",
         "SELECT h.run FROM run_head h LEFT JOIN run r ON r.id = h.run WHERE r.id IS NULL",
     ),
     (
-        "a journal without a run",
+        "the journal belongs to no run",
         "SELECT DISTINCT j.run FROM journal j LEFT JOIN run r ON r.id = j.run WHERE r.id IS NULL",
     ),
 ];
 
-/// Decides whether the events of a journal fit together. A store does not know that.
+/// Checks whether the events of a journal are consistent with each other, which the store itself
+/// can't check.
 pub trait JournalCheck {
-    /// Takes the next event of the current journal.
-    fn entry(&mut self, entry: &Entry) -> Result<(), String>;
+    /// Checks the next event of the current journal.
+    fn check_entry(&mut self, entry: &Entry) -> Result<(), String>;
 
-    /// Ends the current journal. `ended` is what the run's head says.
-    fn finish(&mut self, ended: bool) -> Result<(), String>;
+    /// Ends the check of the current journal. `ended` says whether the run has ended according to
+    /// its scheduling row.
+    fn finish_journal(&mut self, ended: bool) -> Result<(), String>;
 }
 
-/// One fault of a store.
+/// A problem that was found in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// Kind of fault: `pages`, `rows`, `journal`, `body` or `queue`.
+pub struct StoreProblem {
+    /// Kind of problem: `pages`, `rows`, `journal`, `body` or `queue`.
     pub kind: &'static str,
-    /// Run that it concerns, if it concerns one.
+    /// Run that the problem is about. `None` means that the problem is not about one run.
     pub run: Option<RunId>,
-    /// Description of the fault.
+    /// Description of the problem, for people.
     pub message: String,
 }
 
-/// Result of a check.
+/// Result of checking a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// Number of runs.
+    /// Number of runs in the store.
     pub runs: u64,
     /// Number of events in all journals.
     pub events: u64,
-    /// Size of the database in bytes.
+    /// Size of the database file in bytes.
     pub bytes: u64,
-    /// The first problems.
-    pub problems: Vec<Problem>,
-    /// Number of problems that are not listed.
+    /// The first problems that were found.
+    pub problems: Vec<StoreProblem>,
+    /// Number of further problems that are not listed.
     pub unlisted: u64,
 }
 
 impl CheckReport {
-    /// The first problem that keeps the file from being read at all.
-    pub(crate) fn damaged_pages(&self) -> Option<&Problem> {
+    /// Returns the first problem with the pages of the file. Such a file can't be read reliably.
+    pub(crate) fn first_page_problem(&self) -> Option<&StoreProblem> {
         let mut problems = self.problems.iter();
         problems.find(|problem| problem.kind == "pages")
     }
 
-    fn add(&mut self, kind: &'static str, run: Option<RunId>, what: impl Into<String>) {
+    fn add_problem(&mut self, kind: &'static str, run: Option<RunId>, message: impl Into<String>) {
         if self.problems.len() == LISTED_PROBLEMS_MAX {
             self.unlisted += 1;
             return;
         }
-        let what = what.into();
-        self.problems.push(Problem { kind, run, message: what });
+        let message = message.into();
+        self.problems.push(StoreProblem { kind, run, message });
     }
 }
 
-/// Checks the store in this file. A file that is damaged beyond reading is a problem in
-/// the report; an error means that the check could not be made.
-pub fn check(file: &Path, journals: &mut dyn JournalCheck) -> Result<CheckReport, StoreError> {
+/// Checks the store in this file. A file that is too corrupt to be read is reported as a problem;
+/// an error means that the check could not be carried out.
+pub fn check_store(
+    file: &Path,
+    journals: &mut dyn JournalCheck,
+) -> Result<CheckReport, StoreError> {
     let mut report = CheckReport::default();
-    match check_into(file, journals, &mut report) {
-        Err(StoreError::Corrupt { why, .. }) => report.add("pages", None, why),
+    match fill_report(file, journals, &mut report) {
+        Err(StoreError::Corrupt { why, .. }) => report.add_problem("pages", None, why),
         checked => checked?,
     }
     Ok(report)
 }
 
-fn check_into(
+fn fill_report(
     file: &Path,
     journals: &mut dyn JournalCheck,
     report: &mut CheckReport,
 ) -> Result<(), StoreError> {
     let at = file.to_string_lossy();
-    let file = resolve(file).map_err(|error| io_error(error, &at))?;
-    if inspect_header(&file, &at)? == FileKind::Missing {
-        return Err(CommitError::Corrupt("there is no store".to_owned()).to_store_error(&at));
+    let file = resolve_symlinks(file).map_err(|error| io_error(error, &at))?;
+    if read_file_kind(&file, &at)? == FileKind::Missing {
+        return Err(CommitError::Corrupt("no store found".to_owned()).to_store_error(&at));
     }
-    let conn =
-        connect::inspection_reader(&file, BUSY_TIMEOUT).map_err(|error| sql_error(error, &at))?;
+    let conn = connect::open_inspection_reader(&file, BUSY_TIMEOUT)
+        .map_err(|error| sql_error(error, &at))?;
     let migrations = schema::MIGRATIONS;
-    if schema::read_version(&conn, &at, migrations)? != schema::current_version(migrations) {
+    if schema::read_schema_version(&conn, &at, migrations)?
+        != schema::current_schema_version(migrations)
+    {
         return Err(StoreError::Database {
             at: at.into_owned(),
-            source: "its tables are those of an older build: a driver brings them up to date"
-                .into(),
+            source: "the schema is older than this build; start a driver to migrate it".into(),
         });
     }
-    let checked = snapshot(&conn, |tx| {
+    let checked = query_snapshot(&conn, |tx| {
         check_pages(tx, report)?;
         if report.problems.is_empty() {
             check_rows(tx, report)?;
@@ -136,30 +142,30 @@ fn check_into(
         }
         Ok(())
     });
-    checked.map_err(|fault| fault.into_store_error(&at))
+    checked.map_err(|failure| failure.into_store_error(&at))
 }
 
-/// Reads everything from the same moment, also while others write.
-pub(crate) fn snapshot<T>(
+/// Runs a query on one consistent snapshot of the file, even while other processes write.
+pub(crate) fn query_snapshot<T>(
     conn: &Connection,
     look: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
     conn.execute_batch("BEGIN")?;
     let now = Timestamp::from_micros(0);
-    let seen = look(&Tx { conn, now });
+    let result = look(&Tx { conn, now });
     let ended = conn.execute_batch("COMMIT");
-    let seen = seen?;
+    let result = result?;
     ended?;
-    Ok(seen)
+    Ok(result)
 }
 
 fn check_pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
-    let number = |sql| tx.one(sql, (), |row| get_u64(row, 0)).map(Option::unwrap_or_default);
+    let number = |sql| tx.query_one(sql, (), |row| get_u64(row, 0)).map(Option::unwrap_or_default);
     report.bytes = number("PRAGMA page_count")? * number("PRAGMA page_size")?;
     let sql = format!("PRAGMA integrity_check({LISTED_PROBLEMS_MAX})");
-    for line in tx.all(&sql, (), |row| row.get::<_, String>(0))? {
+    for line in tx.query_all(&sql, (), |row| row.get::<_, String>(0))? {
         if line != "ok" {
-            report.add("pages", None, line);
+            report.add_problem("pages", None, line);
         }
     }
     Ok(())
@@ -167,34 +173,35 @@ fn check_pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError
 
 fn check_rows(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
     for (what, sql) in ORPHAN_QUERIES {
-        for run in tx.all(sql, (), |row| row.get(0))? {
-            report.add("rows", Some(RunId::from_bytes(run)), *what);
+        for run in tx.query_all(sql, (), |row| row.get(0))? {
+            report.add_problem("rows", Some(RunId::from_bytes(run)), *what);
         }
     }
-    let Repairs {
+    let RepairCounts {
         ready_without_row,
         row_without_ready,
         parked_without_waker: parked_for_ever,
         lane_stuck,
         gate_of_ended,
         slot_leaked: seat_leaked,
-    } = repair::count(tx)?;
+    } = repair::count_inconsistent_rows(tx)?;
     for (count, what) in [
-        (ready_without_row, "ready runs in no queue"),
+        (ready_without_row, "ready runs that are not in the queue"),
         (row_without_ready, "queued runs that are not ready"),
         (parked_for_ever, "parked runs that nothing can wake"),
         (lane_stuck, "lanes whose first run has ended"),
         (gate_of_ended, "open gates of ended runs"),
-        (seat_leaked, "seats of sandboxes that do not run"),
+        (seat_leaked, "slots of sandboxes that are not running"),
     ] {
         if count > 0 {
-            report.add("queue", None, format!("{count} {what}"));
+            report.add_problem("queue", None, format!("{count} {what}"));
         }
     }
     Ok(())
 }
 
-/// Compares the content of each blob with its hash, which the page check can't.
+/// Compares the content of each blob and definition with its hash, which SQLite's page check does
+/// not do.
 fn check_blobs(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
     for table in ["blob", "definition"] {
         let sql = format!("SELECT hash, content FROM {table}");
@@ -205,7 +212,11 @@ fn check_blobs(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError
             let content = row.get_ref(1)?.as_bytes().unwrap_or_default();
             if *Hash::digest(content).bytes() != hash {
                 let hash = Hash::from_bytes(hash);
-                report.add("body", None, format!("the content of {table} {hash} is damaged"));
+                report.add_problem(
+                    "body",
+                    None,
+                    format!("the content of {table} {hash} is corrupt"),
+                );
             }
         }
     }
@@ -217,7 +228,7 @@ fn check_journals(
     journals: &mut dyn JournalCheck,
     report: &mut CheckReport,
 ) -> Result<(), CommandError> {
-    let heads = tx.all("SELECT run, state, last_seq FROM run_head", (), |row| {
+    let heads = tx.query_all("SELECT run, state, last_seq FROM run_head", (), |row| {
         let run = RunId::from_bytes(row.get(0)?);
         Ok((run, row.get::<_, i64>(1)? == ENDED, Seq(get_u64(row, 2)?)))
     })?;
@@ -225,16 +236,16 @@ fn check_journals(
     for (run, ended, last) in heads {
         let (read, folded) = check_journal(tx, run, journals);
         report.events += read;
-        let finished = journals.finish(ended);
+        let finished = journals.finish_journal(ended);
         match folded {
-            Err(what) => report.add("journal", Some(run), what),
+            Err(what) => report.add_problem("journal", Some(run), what),
             Ok(()) if read != last.0 => {
-                let what = format!("its head says {last} events, its journal has {read}");
-                report.add("journal", Some(run), what);
+                let what = format!("the run's head has {last} events, but its journal has {read}");
+                report.add_problem("journal", Some(run), what);
             }
             Ok(()) => {
                 if let Err(what) = finished {
-                    report.add("journal", Some(run), what);
+                    report.add_problem("journal", Some(run), what);
                 }
             }
         }
@@ -242,7 +253,8 @@ fn check_journals(
     Ok(())
 }
 
-/// Reads one journal from its start; returns how many events were read.
+/// Reads and checks a journal from its start. Returns the number of events read and the first
+/// problem.
 fn check_journal(
     tx: &Tx<'_>,
     run: RunId,
@@ -250,18 +262,18 @@ fn check_journal(
 ) -> (u64, Result<(), String>) {
     let (mut read, mut after) = (0, Seq::START);
     loop {
-        let ask = ReadRequest { run, after, limit: EVENTS_PER_READ };
-        let page = match journal::read_page(tx, ask) {
+        let request = JournalReadRequest { run, after, limit: EVENTS_PER_READ };
+        let page = match journal::read_journal_page(tx, request) {
             Ok(page) => page,
-            Err(fault) => return (read, Err(fault.into_store_error("").to_string())),
+            Err(error) => return (read, Err(error.into_store_error("").to_string())),
         };
         for entry in &page.entries {
             if entry.seq != after.next() {
-                let what = format!("event {} follows event {after}", entry.seq);
+                let what = format!("events are missing: event {} follows event {after}", entry.seq);
                 return (read, Err(what));
             }
-            if let Err(what) = journals.entry(entry) {
-                return (read, Err(format!("event {} does not fit: {what}", entry.seq)));
+            if let Err(what) = journals.check_entry(entry) {
+                return (read, Err(format!("event {} is invalid: {what}", entry.seq)));
             }
             after = entry.seq;
             read += 1;

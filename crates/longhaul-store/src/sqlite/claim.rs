@@ -1,7 +1,8 @@
-//! Takes ready runs for a worker, in order.
+//! Claims ready runs for a worker, in queue order. A claim is the worker's exclusive right to drive
+//! the run.
 //!
-//! Never: filters by lane, seat or budget. Whoever stands in the queue may be
-//! taken; what may not go yet does not stand there.
+//! The ready queue contains only runs that may start now, so a claim does not check lanes, slots or
+//! budgets.
 
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
@@ -9,19 +10,22 @@ use longhaul_core::id::{Epoch, InboxName, RunId, Seq};
 use longhaul_core::port::store::{Claim, ClaimRequest, WorkerLiveness};
 use rusqlite::params;
 
-use crate::sqlite::column::{LEASED, get_u64, int, limit, liveness_code, to_json};
+use crate::sqlite::column::{
+    LEASED, count_to_column, get_u64, limit_to_column, liveness_code, to_json,
+};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
 use crate::sqlite::journal::{AppendPoint, encode_events, insert_events};
 use crate::sqlite::tx::Tx;
 
-/// Walks the queue of an inbox in its own order; nothing is sorted.
+/// Selects ready runs of an inbox in queue order, which is the order of the primary key, so that
+/// nothing is sorted.
 pub(crate) const SELECT_READY: &str = "SELECT q.run, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
       WHERE q.inbox = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)
       ORDER BY q.rank, q.sort_key, q.run LIMIT ?4";
 
-/// The same, for some types only.
+/// Selects ready runs of an inbox in queue order, but only runs with the given types of tasks.
 pub(crate) const SELECT_READY_OF_TYPES: &str =
     "SELECT q.run, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
@@ -29,19 +33,19 @@ pub(crate) const SELECT_READY_OF_TYPES: &str =
         AND q.kind IN (SELECT value FROM json_each(?5))
       ORDER BY q.rank, q.sort_key, q.run LIMIT ?4";
 
-/// Takes ready runs for a worker, in order.
-pub(crate) fn claim(
+/// Claims ready runs for a worker, in queue order, and returns the claims.
+pub(crate) fn claim_runs(
     tx: &Tx<'_>,
-    ask: &ClaimRequest,
+    request: &ClaimRequest,
 ) -> Result<CommandOutcome<Vec<Claim>>, CommandError> {
-    if !may_claim(tx, ask)? {
+    if !may_worker_claim(tx, request)? {
         return Ok(CommandOutcome::Silent(Vec::new()));
     }
     let mut claimed = Vec::new();
-    for inbox in &ask.inboxes {
-        let left = ask.limit.saturating_sub(claimed.len());
-        for picked in select_ready(tx, ask, inbox, left)? {
-            claimed.push(claim_run(tx, ask, inbox, picked)?);
+    for inbox in &request.inboxes {
+        let left = request.limit.saturating_sub(claimed.len());
+        for picked in select_ready_runs(tx, request, inbox, left)? {
+            claimed.push(claim_run(tx, request, inbox, picked)?);
         }
     }
     Ok(if claimed.is_empty() {
@@ -51,17 +55,17 @@ pub(crate) fn claim(
     })
 }
 
-fn may_claim(tx: &Tx<'_>, ask: &ClaimRequest) -> rusqlite::Result<bool> {
-    let live = tx.one(
+fn may_worker_claim(tx: &Tx<'_>, request: &ClaimRequest) -> rusqlite::Result<bool> {
+    let live = tx.query_one(
         "SELECT 1 FROM worker
           WHERE id = ?1 AND liveness = ?2 AND abs(heartbeat_at - ?3) <= ttl_ms * 1000",
-        params![ask.worker.bytes(), liveness_code(WorkerLiveness::Live), tx.now_micros()],
+        params![request.worker.bytes(), liveness_code(WorkerLiveness::Live), tx.now_micros()],
         |_| Ok(()),
     )?;
     Ok(live.is_some())
 }
 
-/// A run in the queue, and its head.
+/// A run in the ready queue, with the columns that are needed to claim it.
 struct ReadyRun {
     run: RunId,
     rank: i64,
@@ -70,9 +74,9 @@ struct ReadyRun {
     last_seq: Seq,
 }
 
-fn select_ready(
+fn select_ready_runs(
     tx: &Tx<'_>,
-    ask: &ClaimRequest,
+    request: &ClaimRequest,
     inbox: &InboxName,
     count: usize,
 ) -> rusqlite::Result<Vec<ReadyRun>> {
@@ -88,23 +92,31 @@ fn select_ready(
     if count == 0 {
         return Ok(Vec::new());
     }
-    let (inbox, count) = (inbox.as_str(), limit(count));
-    if ask.types.is_empty() {
-        return tx.all(SELECT_READY, params![inbox, ask.format, ask.host, count], read);
+    let (inbox, count) = (inbox.as_str(), limit_to_column(count));
+    if request.types.is_empty() {
+        return tx.query_all(
+            SELECT_READY,
+            params![inbox, request.format, request.host, count],
+            read,
+        );
     }
-    let types = to_json(&ask.types)?;
-    tx.all(SELECT_READY_OF_TYPES, params![inbox, ask.format, ask.host, count, types], read)
+    let types = to_json(&request.types)?;
+    tx.query_all(
+        SELECT_READY_OF_TYPES,
+        params![inbox, request.format, request.host, count, types],
+        read,
+    )
 }
 
 fn claim_run(
     tx: &Tx<'_>,
-    ask: &ClaimRequest,
+    request: &ClaimRequest,
     inbox: &InboxName,
     picked: ReadyRun,
 ) -> Result<Claim, CommandError> {
     let run = picked.run;
     let epoch = Epoch(picked.epoch + 1);
-    let claimed = Event::RunClaimed(RunClaimed { worker: ask.worker, epoch });
+    let claimed = Event::RunClaimed(RunClaimed { worker: request.worker, epoch });
     tx.run(
         "DELETE FROM ready WHERE inbox = ?1 AND rank = ?2 AND sort_key = ?3 AND run = ?4",
         params![inbox.as_str(), picked.rank, picked.sort_key, run.bytes()],
@@ -118,8 +130,8 @@ fn claim_run(
         params![
             run.bytes(),
             LEASED,
-            int(epoch.0),
-            ask.worker.bytes(),
+            count_to_column(epoch.0),
+            request.worker.bytes(),
             claimed.format(),
             tx.now_micros()
         ],

@@ -1,6 +1,4 @@
-//! What stands in a column, and what it is in words.
-//!
-//! Never: guesses. A column that says what no build has written is a fault.
+//! Conversions between column values and Rust types. An unknown value is an error.
 
 use std::error::Error;
 use std::str::FromStr;
@@ -17,117 +15,119 @@ use rusqlite::{Result, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// In the queue.
+/// Column value of the run state: in the ready queue.
 pub(crate) const READY: i64 = 0;
-/// In a worker's hands.
+/// Column value of the run state: claimed by a worker.
 pub(crate) const LEASED: i64 = 1;
-/// At rest until a fact wakes it.
+/// Column value of the run state: waiting until an event wakes the run.
 pub(crate) const PARKED: i64 = 2;
-/// Not yet its lane's turn.
+/// Column value of the run state: waiting for its turn in a lane.
 pub(crate) const LANE_WAIT: i64 = 3;
-/// Stopped by a person.
+/// Column value of the run state: paused by a person.
 pub(crate) const PAUSED: i64 = 4;
-/// Nothing follows.
+/// Column value of the run state: ended.
 pub(crate) const ENDED: i64 = 5;
 
-/// The largest amount of money or tokens that one change may add: sums of
-/// thousands of them still fit a column.
+/// Maximum amount of money or tokens that one change may add to a column, so that the sum of
+/// thousands of changes still fits into the column.
 const AMOUNT_MAX: u64 = 1 << 50;
 
-/// A count as a column holds it.
-pub(crate) fn int(count: u64) -> i64 {
+/// Converts a count to a column value, at most `i64::MAX`.
+pub(crate) fn count_to_column(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A bound of a list as a statement takes it.
-pub(crate) fn limit(count: usize) -> i64 {
+/// Converts a maximum number of rows to a column value.
+pub(crate) fn limit_to_column(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// An amount as a column holds it.
-pub(crate) fn amount(count: u64) -> i64 {
-    int(count.min(AMOUNT_MAX))
+/// Converts an amount of money or tokens to a column value.
+pub(crate) fn amount_to_column(count: u64) -> i64 {
+    count_to_column(count.min(AMOUNT_MAX))
 }
 
-/// A count from a column.
-pub(crate) fn get_u64(row: &Row<'_>, place: usize) -> Result<u64> {
-    let count: i64 = row.get(place)?;
-    u64::try_from(count).map_err(|error| conversion_error(place, Type::Integer, error))
+/// Reads a count from a column.
+pub(crate) fn get_u64(row: &Row<'_>, index: usize) -> Result<u64> {
+    let count: i64 = row.get(index)?;
+    u64::try_from(count).map_err(|error| conversion_error(index, Type::Integer, error))
 }
 
-/// A count from a column, as far as it fits.
-pub(crate) fn get_u32(row: &Row<'_>, place: usize) -> Result<u32> {
-    get_u64(row, place).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+/// Reads a count from a column. A larger value becomes `u32::MAX`.
+pub(crate) fn get_u32(row: &Row<'_>, index: usize) -> Result<u32> {
+    get_u64(row, index).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// A point in time.
-pub(crate) fn time(row: &Row<'_>, place: usize) -> Result<Timestamp> {
-    row.get(place).map(Timestamp::from_micros)
+/// Reads a timestamp from a column.
+pub(crate) fn get_time(row: &Row<'_>, index: usize) -> Result<Timestamp> {
+    row.get(index).map(Timestamp::from_micros)
 }
 
-/// A point in time that may not have come.
-pub(crate) fn maybe_time(row: &Row<'_>, place: usize) -> Result<Option<Timestamp>> {
-    let micros: Option<i64> = row.get(place)?;
+/// Reads a timestamp from a column that may be null.
+pub(crate) fn get_optional_time(row: &Row<'_>, index: usize) -> Result<Option<Timestamp>> {
+    let micros: Option<i64> = row.get(index)?;
     Ok(micros.map(Timestamp::from_micros))
 }
 
-/// A name of any kind.
-pub(crate) fn name<T>(row: &Row<'_>, place: usize) -> Result<T>
+/// Reads a text from a column and parses it as a name.
+pub(crate) fn get_name<T>(row: &Row<'_>, index: usize) -> Result<T>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,
 {
-    let text: String = row.get(place)?;
-    text.parse().map_err(|error| conversion_error(place, Type::Text, error))
+    let text: String = row.get(index)?;
+    text.parse().map_err(|error| conversion_error(index, Type::Text, error))
 }
 
-/// A name that may be missing.
-pub(crate) fn maybe_name<T>(row: &Row<'_>, place: usize) -> Result<Option<T>>
+/// Reads a name from a column that may be null.
+pub(crate) fn get_optional_name<T>(row: &Row<'_>, index: usize) -> Result<Option<T>>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,
 {
-    let text: Option<String> = row.get(place)?;
+    let text: Option<String> = row.get(index)?;
     text.map(|text| text.parse())
         .transpose()
-        .map_err(|error| conversion_error(place, Type::Text, error))
+        .map_err(|error| conversion_error(index, Type::Text, error))
 }
 
-/// A shape of its own.
-pub(crate) fn json<T: DeserializeOwned>(row: &Row<'_>, place: usize) -> Result<T> {
-    let text = row.get_ref(place)?.as_str()?;
-    serde_json::from_str(text).map_err(|error| conversion_error(place, Type::Text, error))
+/// Reads JSON from a column and decodes it.
+pub(crate) fn get_json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> Result<T> {
+    let text = row.get_ref(index)?.as_str()?;
+    serde_json::from_str(text).map_err(|error| conversion_error(index, Type::Text, error))
 }
 
-/// A shape of its own, as text.
+/// Converts a value to JSON text for a column.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-/// How a run ended.
-pub(crate) fn outcome(row: &Row<'_>, place: usize) -> Result<Status> {
-    let code = get_u64(row, place)?;
+/// Reads the final status of a run from a column.
+pub(crate) fn get_final_status(row: &Row<'_>, index: usize) -> Result<Status> {
+    let code = get_u64(row, index)?;
     let status = usize::try_from(code).ok().and_then(|code| Status::ALL.get(code));
-    status.copied().ok_or_else(|| conversion_error(place, Type::Integer, UnknownCode("status")))
+    status
+        .copied()
+        .ok_or_else(|| conversion_error(index, Type::Integer, UnknownCodeError("status")))
 }
 
-/// How a run ended, as a column holds it: its place in the order of a life.
+/// Converts the status of a run to a column value: its index in `Status::ALL`.
 pub(crate) fn status_code(status: Status) -> i64 {
-    let place = Status::ALL.iter().position(|known| *known == status);
-    limit(place.unwrap_or_default())
+    let index = Status::ALL.iter().position(|other| *other == status);
+    limit_to_column(index.unwrap_or_default())
 }
 
-/// How a gate stands.
-pub(crate) fn gate_status(row: &Row<'_>, place: usize) -> Result<GateStatus> {
-    match row.get(place)? {
+/// Reads the status of a gate from a column.
+pub(crate) fn get_gate_status(row: &Row<'_>, index: usize) -> Result<GateStatus> {
+    match row.get(index)? {
         0 => Ok(GateStatus::Open),
         1 => Ok(GateStatus::Answered),
         2 => Ok(GateStatus::Expired),
         3 => Ok(GateStatus::Withdrawn),
-        _ => Err(conversion_error(place, Type::Integer, UnknownCode("gate status"))),
+        _ => Err(conversion_error(index, Type::Integer, UnknownCodeError("gate status"))),
     }
 }
 
-/// How a gate stands, as a column holds it.
+/// Converts the status of a gate to a column value.
 pub(crate) const fn gate_status_code(status: GateStatus) -> i64 {
     match status {
         GateStatus::Open => 0,
@@ -137,43 +137,43 @@ pub(crate) const fn gate_status_code(status: GateStatus) -> i64 {
     }
 }
 
-/// How a worker stands.
-pub(crate) fn liveness(row: &Row<'_>, place: usize) -> Result<WorkerLiveness> {
-    match row.get(place)? {
+/// Reads the liveness of a worker from a column.
+pub(crate) fn get_liveness(row: &Row<'_>, index: usize) -> Result<WorkerLiveness> {
+    match row.get(index)? {
         0 => Ok(WorkerLiveness::Live),
         1 => Ok(WorkerLiveness::Draining),
         2 => Ok(WorkerLiveness::Dead),
-        _ => Err(conversion_error(place, Type::Integer, UnknownCode("standing"))),
+        _ => Err(conversion_error(index, Type::Integer, UnknownCodeError("worker liveness"))),
     }
 }
 
-/// How a worker stands, as a column holds it.
-pub(crate) const fn liveness_code(standing: WorkerLiveness) -> i64 {
-    match standing {
+/// Converts the liveness of a worker to a column value.
+pub(crate) const fn liveness_code(liveness: WorkerLiveness) -> i64 {
+    match liveness {
         WorkerLiveness::Live => 0,
         WorkerLiveness::Draining => 1,
         WorkerLiveness::Dead => 2,
     }
 }
 
-/// A hash.
-pub(crate) fn hash(row: &Row<'_>, place: usize) -> Result<Hash> {
-    row.get(place).map(Hash::from_bytes)
+/// Reads a hash from a column.
+pub(crate) fn get_hash(row: &Row<'_>, index: usize) -> Result<Hash> {
+    row.get(index).map(Hash::from_bytes)
 }
 
-/// A hash that may be missing.
-pub(crate) fn maybe_hash(row: &Row<'_>, place: usize) -> Result<Option<Hash>> {
-    let bytes: Option<[u8; 32]> = row.get(place)?;
+/// Reads a hash from a column that may be null.
+pub(crate) fn get_optional_hash(row: &Row<'_>, index: usize) -> Result<Option<Hash>> {
+    let bytes: Option<[u8; 32]> = row.get(index)?;
     Ok(bytes.map(Hash::from_bytes))
 }
 
-/// What a key opens.
-pub(crate) fn role(row: &Row<'_>, place: usize) -> Result<Role> {
-    let text: String = row.get(place)?;
-    Role::parse(&text).ok_or_else(|| conversion_error(place, Type::Text, UnknownCode("role")))
+/// Reads the role of an API key from a column.
+pub(crate) fn get_role(row: &Row<'_>, index: usize) -> Result<Role> {
+    let text: String = row.get(index)?;
+    Role::parse(&text).ok_or_else(|| conversion_error(index, Type::Text, UnknownCodeError("role")))
 }
 
-/// What a pass is for, as a column holds it.
+/// Converts the kind of a token to a column value.
 pub(crate) const fn token_kind_code(kind: TokenKind) -> i64 {
     match kind {
         TokenKind::Session => 0,
@@ -181,16 +181,16 @@ pub(crate) const fn token_kind_code(kind: TokenKind) -> i64 {
     }
 }
 
-/// The fault of a column that can't be read.
+/// Returns the error for a column value that can't be converted.
 pub(crate) fn conversion_error(
-    place: usize,
+    index: usize,
     kind: Type,
     why: impl Error + Send + Sync + 'static,
 ) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(place, kind, Box::new(why))
+    rusqlite::Error::FromSqlConversionFailure(index, kind, Box::new(why))
 }
 
-/// A code that no build has written.
+/// Error for an unknown code in a column. Contains the kind of code, such as a status.
 #[derive(Debug, thiserror::Error)]
-#[error("no such {0}")]
-pub(crate) struct UnknownCode(pub(crate) &'static str);
+#[error("the column has an unknown {0}")]
+pub(crate) struct UnknownCodeError(pub(crate) &'static str);

@@ -1,6 +1,6 @@
-//! A command on its way through the writer: run inside a commit, answered after it.
+//! Commands that are executed by the writer thread.
 //!
-//! Never: an answer before the commit stands.
+//! Invariant: a command is answered only after its commit is durable.
 
 use longhaul_core::port::store::StoreError;
 use tokio::sync::oneshot;
@@ -8,40 +8,41 @@ use tokio::sync::oneshot;
 use crate::sqlite::error::{CommandError, CommitError};
 use crate::sqlite::tx::Tx;
 
-/// What a command did, with its answer.
+/// Outcome of a command, with the response for the caller.
 #[derive(Debug)]
 pub(crate) enum CommandOutcome<T> {
-    /// It wrote something that others may wait for.
+    /// The command wrote something that watchers must be notified of.
     Changed(T),
-    /// It wrote nothing, or nothing that anybody waits for.
+    /// The command wrote nothing, or nothing that watchers must be notified of.
     Silent(T),
-    /// What it wrote is to be undone.
+    /// The writes of the command must be rolled back.
     Rollback(T),
 }
 
-/// What a command did, without its answer.
+/// Outcome of a command, without the response for the caller.
 #[derive(Debug)]
 pub(crate) enum CommandStatus {
-    /// It wrote something that others may wait for.
+    /// The command wrote something that watchers must be notified of.
     Changed,
-    /// It wrote nothing that anybody waits for.
+    /// The command wrote nothing, or nothing that watchers must be notified of.
     Silent,
-    /// What it wrote is to be undone.
+    /// The writes of the command must be rolled back.
     Rollback,
-    /// It broke; what it wrote is to be undone.
+    /// The command failed and its writes must be rolled back.
     Failed(CommitError),
 }
 
-/// A command that the writer can run and answer without knowing what it is.
+/// A command that the writer thread can run and answer, whatever the type of its response.
 pub(crate) trait WriteCommand: Send {
-    /// Does it, inside the commit. It may be done again if that was rolled back.
-    fn run(&mut self, tx: &Tx<'_>, at: &str) -> CommandStatus;
+    /// Runs the command inside a transaction. May be called again after a rollback. `location` is
+    /// the location of the store, for errors.
+    fn run(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus;
 
-    /// Tells its caller, after the commit; `lost` says that there was none.
-    fn respond(self: Box<Self>, lost: Option<StoreError>);
+    /// Sends the response to the caller after the commit, or the error if the commit failed.
+    fn respond(self: Box<Self>, error: Option<StoreError>);
 }
 
-/// A command with its caller.
+/// A command whose caller waits for the response.
 pub(crate) struct PendingCommand<T, F> {
     run: F,
     result: Option<Result<T, StoreError>>,
@@ -49,7 +50,7 @@ pub(crate) struct PendingCommand<T, F> {
 }
 
 impl<T, F> PendingCommand<T, F> {
-    /// A command whose answer goes to `caller`.
+    /// Creates a command whose response is sent to `caller`.
     pub(crate) const fn new(work: F, caller: oneshot::Sender<Result<T, StoreError>>) -> Self {
         Self { run: work, result: None, caller }
     }
@@ -60,25 +61,26 @@ where
     T: Send,
     F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send,
 {
-    fn run(&mut self, tx: &Tx<'_>, at: &str) -> CommandStatus {
+    fn run(&mut self, tx: &Tx<'_>, location: &str) -> CommandStatus {
         let (ran, done) = match (self.run)(tx) {
             Ok(CommandOutcome::Changed(value)) => (CommandStatus::Changed, Ok(value)),
             Ok(CommandOutcome::Silent(value)) => (CommandStatus::Silent, Ok(value)),
             Ok(CommandOutcome::Rollback(value)) => (CommandStatus::Rollback, Ok(value)),
-            Err(fault) => {
-                (CommandStatus::Failed(fault.to_commit_error()), Err(fault.into_store_error(at)))
-            }
+            Err(error) => (
+                CommandStatus::Failed(error.to_commit_error()),
+                Err(error.into_store_error(location)),
+            ),
         };
         self.result = Some(done);
         ran
     }
 
-    fn respond(self: Box<Self>, lost: Option<StoreError>) {
-        let done = match lost {
+    fn respond(self: Box<Self>, commit_error: Option<StoreError>) {
+        let done = match commit_error {
             Some(error) => Some(Err(error)),
             None => self.result,
         };
-        // A caller that has gone away does not want to know.
+        // The caller may have been dropped.
         if let Some(done) = done {
             _ = self.caller.send(done);
         }

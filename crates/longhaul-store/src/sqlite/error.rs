@@ -1,6 +1,4 @@
-//! What can go wrong below, and what the caller is told of it.
-//!
-//! Never: a rule. Whether to go on after a fault is the writer's business.
+//! Error types of the store, and their conversion to [`StoreError`].
 
 use std::io;
 
@@ -9,21 +7,21 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::{Refused, StoreError};
 use rusqlite::{ErrorCode, ffi};
 
-/// A fault inside one command.
+/// Why a single command of the writer thread failed.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// The database's own.
+    /// SQLite returned an error.
     Sql(rusqlite::Error),
-    /// A fact that this build can't read or write.
+    /// An event can't be encoded or decoded by this build.
     InvalidEvent {
-        /// Whose journal.
+        /// Run whose journal contains the event.
         run: RunId,
-        /// Which place.
+        /// Sequence number of the event.
         seq: Seq,
-        /// Why.
+        /// Why the event can't be encoded or decoded.
         source: EventCodecError,
     },
-    /// Rows that don't fit together.
+    /// Rows are inconsistent with each other. The text describes the inconsistency.
     InconsistentRows(String),
 }
 
@@ -34,18 +32,19 @@ impl From<rusqlite::Error> for CommandError {
 }
 
 impl CommandError {
-    /// What the caller of this one command is told.
-    pub(crate) fn into_store_error(self, at: &str) -> StoreError {
+    /// Converts the error for the caller of this command. `location` is the location of the store.
+    pub(crate) fn into_store_error(self, location: &str) -> StoreError {
         match self {
-            Self::Sql(error) => sql_error(error, at),
+            Self::Sql(error) => sql_error(error, location),
             Self::InvalidEvent { run, seq, source } => {
                 StoreError::InvalidEvent { run, seq, source }
             }
-            Self::InconsistentRows(why) => CommitError::Corrupt(why).to_store_error(at),
+            Self::InconsistentRows(why) => CommitError::Corrupt(why).to_store_error(location),
         }
     }
 
-    /// What everybody in the same commit is told.
+    /// Converts the error to the error of the whole commit, which the callers of all its commands
+    /// get.
     pub(crate) fn to_commit_error(&self) -> CommitError {
         match self {
             Self::Sql(error) => CommitError::from_sql(error),
@@ -55,12 +54,13 @@ impl CommandError {
     }
 }
 
-/// Why a change of rows does not happen.
+/// Why a row change was not applied.
 #[derive(Debug)]
 pub(crate) enum ChangeError {
-    /// A row says no: the command is undone and its caller told.
+    /// The current rows do not allow the change. The command is rolled back, and the reason is
+    /// returned to the caller.
     Refused(Refused),
-    /// Something broke.
+    /// An error occurred while applying the change.
     Failed(CommandError),
 }
 
@@ -71,30 +71,31 @@ impl From<rusqlite::Error> for ChangeError {
 }
 
 impl From<CommandError> for ChangeError {
-    fn from(fault: CommandError) -> Self {
-        Self::Failed(fault)
+    fn from(error: CommandError) -> Self {
+        Self::Failed(error)
     }
 }
 
-/// Why a whole commit is lost: told to many, so it can be told again.
+/// Why a whole commit failed. The error can be cloned, because the callers of all commands in the
+/// commit get it.
 #[derive(Debug, Clone)]
 pub(crate) enum CommitError {
-    /// No room.
+    /// The disk that contains the store is full.
     DiskFull,
-    /// Somebody else held the file for too long.
+    /// Another process held the lock of the database for too long.
     Busy,
-    /// It may not be written.
+    /// The database file is not writable.
     ReadOnly(String),
-    /// It is damaged.
+    /// The database file is corrupt.
     Corrupt(String),
-    /// After this nothing is known.
+    /// The store was closed, because it is unknown what is on disk.
     Closed(String),
-    /// Anything else.
+    /// Any other error, with its message.
     Other(String),
 }
 
 impl CommitError {
-    /// The kind of loss that an error of the database means.
+    /// Classifies an SQLite error by its effect on the whole commit.
     pub(crate) fn from_sql(error: &rusqlite::Error) -> Self {
         let why = error.to_string();
         if let rusqlite::Error::FromSqlConversionFailure(..)
@@ -108,9 +109,9 @@ impl CommitError {
             return Self::Other(why);
         };
         let is = |codes: &[ErrorCode]| codes.contains(&code.code);
-        // The shared memory beside the log could not be made longer.
-        let no_room = code.extended_code == ffi::SQLITE_IOERR_SHMSIZE;
-        if no_room || is(&[ErrorCode::DiskFull]) {
+        // The shared-memory file of the write-ahead log could not be extended.
+        let is_shm_full = code.extended_code == ffi::SQLITE_IOERR_SHMSIZE;
+        if is_shm_full || is(&[ErrorCode::DiskFull]) {
             Self::DiskFull
         } else if is(&[ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked]) {
             Self::Busy
@@ -119,53 +120,53 @@ impl CommitError {
         } else if is(&[ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase]) {
             Self::Corrupt(why)
         } else if is(&[ErrorCode::OperationInterrupted]) {
-            Self::Other("a look took too long: ask for less at once".to_owned())
+            Self::Other("the query timed out: request fewer rows".to_owned())
         } else {
             Self::Other(why)
         }
     }
 
-    /// The error that a caller is given.
-    pub(crate) fn to_store_error(&self, at: &str) -> StoreError {
-        let at = at.to_owned();
+    /// Converts the error for a caller. `location` is the location of the store.
+    pub(crate) fn to_store_error(&self, location: &str) -> StoreError {
+        let location = location.to_owned();
         match self.clone() {
-            Self::DiskFull => StoreError::DiskFull { at },
-            Self::Busy => StoreError::Busy { at },
-            Self::ReadOnly(why) => StoreError::ReadOnly { at, why },
-            Self::Corrupt(why) => StoreError::Corrupt { at, why },
-            Self::Closed(why) => StoreError::Closed { at, why },
-            Self::Other(why) => StoreError::Database { at, source: why.into() },
+            Self::DiskFull => StoreError::DiskFull { at: location },
+            Self::Busy => StoreError::Busy { at: location },
+            Self::ReadOnly(why) => StoreError::ReadOnly { at: location, why },
+            Self::Corrupt(why) => StoreError::Corrupt { at: location, why },
+            Self::Closed(why) => StoreError::Closed { at: location, why },
+            Self::Other(why) => StoreError::Database { at: location, source: why.into() },
         }
     }
 }
 
-/// An error of the database as the port says it.
-pub(crate) fn sql_error(error: rusqlite::Error, at: &str) -> StoreError {
+/// Converts an SQLite error to a store error. `location` is the location of the store.
+pub(crate) fn sql_error(error: rusqlite::Error, location: &str) -> StoreError {
     match CommitError::from_sql(&error) {
         CommitError::Other(why) => StoreError::Database {
-            at: at.to_owned(),
+            at: location.to_owned(),
             source: if why == error.to_string() { Box::new(error) } else { why.into() },
         },
         lost @ (CommitError::DiskFull
         | CommitError::Busy
         | CommitError::ReadOnly(_)
         | CommitError::Corrupt(_)
-        | CommitError::Closed(_)) => lost.to_store_error(at),
+        | CommitError::Closed(_)) => lost.to_store_error(location),
     }
 }
 
-/// An error of the file system as the port says it.
-pub(crate) fn io_error(error: io::Error, at: &str) -> StoreError {
+/// Converts a file system error to a store error. `location` is the location of the store.
+pub(crate) fn io_error(error: io::Error, location: &str) -> StoreError {
     use io::ErrorKind::{
         IsADirectory, NotADirectory, PermissionDenied, ReadOnlyFilesystem, StorageFull,
     };
     let kind = error.kind();
     if kind == StorageFull {
-        return CommitError::DiskFull.to_store_error(at);
+        return CommitError::DiskFull.to_store_error(location);
     }
     let no_place = [PermissionDenied, ReadOnlyFilesystem, NotADirectory, IsADirectory];
     if no_place.contains(&kind) {
-        return CommitError::ReadOnly(error.to_string()).to_store_error(at);
+        return CommitError::ReadOnly(error.to_string()).to_store_error(location);
     }
-    StoreError::Database { at: at.to_owned(), source: Box::new(error) }
+    StoreError::Database { at: location.to_owned(), source: Box::new(error) }
 }

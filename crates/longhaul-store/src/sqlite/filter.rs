@@ -1,35 +1,41 @@
-//! Conditions of a list, gathered one by one.
+//! Builds the WHERE clause of a list query.
 //!
-//! Never: a value inside the text of a statement.
+//! Invariant: values are always bound as parameters and never part of the SQL text.
 
 use rusqlite::types::Value;
 
-/// Conditions and the values they speak of.
+/// Builder of a WHERE clause: conditions and the values of their parameters.
 #[derive(Debug, Default)]
-pub(crate) struct Filter {
+pub(crate) struct WhereClauseBuilder {
     clauses: Vec<String>,
     values: Vec<Value>,
 }
 
-impl Filter {
-    /// Only rows of which this is true; `?` stands for the value.
-    pub(crate) fn only(&mut self, clause: &str, value: Option<impl Into<Value>>) {
+impl WhereClauseBuilder {
+    /// Adds a condition with one parameter, `?`. Adds nothing if the value is `None`.
+    pub(crate) fn add_condition(&mut self, clause: &str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.clauses.push(clause.to_owned());
             self.values.push(value.into());
         }
     }
 
-    /// Only rows of which this is true.
-    pub(crate) fn always(&mut self, clause: impl Into<String>) {
+    /// Adds a condition that has no parameter.
+    pub(crate) fn add_fixed_condition(&mut self, clause: impl Into<String>) {
         self.clauses.push(clause.into());
     }
 
-    /// The statement, and the values with the limit at their end.
-    pub(crate) fn finish(self, select: &str, order: &str, limit: i64) -> (String, Vec<Value>) {
+    /// Returns the complete statement and the values of its parameters. The last parameter is the
+    /// limit.
+    pub(crate) fn into_statement(
+        self,
+        select: &str,
+        order: &str,
+        limit: i64,
+    ) -> (String, Vec<Value>) {
         let mut sql = select.to_owned();
-        for (place, clause) in self.clauses.iter().enumerate() {
-            sql.push_str(if place == 0 { " WHERE " } else { " AND " });
+        for (index, clause) in self.clauses.iter().enumerate() {
+            sql.push_str(if index == 0 { " WHERE " } else { " AND " });
             sql.push_str(clause);
         }
         sql.push_str(order);

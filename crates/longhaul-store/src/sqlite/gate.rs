@@ -1,24 +1,26 @@
-//! Gates: raised once, answered once.
+//! Rows of gates. A gate is a question or an approval that waits for a person.
 //!
-//! Never: touches a gate's timer. It fires later and finds nothing to do.
+//! Closing a gate does not delete its timers: when they fire, they find the gate closed and do
+//! nothing.
 
 use longhaul_core::change::{GateTransition, GateUpdate};
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, OnTimeout, RecordedAnswer};
+use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, RecordedAnswer, TimeoutAction};
 use longhaul_core::port::store::{GateFilter, Refused};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, Row, params, params_from_iter};
 
 use crate::sqlite::column::{
-    gate_status, gate_status_code, json, limit, maybe_time, time, to_json,
+    gate_status_code, get_gate_status, get_json, get_optional_time, get_time, limit_to_column,
+    to_json,
 };
 use crate::sqlite::error::ChangeError;
-use crate::sqlite::filter::Filter;
+use crate::sqlite::filter::WhereClauseBuilder;
 use crate::sqlite::tx::Tx;
 
-/// A gate opens.
-pub(crate) fn raise(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()> {
-    let deadline = spec.timeout.map(|span| tx.now.plus(span).as_micros());
+/// Inserts the row of a new, open gate.
+pub(crate) fn raise_gate(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()> {
+    let deadline = spec.timeout.map(|timeout| tx.now.plus(timeout).as_micros());
     tx.exec(
         "INSERT OR REPLACE INTO gate (id, run, status, raised_at, deadline, submitter, spec, answers)
          VALUES (?1, ?2, ?3, ?4, ?5, (SELECT submitter FROM run WHERE id = ?2), ?6, '[]')",
@@ -33,24 +35,24 @@ pub(crate) fn raise(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()> {
     )
 }
 
-/// An open gate gets an answer or closes.
-pub(crate) fn update(tx: &Tx<'_>, closing: &GateUpdate) -> Result<(), ChangeError> {
+/// Adds an answer to an open gate, or closes the gate.
+pub(crate) fn update_gate(tx: &Tx<'_>, gate_update: &GateUpdate) -> Result<(), ChangeError> {
     let refuse = |why| Err(ChangeError::Refused(why));
-    let Some(mut gate) = GateState::load(tx, closing.gate)? else {
+    let Some(mut gate) = GateState::load(tx, gate_update.gate)? else {
         return refuse(Refused::GateNotFound);
     };
     if gate.status != GateStatus::Open {
         let last = gate.answers.pop().map(Box::new);
         return refuse(Refused::GateClosed(gate.status, last));
     }
-    let (status, answer) = match &closing.transition {
+    let (status, answer) = match &gate_update.transition {
         GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
         GateTransition::Answered(answer) => (GateStatus::Answered, Some(answer)),
         GateTransition::Expired => (GateStatus::Expired, None),
         GateTransition::Withdrawn => (GateStatus::Withdrawn, None),
     };
     if let Some(answer) = answer {
-        // A gate without a deadline is answerable for ever.
+        // A gate without a deadline can always be answered.
         if gate.deadline.is_some_and(|deadline| tx.now >= deadline) {
             return refuse(Refused::GateClosed(GateStatus::Expired, None));
         }
@@ -58,21 +60,24 @@ pub(crate) fn update(tx: &Tx<'_>, closing: &GateUpdate) -> Result<(), ChangeErro
     }
     tx.exec(
         "UPDATE gate SET status = ?2, answers = ?3 WHERE id = ?1",
-        params![closing.gate.bytes(), gate_status_code(status), to_json(&gate.answers)?],
+        params![gate_update.gate.bytes(), gate_status_code(status), to_json(&gate.answers)?],
     )
 }
 
-/// What the silence at a gate means, if it is still open.
-pub(crate) fn open_gate_timeout(tx: &Tx<'_>, gate: GateId) -> Result<Option<OnTimeout>> {
-    let spec: Option<GateSpec> = tx.one(
+/// Returns what happens when an open gate times out. `None` means that the gate is not open.
+pub(crate) fn timeout_action_of_open_gate(
+    tx: &Tx<'_>,
+    gate: GateId,
+) -> Result<Option<TimeoutAction>> {
+    let spec: Option<GateSpec> = tx.query_one(
         "SELECT spec FROM gate WHERE id = ?1 AND status = 0",
         params![gate.bytes()],
-        |row| json(row, 0),
+        |row| get_json(row, 0),
     )?;
     Ok(spec.map(|spec| spec.on_timeout))
 }
 
-/// A gate as far as closing it asks.
+/// The columns of a gate's row that are needed to update it.
 struct GateState {
     status: GateStatus,
     deadline: Option<Timestamp>,
@@ -81,44 +86,45 @@ struct GateState {
 
 impl GateState {
     fn load(tx: &Tx<'_>, gate: GateId) -> Result<Option<Self>> {
-        tx.one(
+        tx.query_one(
             "SELECT status, deadline, answers FROM gate WHERE id = ?1",
             params![gate.bytes()],
             |row| {
                 Ok(Self {
-                    status: gate_status(row, 0)?,
-                    deadline: maybe_time(row, 1)?,
-                    answers: json(row, 2)?,
+                    status: get_gate_status(row, 0)?,
+                    deadline: get_optional_time(row, 1)?,
+                    answers: get_json(row, 2)?,
                 })
             },
         )
     }
 }
 
-/// Gates, newest first.
-pub(crate) fn gates(tx: &Tx<'_>, ask: &GateFilter) -> Result<Vec<GateRow>> {
-    let mut filter = Filter::default();
-    filter.only("id = ?", ask.gate.map(|gate| gate.bytes().to_vec()));
-    filter.only("run = ?", ask.run.map(|run| run.bytes().to_vec()));
-    filter.only("id < ?", ask.after.map(|gate| gate.bytes().to_vec()));
-    match ask.status {
-        // Said as a number, so that the index of open gates is seen to fit.
-        Some(GateStatus::Open) => filter.always("status = 0"),
-        status => filter.only("status = ?", status.map(gate_status_code)),
+/// Lists gates that match a filter, newest first.
+pub(crate) fn list_gates(tx: &Tx<'_>, gate_filter: &GateFilter) -> Result<Vec<GateRow>> {
+    let mut filter = WhereClauseBuilder::default();
+    filter.add_condition("id = ?", gate_filter.gate.map(|gate| gate.bytes().to_vec()));
+    filter.add_condition("run = ?", gate_filter.run.map(|run| run.bytes().to_vec()));
+    filter.add_condition("id < ?", gate_filter.after.map(|gate| gate.bytes().to_vec()));
+    match gate_filter.status {
+        // A literal instead of a parameter, so that SQLite uses the partial index on open gates.
+        Some(GateStatus::Open) => filter.add_fixed_condition("status = 0"),
+        status => filter.add_condition("status = ?", status.map(gate_status_code)),
     }
     let select = "SELECT run, spec, status, raised_at, deadline, submitter, answers FROM gate";
-    let (sql, values) = filter.finish(select, " ORDER BY id DESC", limit(ask.limit));
-    tx.all(&sql, params_from_iter(values), gate_row)
+    let (sql, values) =
+        filter.into_statement(select, " ORDER BY id DESC", limit_to_column(gate_filter.limit));
+    tx.query_all(&sql, params_from_iter(values), gate_row)
 }
 
 fn gate_row(row: &Row<'_>) -> Result<GateRow> {
     Ok(GateRow {
         run: RunId::from_bytes(row.get(0)?),
-        spec: json(row, 1)?,
-        status: gate_status(row, 2)?,
-        raised_at: time(row, 3)?,
-        deadline: maybe_time(row, 4)?,
+        spec: get_json(row, 1)?,
+        status: get_gate_status(row, 2)?,
+        raised_at: get_time(row, 3)?,
+        deadline: get_optional_time(row, 4)?,
         submitter: row.get(5)?,
-        answers: json(row, 6)?,
+        answers: get_json(row, 6)?,
     })
 }

@@ -1,6 +1,4 @@
-//! A store in the hands of its users: where reads and writes go.
-//!
-//! Never: touches a connection itself.
+//! The store handle, which passes reads to the reader threads and writes to the writer thread.
 
 use std::sync::Arc;
 
@@ -15,51 +13,53 @@ use crate::sqlite::reader::ReaderPool;
 use crate::sqlite::tx::Tx;
 use crate::sqlite::writer::WriterHandle;
 
-/// A journal and a queue in one SQLite file, or in memory.
+/// A store in one SQLite file or in memory.
 ///
-/// Dropping it finishes what waits, closes the file and frees the lock.
-// The order matters: whoever closes last moves the log into the file, and that
-// must be the writer.
+/// Dropping the store completes queued commands, closes the file and releases the driver lock.
+// The field order matters: the last connection to close moves the log into the database file, and
+// that must be the writer.
 #[derive(Debug)]
 pub struct SqliteStore {
-    pub(crate) read_path: ReadPath,
+    pub(crate) read_path: QueryExecutor,
     pub(crate) changes: ChangeNotifier,
     pub(crate) writer: WriterHandle,
     pub(crate) at: Arc<str>,
     pub(crate) mode: OpenMode,
     pub(crate) boot: i64,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Why it lacks tables of this build: a file that could only be looked at keeps
-    /// those of the build that made it.
+    /// Error for accessing tables that the file lacks, because an older build created the file and
+    /// it could only be opened read-only. `None` means that all tables exist.
     pub(crate) outdated_schema: Option<CommitError>,
 }
 
-/// Who reads.
+/// Where the store executes queries.
 #[derive(Debug)]
-pub(crate) enum ReadPath {
-    /// Threads of their own, beside the writer.
+pub(crate) enum QueryExecutor {
+    /// Queries run on separate reader threads.
     Readers(ReaderPool),
-    /// The writer: nobody else sees what is in its memory.
+    /// Queries run on the writer thread, because no other connection can see an in-memory database.
     ByWriter,
 }
 
 impl SqliteStore {
-    /// Where it is, as errors say it.
-    pub fn at(&self) -> &str {
+    /// Returns the location of the store, as used in error messages.
+    pub fn location(&self) -> &str {
         &self.at
     }
 
-    /// How often this store was opened to be driven, this time included.
-    pub const fn boot(&self) -> i64 {
+    /// Returns the number of times that this store was opened as driver, including this time.
+    pub const fn boot_count(&self) -> i64 {
         self.boot
     }
 
-    /// How many commits of this process changed runs since the store was opened.
-    pub fn commits(&self) -> u64 {
-        self.writer.commits()
+    /// Returns the number of commits by which this process has changed runs since it opened the
+    /// store.
+    pub fn commit_count(&self) -> u64 {
+        self.writer.commit_count()
     }
 
-    /// Refuses what only a driver may do.
+    /// Returns an error unless this process is the driver of the store. `verb` names the refused
+    /// action.
     pub(crate) fn require_driver(&self, verb: &'static str) -> Result<(), StoreError> {
         match self.mode {
             OpenMode::Driver => Ok(()),
@@ -67,7 +67,7 @@ impl SqliteStore {
         }
     }
 
-    /// Refuses what stands in tables that an older build did not make.
+    /// Returns an error if the file lacks tables that this build uses.
     pub(crate) fn require_current_schema(&self) -> Result<(), StoreError> {
         match &self.outdated_schema {
             None => Ok(()),
@@ -75,27 +75,27 @@ impl SqliteStore {
         }
     }
 
-    /// Writes, and returns when it is on the disk.
-    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    /// Runs a command on the writer thread. Returns after the commit is on disk.
+    pub(crate) async fn run_command<T, F>(&self, command: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send + 'static,
     {
-        self.writer.write(work).await
+        self.writer.run_command(command).await
     }
 
-    /// Looks at one moment of the store.
-    pub(crate) async fn read_with<T, E, F>(&self, look: F) -> Result<T, StoreError>
+    /// Runs a query on one consistent snapshot of the store.
+    pub(crate) async fn run_query<T, E, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         E: Into<CommandError>,
         F: Fn(&Tx<'_>) -> Result<T, E> + Send + 'static,
     {
-        let look = move |tx: &Tx<'_>| look(tx).map_err(Into::into);
+        let query = move |tx: &Tx<'_>| query(tx).map_err(Into::into);
         match &self.read_path {
-            ReadPath::Readers(readers) => readers.read(look).await,
-            ReadPath::ByWriter => {
-                self.writer.write(move |tx| look(tx).map(CommandOutcome::Silent)).await
+            QueryExecutor::Readers(readers) => readers.run_query(query).await,
+            QueryExecutor::ByWriter => {
+                self.writer.run_command(move |tx| query(tx).map(CommandOutcome::Silent)).await
             }
         }
     }

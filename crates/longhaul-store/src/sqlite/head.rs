@@ -1,40 +1,46 @@
-//! Heads: where a run stands, and what moves it.
+//! Scheduling states of runs, stored in the heads of the runs (their scheduling rows).
 //!
-//! Never: a head that moves without its place in queue and lane.
+//! Invariant: the state of a run changes together with its positions in the ready queue and in its
+//! lane.
 
-use longhaul_core::change::HeadUpdate;
+use longhaul_core::change::SchedulingUpdate;
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{LaneKey, RunId};
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::{ENDED, PARKED, PAUSED, maybe_name, status_code};
+use crate::sqlite::column::{ENDED, PARKED, PAUSED, get_optional_name, status_code};
 use crate::sqlite::error::ChangeError;
-use crate::sqlite::lane::{DepthLimit, enter, leave, set_position};
-use crate::sqlite::queue::{make_lane_wait, make_ready, remove};
+use crate::sqlite::lane::{LaneDepthLimit, enter_lane, leave_lane, set_lane_position};
+use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_from_queue};
 use crate::sqlite::tx::Tx;
 
-/// Carries out what the author of a batch decided about the head.
-pub(crate) fn update_head(tx: &Tx<'_>, run: RunId, to: &HeadUpdate, may_queue: bool) -> Result<()> {
-    // A run in a driver's hands stands in no queue.
+/// Updates the scheduling state of a run, stored in the run's head (its scheduling row).
+pub(crate) fn update_head(
+    tx: &Tx<'_>,
+    run: RunId,
+    update: &SchedulingUpdate,
+    may_queue: bool,
+) -> Result<()> {
+    // A run that is claimed by a driver is not in the queue.
     if may_queue {
-        remove(tx, run)?;
+        remove_from_queue(tx, run)?;
     }
-    match to {
-        HeadUpdate::Park { reason, blocked, release_lane } => {
+    match update {
+        SchedulingUpdate::Park { reason, blocked, release_lane } => {
             tx.run(
                 "UPDATE run_head SET state = ?2, worker = NULL, reason = ?3, blocked = ?4
                   WHERE run = ?1",
                 params![run.bytes(), PARKED, reason, blocked],
             )?;
-            if *release_lane { leave(tx, run) } else { Ok(()) }
+            if *release_lane { leave_lane(tx, run) } else { Ok(()) }
         }
-        HeadUpdate::Pause => tx.exec(
+        SchedulingUpdate::Pause => tx.exec(
             "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0
                   WHERE run = ?1",
             params![run.bytes(), PAUSED],
         ),
-        HeadUpdate::Release => make_ready(tx, run),
-        HeadUpdate::End { status, code, releases_lane: frees_lane } => {
+        SchedulingUpdate::Release => make_run_ready(tx, run),
+        SchedulingUpdate::End { status, code, releases_lane: frees_lane } => {
             tx.run(
                 "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0,
                         outcome = ?3, code = ?4, finished_at = ?5
@@ -46,59 +52,60 @@ pub(crate) fn update_head(tx: &Tx<'_>, run: RunId, to: &HeadUpdate, may_queue: b
     }
 }
 
-/// A chain's last step, or a run by itself, gives the lane of its root back.
+/// Releases the lane of a run's root, at the end of a single run or of the last step of a chain.
 fn leave_root_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let root =
-        tx.one("SELECT root FROM run WHERE id = ?1", params![run.bytes()], |row| row.get(0))?;
-    root.map_or(Ok(()), |root| leave(tx, RunId::from_bytes(root)))
+        tx.query_one("SELECT root FROM run WHERE id = ?1", params![run.bytes()], |row| row.get(0))?;
+    root.map_or(Ok(()), |root| leave_lane(tx, RunId::from_bytes(root)))
 }
 
-/// What the strongest of an outsider's facts does to a run that rests.
-pub(crate) fn strongest_wake(events: &[Event]) -> WakeTarget {
-    let says = |wanted| {
+/// Returns which runs the events of an outsider (a process that does not drive the run) wake: the
+/// widest target among the events.
+pub(crate) fn widest_wake_target(events: &[Event]) -> WakeTarget {
+    let has_target = |target| {
         let mut events = events.iter();
-        events.any(|event| event.from_outside() == Some(wanted))
+        events.any(|event| event.from_outside() == Some(target))
     };
-    if says(WakeTarget::ParkedOrPaused) {
+    if has_target(WakeTarget::ParkedOrPaused) {
         WakeTarget::ParkedOrPaused
-    } else if says(WakeTarget::Parked) {
+    } else if has_target(WakeTarget::Parked) {
         WakeTarget::Parked
     } else {
         WakeTarget::None
     }
 }
 
-/// Whether that wakes a run in this state.
-pub(crate) fn is_woken_by(state: i64, wakes: WakeTarget) -> bool {
-    match wakes {
+/// Returns whether a wake-up with this target wakes a run in this state.
+pub(crate) fn is_woken_by(state: i64, wake_target: WakeTarget) -> bool {
+    match wake_target {
         WakeTarget::ParkedOrPaused => state == PARKED || state == PAUSED,
         WakeTarget::Parked => state == PARKED,
         WakeTarget::None => false,
     }
 }
 
-/// A run that rested wants to go on: now, or when its lane lets it.
-pub(crate) fn wake(tx: &Tx<'_>, run: RunId) -> Result<(), ChangeError> {
-    let stands: Option<(Option<LaneKey>, Option<i64>, bool)> = tx.one(
+/// Wakes a run: the run becomes ready, or waits for its turn in its lane.
+pub(crate) fn wake_run(tx: &Tx<'_>, run: RunId) -> Result<(), ChangeError> {
+    let lane_state: Option<(Option<LaneKey>, Option<i64>, bool)> = tx.query_one(
         "SELECT r.lane, r.lane_position, l.head IS r.id
            FROM run r LEFT JOIN lane l ON l.lane = r.lane
           WHERE r.id = ?1 AND r.takes_lane = 1",
         params![run.bytes()],
-        |row| Ok((maybe_name(row, 0)?, row.get(1)?, row.get(2)?)),
+        |row| Ok((get_optional_name(row, 0)?, row.get(1)?, row.get(2)?)),
     )?;
-    let is_turn = match stands {
+    let is_turn = match lane_state {
         None | Some((None, _, _)) => true,
         Some((Some(_), Some(_), is_head)) => is_head,
         Some((Some(lane), None, _)) => {
-            let entered = enter(tx, run, &lane, DepthLimit::Unbounded)?;
-            set_position(tx, run, entered.seq)?;
+            let entered = enter_lane(tx, run, &lane, LaneDepthLimit::Unbounded)?;
+            set_lane_position(tx, run, entered.seq)?;
             entered.is_head
         }
     };
     if is_turn {
-        make_ready(tx, run)?;
+        make_run_ready(tx, run)?;
     } else {
-        make_lane_wait(tx, run)?;
+        make_run_wait_for_lane(tx, run)?;
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! Signs of life, and freeing the runs of workers that give none.
+//! Heartbeats of workers, and releasing the runs of dead workers.
 //!
-//! Never: takes a run from a worker because we ourselves were away. Whoever was
-//! silent can't tell the silent from the dead until it has been in touch for a ttl.
+//! Invariant: a worker is not declared dead because this process itself was interrupted. A worker
+//! that missed its own heartbeats must first have been connected for one ttl (the time after which
+//! a silent worker counts as dead) before it releases the runs of other workers.
 //!
-//! A heartbeat from the future was written before the wall clock was set back. More
-//! than a ttl ahead it is as stale as one that is too old.
+//! A heartbeat time in the future was written before the wall clock was set back. If it is more
+//! than one ttl ahead, the worker counts as dead, as if its heartbeat were too old.
 
 use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::port::records::WorkerRow;
@@ -12,22 +13,26 @@ use longhaul_core::port::store::{Heartbeat, HeartbeatAck, WorkerLiveness};
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::{LEASED, READY, get_u64, int, liveness, liveness_code, time};
+use crate::sqlite::column::{
+    LEASED, READY, count_to_column, get_liveness, get_time, get_u64, liveness_code,
+};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
 use crate::sqlite::tx::Tx;
 
-/// So long at most is a ttl counted as: longer ones would not fit a column.
+/// Maximum ttl, the time after which a silent worker counts as dead. Larger values would not fit
+/// into a column.
 const TTL_MAX: Millis = Millis(1 << 40);
 
-/// Notes a sign of life and, after one ttl in touch, frees the runs of the dead.
-pub(crate) fn heartbeat(
+/// Records a heartbeat. If the worker has been connected for one ttl, also releases the runs of
+/// dead workers.
+pub(crate) fn record_heartbeat(
     tx: &Tx<'_>,
-    beat: &Heartbeat,
+    heartbeat: &Heartbeat,
 ) -> Result<CommandOutcome<HeartbeatAck>, CommandError> {
-    let ttl = beat.ttl.min(TTL_MAX);
-    let before = WorkerState::load(tx, beat.worker)?;
-    let answer = |standing, reaped| HeartbeatAck { liveness: standing, reaped, now: tx.now };
+    let ttl = heartbeat.ttl.min(TTL_MAX);
+    let before = WorkerState::load(tx, heartbeat.worker)?;
+    let answer = |liveness, reaped| HeartbeatAck { liveness, reaped, now: tx.now };
     if before.as_ref().is_some_and(|before| before.liveness == WorkerLiveness::Dead) {
         return Ok(CommandOutcome::Silent(answer(WorkerLiveness::Dead, 0)));
     }
@@ -35,7 +40,7 @@ pub(crate) fn heartbeat(
     let connected_since = before
         .filter(|before| before.heartbeat_at.is_within(before.ttl, tx.now))
         .map_or(tx.now, |before| before.connected_since);
-    let standing = if beat.draining { WorkerLiveness::Draining } else { WorkerLiveness::Live };
+    let liveness = if heartbeat.draining { WorkerLiveness::Draining } else { WorkerLiveness::Live };
     tx.run(
         "INSERT INTO worker (id, host, build, liveness, ttl_ms, heartbeat_at, connected_since)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -44,18 +49,18 @@ pub(crate) fn heartbeat(
                 ttl_ms = excluded.ttl_ms, heartbeat_at = excluded.heartbeat_at,
                 connected_since = excluded.connected_since",
         params![
-            beat.worker.bytes(),
-            beat.host,
-            beat.build,
-            liveness_code(standing),
-            int(ttl.0),
+            heartbeat.worker.bytes(),
+            heartbeat.host,
+            heartbeat.build,
+            liveness_code(liveness),
+            count_to_column(ttl.0),
             tx.now_micros(),
             connected_since.as_micros()
         ],
     )?;
     let may_reap = connected_since.plus(ttl) <= tx.now;
-    let reaped = if may_reap { reap(tx)? } else { 0 };
-    let renewed = answer(standing, reaped);
+    let reaped = if may_reap { reap_dead_workers(tx)? } else { 0 };
+    let renewed = answer(liveness, reaped);
     Ok(if is_new || reaped > 0 {
         CommandOutcome::Changed(renewed)
     } else {
@@ -63,8 +68,9 @@ pub(crate) fn heartbeat(
     })
 }
 
-/// Buries the silent and frees what the dead held. Can be said again and again.
-fn reap(tx: &Tx<'_>) -> Result<usize> {
+/// Marks silent workers as dead and releases the runs of dead workers. Returns the number of
+/// released runs. Can be repeated safely.
+fn reap_dead_workers(tx: &Tx<'_>) -> Result<usize> {
     let dead = liveness_code(WorkerLiveness::Dead);
     tx.run(
         "UPDATE worker SET liveness = ?1
@@ -96,33 +102,33 @@ struct WorkerState {
 
 impl WorkerState {
     fn load(tx: &Tx<'_>, worker: WorkerId) -> Result<Option<Self>> {
-        tx.one(
+        tx.query_one(
             "SELECT liveness, ttl_ms, heartbeat_at, connected_since FROM worker WHERE id = ?1",
             params![worker.bytes()],
             |row| {
                 Ok(Self {
-                    liveness: liveness(row, 0)?,
+                    liveness: get_liveness(row, 0)?,
                     ttl: Millis(get_u64(row, 1)?),
-                    heartbeat_at: time(row, 2)?,
-                    connected_since: time(row, 3)?,
+                    heartbeat_at: get_time(row, 2)?,
+                    connected_since: get_time(row, 3)?,
                 })
             },
         )
     }
 }
 
-/// The runs in a worker's hands.
+/// Lists the runs claimed by a worker, each with its last sequence number.
 pub(crate) fn claimed_runs(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, Seq)>> {
-    tx.all(
+    tx.query_all(
         "SELECT run, last_seq FROM run_head WHERE worker = ?1 AND state = ?2 ORDER BY run",
         params![worker.bytes(), LEASED],
         |row| Ok((RunId::from_bytes(row.get(0)?), Seq(get_u64(row, 1)?))),
     )
 }
 
-/// The workers that are known.
-pub(crate) fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
-    tx.all(
+/// Lists all known workers.
+pub(crate) fn list_workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
+    tx.query_all(
         "SELECT w.id, w.host, w.build, w.liveness, w.heartbeat_at, w.ttl_ms,
                 (SELECT count(*) FROM run_head h WHERE h.worker = w.id AND h.state = ?1)
            FROM worker w ORDER BY w.id",
@@ -132,8 +138,8 @@ pub(crate) fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
                 worker: WorkerId::from_bytes(row.get(0)?),
                 host: row.get(1)?,
                 build: row.get(2)?,
-                liveness: liveness(row, 3)?,
-                heartbeat_at: time(row, 4)?,
+                liveness: get_liveness(row, 3)?,
+                heartbeat_at: get_time(row, 4)?,
                 ttl: Millis(get_u64(row, 5)?),
                 runs: get_u64(row, 6)?,
             })

@@ -1,7 +1,7 @@
-//! Requests that must count once, and the answers that are kept for them.
+//! Idempotent requests and their stored responses.
 //!
-//! Never: an answer that changes. Whoever was taken for dead and speaks after all
-//! takes nothing back from who took its place.
+//! Invariant: a stored response never changes. If an attempt at a request outlives its lease and
+//! another attempt takes over, the late result of the first attempt is ignored.
 
 use longhaul_core::port::auth::{
     IdempotencyKey, IdempotencyRequest, IdempotencyState, StoredResponse,
@@ -10,31 +10,33 @@ use longhaul_core::port::store::Refused;
 use longhaul_core::request::RequestEffect;
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{hash, json, to_json};
+use crate::sqlite::column::{get_hash, get_json, to_json};
 use crate::sqlite::error::ChangeError;
 use crate::sqlite::tx::Tx;
 
-/// A request that has an answer or an effect, or is in progress.
+/// Selects an idempotent request that has a response or an effect, or is in progress.
 pub(crate) const SELECT_KNOWN: &str =
     "SELECT body_hash, status, location, response_body, effect, lease_until > ?3
        FROM idempotent_request
       WHERE principal = ?1 AND key = ?2 AND expires_at > ?3
         AND (status IS NOT NULL OR effect IS NOT NULL OR lease_until > ?3)";
 
-/// Begins a request.
-pub(crate) fn begin(tx: &Tx<'_>, ask: &IdempotencyRequest) -> Result<IdempotencyState> {
-    let of = &ask.key;
-    let known = tx.one(SELECT_KNOWN, params![of.principal, of.key, tx.now_micros()], |row| {
-        Ok((hash(row, 0)?, read_response(row)?, read_effect(row, 4)?, row.get(5)?))
-    })?;
-    match known {
-        None => insert(tx, ask).map(|()| IdempotencyState::Acquired),
-        Some((body, ..)) if body != ask.body_hash => Ok(IdempotencyState::Conflict),
+/// Begins an attempt at an idempotent request. Returns the response or effect of an earlier
+/// attempt, if there is one.
+pub(crate) fn begin_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Result<IdempotencyState> {
+    let key = &request.key;
+    let existing =
+        tx.query_one(SELECT_KNOWN, params![key.principal, key.key, tx.now_micros()], |row| {
+            Ok((get_hash(row, 0)?, read_response(row)?, read_effect(row, 4)?, row.get(5)?))
+        })?;
+    match existing {
+        None => insert_request(tx, request).map(|()| IdempotencyState::Acquired),
+        Some((body, ..)) if body != request.body_hash => Ok(IdempotencyState::Conflict),
         Some((_, Some(reply), ..)) => Ok(IdempotencyState::Completed(reply)),
         Some((_, None, Some(effect), false)) => {
             tx.run(
                 "UPDATE idempotent_request SET lease_until = ?3 WHERE principal = ?1 AND key = ?2",
-                params![of.principal, of.key, tx.now.plus(ask.lease).as_micros()],
+                params![key.principal, key.key, tx.now.plus(request.lease).as_micros()],
             )?;
             Ok(IdempotencyState::Applied(effect))
         }
@@ -42,16 +44,16 @@ pub(crate) fn begin(tx: &Tx<'_>, ask: &IdempotencyRequest) -> Result<Idempotency
     }
 }
 
-/// Stores the first effect of a request in progress, or refuses a second one.
-pub(crate) fn mark_applied(
+/// Stores the first effect of a request in progress. Refuses a second effect.
+pub(crate) fn set_first_request_effect(
     tx: &Tx<'_>,
-    of: &IdempotencyKey,
+    key: &IdempotencyKey,
     effect: &RequestEffect,
 ) -> Result<(), ChangeError> {
     let applied = tx.run(
         "UPDATE idempotent_request SET effect = ?3
           WHERE principal = ?1 AND key = ?2 AND status IS NULL AND effect IS NULL",
-        params![of.principal, of.key, to_json(effect)?],
+        params![key.principal, key.key, to_json(effect)?],
     )?;
     match applied {
         0 => Err(ChangeError::Refused(Refused::RequestAlreadyApplied)),
@@ -59,66 +61,74 @@ pub(crate) fn mark_applied(
     }
 }
 
-/// Stores what a request in progress has changed, in the place of what it had changed.
-pub(crate) fn set_effect(tx: &Tx<'_>, of: &IdempotencyKey, effect: &RequestEffect) -> Result<()> {
+/// Stores the effect of a request in progress. Replaces an earlier effect.
+pub(crate) fn replace_request_effect(
+    tx: &Tx<'_>,
+    key: &IdempotencyKey,
+    effect: &RequestEffect,
+) -> Result<()> {
     tx.exec(
         "UPDATE idempotent_request SET effect = ?3
           WHERE principal = ?1 AND key = ?2 AND status IS NULL",
-        params![of.principal, of.key, to_json(effect)?],
+        params![key.principal, key.key, to_json(effect)?],
     )
 }
 
-/// What an earlier attempt at a request has changed.
-pub(crate) fn effect(tx: &Tx<'_>, of: &IdempotencyKey) -> Result<Option<RequestEffect>> {
-    let found = tx.one(
+/// Returns the effect that an earlier attempt at a request had.
+pub(crate) fn request_effect(tx: &Tx<'_>, key: &IdempotencyKey) -> Result<Option<RequestEffect>> {
+    let found = tx.query_one(
         "SELECT effect FROM idempotent_request
           WHERE principal = ?1 AND key = ?2 AND status IS NULL",
-        params![of.principal, of.key],
+        params![key.principal, key.key],
         |row| read_effect(row, 0),
     )?;
     Ok(found.flatten())
 }
 
-fn insert(tx: &Tx<'_>, ask: &IdempotencyRequest) -> Result<()> {
+fn insert_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Result<()> {
     tx.exec(
         "INSERT OR REPLACE INTO idempotent_request
                 (principal, key, body_hash, expires_at, lease_until)
          VALUES (?1, ?2, ?3, ?4, ?5)",
         params![
-            ask.key.principal,
-            ask.key.key,
-            ask.body_hash.bytes(),
-            tx.now.plus(ask.ttl).as_micros(),
-            tx.now.plus(ask.lease).as_micros()
+            request.key.principal,
+            request.key.key,
+            request.body_hash.bytes(),
+            tx.now.plus(request.ttl).as_micros(),
+            tx.now.plus(request.lease).as_micros()
         ],
     )
 }
 
-/// Keeps the answer of a request that was begun and has none.
-pub(crate) fn complete(tx: &Tx<'_>, of: &IdempotencyKey, reply: &StoredResponse) -> Result<()> {
+/// Stores the response of a request that has no response yet.
+pub(crate) fn complete_request(
+    tx: &Tx<'_>,
+    key: &IdempotencyKey,
+    reply: &StoredResponse,
+) -> Result<()> {
     tx.exec(
         "UPDATE idempotent_request SET status = ?3, location = ?4, response_body = ?5
           WHERE principal = ?1 AND key = ?2 AND status IS NULL",
-        params![of.principal, of.key, reply.status, reply.location, reply.body],
+        params![key.principal, key.key, reply.status, reply.location, reply.body],
     )
 }
 
-/// Ends an attempt without an answer, and forgets a request without an effect.
-pub(crate) fn abort(tx: &Tx<'_>, of: &IdempotencyKey) -> Result<()> {
+/// Aborts an attempt at a request. Deletes the request if it has had no effect.
+pub(crate) fn abort_request(tx: &Tx<'_>, key: &IdempotencyKey) -> Result<()> {
     for sql in [
         "DELETE FROM idempotent_request
           WHERE principal = ?1 AND key = ?2 AND status IS NULL AND effect IS NULL",
         "UPDATE idempotent_request SET lease_until = 0
           WHERE principal = ?1 AND key = ?2 AND status IS NULL",
     ] {
-        tx.run(sql, params![of.principal, of.key])?;
+        tx.run(sql, params![key.principal, key.key])?;
     }
     Ok(())
 }
 
-fn read_effect(row: &Row<'_>, place: usize) -> Result<Option<RequestEffect>> {
-    let text: Option<String> = row.get(place)?;
-    text.map(|_| json(row, place)).transpose()
+fn read_effect(row: &Row<'_>, index: usize) -> Result<Option<RequestEffect>> {
+    let text: Option<String> = row.get(index)?;
+    text.map(|_| get_json(row, index)).transpose()
 }
 
 fn read_response(row: &Row<'_>) -> Result<Option<StoredResponse>> {

@@ -1,30 +1,30 @@
-//! The journal's rows: facts as text, long ones under their hash.
+//! Rows of the journal: events as text, with long bodies stored as blobs.
 //!
-//! Never: changes a row that stands.
+//! Invariant: a journal row is never changed after it is written.
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, RunId, Seq};
-use longhaul_core::port::store::{JournalPage, ReadRequest};
+use longhaul_core::port::store::{JournalPage, JournalReadRequest};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Timestamp;
 use rusqlite::{Row, params};
 
 use crate::sqlite::blob;
-use crate::sqlite::column::{get_u64, int, limit, time};
+use crate::sqlite::column::{count_to_column, get_time, get_u64, limit_to_column};
 use crate::sqlite::error::CommandError;
 use crate::sqlite::tx::Tx;
 
-/// A body longer than this stands in a blob.
+/// Maximum size in bytes of an event body in a journal row. A longer body is stored as a blob.
 pub(crate) const BODY_BYTES_MAX: usize = 8_192;
 
-/// One line more.
+/// Inserts one event into the journal.
 pub(crate) const INSERT_EVENT: &str =
     "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-/// A fact as its row holds it: made before the writer sees it, so that the one
-/// thread that writes never waits for JSON or a hash.
+/// An event encoded for its journal row. The event is encoded before it is queued, so that the
+/// writer thread does not spend time on JSON or hashing.
 #[derive(Debug)]
 pub(crate) struct EncodedEvent {
     kind: &'static str,
@@ -41,46 +41,46 @@ impl EncodedEvent {
     }
 }
 
-/// Facts as rows; `run` is named if one can't be written.
+/// Encodes events for their journal rows. `run` is named in the error if an event can't be encoded.
 pub(crate) fn encode_events(
     run: RunId,
     events: &[Event],
 ) -> Result<Vec<EncodedEvent>, CommandError> {
-    let fact = |event| {
+    let encode = |event| {
         EncodedEvent::new(event).map_err(|source| CommandError::InvalidEvent {
             run,
             seq: Seq::START,
             source,
         })
     };
-    events.iter().map(fact).collect()
+    events.iter().map(encode).collect()
 }
 
-/// Where facts go.
+/// Position in a run's journal at which new events are appended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AppendPoint {
-    /// Whose journal.
+    /// Run to whose journal the events are appended.
     pub(crate) run: RunId,
-    /// The fence they are written under.
+    /// Epoch (number) of the claim under which the events are written.
     pub(crate) epoch: Epoch,
-    /// What stands before them.
+    /// Sequence number of the event after which the new events follow.
     pub(crate) after: Seq,
 }
 
-/// Writes facts, and gives the last place.
+/// Inserts events into a journal and returns the sequence number of the last event.
 pub(crate) fn insert_events(
     tx: &Tx<'_>,
     tail: AppendPoint,
-    facts: &[EncodedEvent],
+    events: &[EncodedEvent],
 ) -> rusqlite::Result<Seq> {
     let mut seq = tail.after;
-    for fact in facts {
+    for event in events {
         seq = seq.next();
-        let here = match fact.blob_hash {
-            None => Some(fact.body.as_str()),
+        let here = match event.blob_hash {
+            None => Some(event.body.as_str()),
             Some(hash) => {
-                blob::put(tx, hash, fact.body.as_bytes())?;
-                blob::add_reference(tx, tail.run, hash)?;
+                blob::put_blob(tx, hash, event.body.as_bytes())?;
+                blob::add_blob_reference(tx, tail.run, hash)?;
                 None
             }
         };
@@ -88,48 +88,52 @@ pub(crate) fn insert_events(
             INSERT_EVENT,
             params![
                 tail.run.bytes(),
-                int(seq.0),
-                int(tail.epoch.0),
+                count_to_column(seq.0),
+                count_to_column(tail.epoch.0),
                 tx.now_micros(),
-                fact.kind,
-                fact.version,
+                event.kind,
+                event.version,
                 here,
-                fact.blob_hash.as_ref().map(Hash::bytes),
+                event.blob_hash.as_ref().map(Hash::bytes),
             ],
         )?;
     }
     Ok(seq)
 }
 
-/// Whether exactly these facts stand after this place. The answer of an append
-/// may be lost: whoever repeats it learns that it stands.
-pub(crate) fn is_already_written(
+/// Returns whether exactly these events already follow the given position. A caller that lost the
+/// response to an append repeats the append, and its events must not be written twice.
+pub(crate) fn are_events_already_written(
     tx: &Tx<'_>,
     (run, after): (RunId, Seq),
     epoch: Option<Epoch>,
-    facts: &[EncodedEvent],
+    events: &[EncodedEvent],
 ) -> Result<bool, CommandError> {
-    if facts.is_empty() {
+    if events.is_empty() {
         return Ok(false);
     }
-    let lines = read_rows(tx, run, after, facts.len())?;
-    let same = |(line, fact): (&JournalRow, &EncodedEvent)| {
-        line.kind == fact.kind
-            && line.version == fact.version
-            && line.body == fact.body
+    let lines = read_journal_rows(tx, run, after, events.len())?;
+    let same = |(line, event): (&JournalRow, &EncodedEvent)| {
+        line.kind == event.kind
+            && line.version == event.version
+            && line.body == event.body
             && epoch.is_none_or(|epoch| line.epoch == epoch)
     };
-    Ok(lines.len() == facts.len() && lines.iter().zip(facts).all(same))
+    Ok(lines.len() == events.len() && lines.iter().zip(events).all(same))
 }
 
-/// A part of a journal.
-pub(crate) fn read_page(tx: &Tx<'_>, ask: ReadRequest) -> Result<JournalPage, CommandError> {
-    let last =
-        tx.one("SELECT last_seq FROM run_head WHERE run = ?1", params![ask.run.bytes()], |row| {
-            get_u64(row, 0)
-        })?;
-    let lines = read_rows(tx, ask.run, ask.after, ask.limit)?;
-    let entries = lines.into_iter().map(|line| line.into_entry(ask.run));
+/// Reads a page of a run's journal.
+pub(crate) fn read_journal_page(
+    tx: &Tx<'_>,
+    request: JournalReadRequest,
+) -> Result<JournalPage, CommandError> {
+    let last = tx.query_one(
+        "SELECT last_seq FROM run_head WHERE run = ?1",
+        params![request.run.bytes()],
+        |row| get_u64(row, 0),
+    )?;
+    let lines = read_journal_rows(tx, request.run, request.after, request.limit)?;
+    let entries = lines.into_iter().map(|line| line.into_entry(request.run));
     Ok(JournalPage {
         entries: entries.collect::<Result<_, _>>()?,
         last_seq: Seq(last.unwrap_or(0)),
@@ -137,7 +141,7 @@ pub(crate) fn read_page(tx: &Tx<'_>, ask: ReadRequest) -> Result<JournalPage, Co
     })
 }
 
-/// A row of a journal with its body, wherever that stands.
+/// A journal row with the body of its event, from the row itself or from a blob.
 pub(crate) struct JournalRow {
     seq: Seq,
     epoch: Epoch,
@@ -148,8 +152,8 @@ pub(crate) struct JournalRow {
 }
 
 impl JournalRow {
-    /// Reads place, fence, time, kind, version and body from the first columns; the
-    /// body's blob stands behind them. None: there is no body.
+    /// Reads seq, epoch, time, kind, version and body from the first columns, and the content of
+    /// the body's blob from the column after them. `None` means that the body is missing.
     pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<Self>> {
         let here: Option<String> = row.get(5)?;
         let body = match here {
@@ -162,14 +166,14 @@ impl JournalRow {
         Ok(Some(Self {
             seq: Seq(get_u64(row, 0)?),
             epoch: Epoch(get_u64(row, 1)?),
-            at: time(row, 2)?,
+            at: get_time(row, 2)?,
             kind: row.get(3)?,
             version: row.get(4)?,
             body,
         }))
     }
 
-    /// The fact of this run.
+    /// Decodes the row into a journal entry of the given run.
     pub(crate) fn into_entry(self, run: RunId) -> Result<Entry, CommandError> {
         let seq = self.seq;
         let event = Event::decode(&self.kind, self.version, &self.body)
@@ -178,24 +182,24 @@ impl JournalRow {
     }
 }
 
-fn read_rows(
+fn read_journal_rows(
     tx: &Tx<'_>,
     run: RunId,
     after: Seq,
     count: usize,
 ) -> Result<Vec<JournalRow>, CommandError> {
-    let lines = tx.all(
+    let lines = tx.query_all(
         "SELECT j.seq, j.epoch, j.at, j.kind, j.v, j.body, CAST(b.content AS TEXT)
            FROM journal j LEFT JOIN blob b ON b.hash = j.blob
           WHERE j.run = ?1 AND j.seq > ?2 ORDER BY j.seq LIMIT ?3",
-        params![run.bytes(), int(after.0), limit(count)],
+        params![run.bytes(), count_to_column(after.0), limit_to_column(count)],
         JournalRow::from_row,
     )?;
     let whole: Option<Vec<JournalRow>> = lines.into_iter().collect();
-    whole.ok_or_else(|| missing_body(run))
+    whole.ok_or_else(|| missing_body_error(run))
 }
 
-/// The fault of a row without its body.
-pub(crate) fn missing_body(run: RunId) -> CommandError {
+/// Returns the error for an event of this run without a body.
+pub(crate) fn missing_body_error(run: RunId) -> CommandError {
     CommandError::InconsistentRows(format!("the body of an event of {run} is missing"))
 }

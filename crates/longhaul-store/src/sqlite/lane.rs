@@ -1,58 +1,59 @@
-//! Lanes: who is in one, and whose turn it is.
+//! Lanes: which runs are in a lane, and which of them holds the lane.
 //!
-//! Never: two runs of a lane that may go at once.
+//! Invariant: at most one run of a lane is active at a time.
 
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::port::records::LaneRow;
 use longhaul_core::port::store::Refused;
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{ENDED, LANE_WAIT, get_u32, limit, name};
+use crate::sqlite::column::{ENDED, LANE_WAIT, get_name, get_u32, limit_to_column};
 use crate::sqlite::error::ChangeError;
-use crate::sqlite::queue::make_ready;
+use crate::sqlite::queue::make_run_ready;
 use crate::sqlite::tx::Tx;
 
-/// Whether a lane may turn a run away.
+/// Limit on the number of runs in a lane when a run enters it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum DepthLimit {
-    /// It may not be longer than this with the run in it.
+pub(crate) enum LaneDepthLimit {
+    /// Maximum number of runs in the lane, including the entering run.
     Depth(u32),
-    /// A run that was let in once is let in again.
+    /// No limit, for a run that has been in the lane before.
     Unbounded,
 }
 
-/// A place in a lane.
+/// Position of a run in a lane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LanePosition {
-    /// Its number.
+    /// Number that orders the runs of a lane. Lower numbers come first.
     pub(crate) seq: i64,
-    /// The lane is the run's own: it may go.
+    /// Whether the run holds the lane and may start.
     pub(crate) is_head: bool,
 }
 
-/// Finds the next of a lane: smallest number first, whoever ended passed over.
-pub(crate) const SELECT_NEXT: &str =
+/// Selects the next run of a lane: the run with the lowest position in the lane among those that
+/// have not ended.
+pub(crate) const SELECT_NEXT_IN_LANE: &str =
     "SELECT r.id, h.state FROM run r CROSS JOIN run_head h ON h.run = r.id
       WHERE r.lane = ?1 AND r.lane_position IS NOT NULL AND h.state <> 5
       ORDER BY r.lane_position LIMIT 1";
 
-/// Gives a run the next place of a lane. The run's row must then be given the
-/// number; it may not be there yet.
-pub(crate) fn enter(
+/// Adds a run to the end of a lane and returns its position. The caller must store the position in
+/// the run's row, which may not exist yet.
+pub(crate) fn enter_lane(
     tx: &Tx<'_>,
     run: RunId,
     lane: &LaneKey,
-    bound: DepthLimit,
+    bound: LaneDepthLimit,
 ) -> Result<LanePosition, ChangeError> {
     let depth_max = match bound {
-        DepthLimit::Depth(max) => i64::from(max),
-        DepthLimit::Unbounded => i64::MAX,
+        LaneDepthLimit::Depth(max) => i64::from(max),
+        LaneDepthLimit::Unbounded => i64::MAX,
     };
     let full = || ChangeError::Refused(Refused::LaneFull(lane.clone()));
     if depth_max == 0 {
         return Err(full());
     }
-    let entered = tx.one(
+    let entered = tx.query_one(
         "INSERT INTO lane (lane, head, depth, next_position) VALUES (?1, ?2, 1, 2)
          ON CONFLICT (lane) DO UPDATE
             SET depth = depth + 1, next_position = next_position + 1,
@@ -68,14 +69,14 @@ pub(crate) fn enter(
     entered.ok_or_else(full)
 }
 
-/// Writes a run's place down.
-pub(crate) fn set_position(tx: &Tx<'_>, run: RunId, seq: i64) -> Result<()> {
-    tx.exec("UPDATE run SET lane_position = ?2 WHERE id = ?1", params![run.bytes(), seq])
+/// Stores the lane position of a run in the run's row.
+pub(crate) fn set_lane_position(tx: &Tx<'_>, run: RunId, position: i64) -> Result<()> {
+    tx.exec("UPDATE run SET lane_position = ?2 WHERE id = ?1", params![run.bytes(), position])
 }
 
-/// A run gives its place up; the next one goes if it held the lane.
-pub(crate) fn leave(tx: &Tx<'_>, run: RunId) -> Result<()> {
-    let lane: Option<String> = tx.one(
+/// Removes a run from its lane. If the run held the lane, the next run gets the lane.
+pub(crate) fn leave_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
+    let lane: Option<String> = tx.query_one(
         "UPDATE run SET lane_position = NULL WHERE id = ?1 AND lane_position IS NOT NULL
          RETURNING lane",
         params![run.bytes()],
@@ -84,36 +85,36 @@ pub(crate) fn leave(tx: &Tx<'_>, run: RunId) -> Result<()> {
     let Some(lane) = lane else {
         return Ok(());
     };
-    let is_free = tx.one(
+    let is_free = tx.query_one(
         "UPDATE lane SET depth = max(depth - 1, 0), head = nullif(head, ?2) WHERE lane = ?1
          RETURNING head IS NULL",
         params![lane, run.bytes()],
         |row| row.get(0),
     )?;
     if is_free == Some(true) {
-        promote(tx, &lane)?;
+        promote_next_run(tx, &lane)?;
     }
     Ok(())
 }
 
-/// Gives the lane to the first who is in it and has not ended. A statement of its
-/// own, after the lane's row was changed: the order of a lane depends on it.
-pub(crate) fn promote(tx: &Tx<'_>, lane: &str) -> Result<()> {
+/// Gives the lane to the first run in it that has not ended. This must be a separate statement
+/// after the update of the lane's row, so that the order of the lane is kept.
+pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
     let next: Option<([u8; 16], i64)> =
-        tx.one(SELECT_NEXT, params![lane], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        tx.query_one(SELECT_NEXT_IN_LANE, params![lane], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let run = next.map(|(run, _)| run);
     tx.run("UPDATE lane SET head = ?2 WHERE lane = ?1", params![lane, run])?;
     match next {
-        // Whoever is paused or parked has the lane now, and rests in it.
-        Some((run, LANE_WAIT)) => make_ready(tx, RunId::from_bytes(run)),
+        // A paused or parked run holds the lane from now on without becoming ready.
+        Some((run, LANE_WAIT)) => make_run_ready(tx, RunId::from_bytes(run)),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Lanes that are held by nobody who lives while others wait in them. A root that
-/// has ended holds its lane as long as a run of its tree goes on.
-pub(crate) fn stuck_lanes(tx: &Tx<'_>) -> Result<Vec<String>> {
-    tx.all(
+/// Lists lanes with waiting runs whose holder has ended. An ended root run still holds its lane
+/// while any run of its tree is open.
+pub(crate) fn list_stuck_lanes(tx: &Tx<'_>) -> Result<Vec<String>> {
+    tx.query_all(
         "SELECT l.lane FROM lane l
           WHERE l.depth > 0
             AND NOT EXISTS (SELECT 1 FROM run t JOIN run_head th ON th.run = t.id
@@ -126,24 +127,32 @@ pub(crate) fn stuck_lanes(tx: &Tx<'_>) -> Result<Vec<String>> {
     )
 }
 
-/// One lane.
-pub(crate) fn lane(tx: &Tx<'_>, lane: &LaneKey) -> Result<Option<LaneRow>> {
+/// Returns the row of a lane. `None` means that there is no such lane.
+pub(crate) fn get_lane(tx: &Tx<'_>, lane: &LaneKey) -> Result<Option<LaneRow>> {
     let sql = "SELECT lane, head, depth FROM lane WHERE lane = ?1";
-    tx.one(sql, params![lane.as_str()], lane_row)
+    tx.query_one(sql, params![lane.as_str()], lane_row)
 }
 
-/// Lanes with anybody in them, in the order of their names.
+/// Selects lanes that are not empty, ordered by name.
 pub(crate) const SELECT_LANES: &str =
     "SELECT lane, head, depth FROM lane WHERE lane > ?1 AND depth > 0 ORDER BY lane LIMIT ?2";
 
-/// Lanes with anybody in them, in the order of their names, after one of them.
-pub(crate) fn lanes(tx: &Tx<'_>, after: Option<&LaneKey>, count: usize) -> Result<Vec<LaneRow>> {
-    // No name is empty: all of them come after that.
+/// Lists lanes that are not empty, ordered by name, starting after the lane `after`.
+pub(crate) fn list_lanes(
+    tx: &Tx<'_>,
+    after: Option<&LaneKey>,
+    count: usize,
+) -> Result<Vec<LaneRow>> {
+    // No lane name is empty, so all names sort after the empty string.
     let after = after.map_or("", |lane| lane.as_str());
-    tx.all(SELECT_LANES, params![after, limit(count)], lane_row)
+    tx.query_all(SELECT_LANES, params![after, limit_to_column(count)], lane_row)
 }
 
 fn lane_row(row: &Row<'_>) -> Result<LaneRow> {
     let head: Option<[u8; 16]> = row.get(1)?;
-    Ok(LaneRow { lane: name(row, 0)?, head: head.map(RunId::from_bytes), depth: get_u32(row, 2)? })
+    Ok(LaneRow {
+        lane: get_name(row, 0)?,
+        head: head.map(RunId::from_bytes),
+        depth: get_u32(row, 2)?,
+    })
 }

@@ -1,17 +1,15 @@
-//! Links to single gates.
-//!
-//! Never: a link without its gate. They are forgotten together.
+//! Links with which a person can answer a single gate. A link is deleted together with its gate.
 
 use longhaul_core::id::GateId;
-use longhaul_core::port::auth::LinkRow;
+use longhaul_core::port::auth::GateLinkRow;
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::{hash, maybe_hash};
+use crate::sqlite::column::{get_hash, get_optional_hash};
 use crate::sqlite::tx::Tx;
 
-/// Takes a link in, unless its gate is forgotten already: then so is the link.
-pub(crate) fn add(tx: &Tx<'_>, link: &LinkRow) -> Result<()> {
+/// Adds a link to a gate. Adds nothing if the gate has been pruned.
+pub(crate) fn add_link(tx: &Tx<'_>, link: &GateLinkRow) -> Result<()> {
     tx.exec(
         "INSERT OR REPLACE INTO gate_link (hash, gate, digest, recipient, created_by)
          SELECT ?1, id, ?3, ?4, ?5 FROM gate WHERE id = ?2",
@@ -25,16 +23,16 @@ pub(crate) fn add(tx: &Tx<'_>, link: &LinkRow) -> Result<()> {
     )
 }
 
-/// The link with this hash.
-pub(crate) fn link(tx: &Tx<'_>, of: Hash) -> Result<Option<LinkRow>> {
-    tx.one(
+/// Returns the link whose secret has this hash.
+pub(crate) fn find_link(tx: &Tx<'_>, link_hash: Hash) -> Result<Option<GateLinkRow>> {
+    tx.query_one(
         "SELECT hash, gate, digest, recipient, created_by FROM gate_link WHERE hash = ?1",
-        params![of.bytes()],
+        params![link_hash.bytes()],
         |row| {
-            Ok(LinkRow {
-                hash: hash(row, 0)?,
+            Ok(GateLinkRow {
+                hash: get_hash(row, 0)?,
                 gate: row.get(1).map(GateId::from_bytes)?,
-                digest: maybe_hash(row, 2)?,
+                digest: get_optional_hash(row, 2)?,
                 recipient: row.get(3)?,
                 by: row.get(4)?,
             })

@@ -1,6 +1,4 @@
-//! Where a store is: its address, its folder, and what stands there already.
-//!
-//! Never: changes a file that is not a store of ours.
+//! The location of a store: its URL, its directory and the kind of file found there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -11,62 +9,62 @@ use longhaul_core::port::store::StoreError;
 
 use crate::sqlite::error::{CommitError, io_error};
 
-/// Where the database is.
+/// Location of a store's database: memory or a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StoreLocation {
-    /// Gone when the store is dropped.
+    /// The database is in memory and is lost when the store is dropped.
     Memory,
-    /// A file.
+    /// The database is in the file at this path.
     File(PathBuf),
 }
 
-/// Marks a database as ours, in its header: `Lhul`.
+/// SQLite application id in the header of Longhaul databases: `Lhul` in ASCII.
 pub(crate) const APPLICATION_ID: i32 = 0x4c68_756c;
 
-/// What stands in a file's first bytes.
+/// Kind of the file at a store's path, according to the file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
-    /// Nothing yet.
+    /// There is no file, or the file is empty.
     Missing,
-    /// A store of ours.
+    /// The file is a Longhaul store.
     Longhaul,
-    /// A database that says nothing of whose it is. It may be ours, when we died
-    /// while making it.
+    /// The file is a database without an application id. It may be a Longhaul store whose creation
+    /// was interrupted.
     Unmarked,
 }
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER_LEN: usize = 100;
 const APPLICATION_ID_AT: usize = 68;
-/// So many links may lead to a file.
+/// Maximum number of symbolic links that are followed to find the file.
 const LINKS_MAX: u32 = 40;
 
 impl StoreLocation {
-    /// Reads an address.
+    /// Parses a store URL, such as `sqlite:PATH`.
     pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
         let bad = |why: &str| StoreError::InvalidUrl { url: url.to_owned(), why: why.to_owned() };
         let Some(rest) = url.strip_prefix("sqlite:") else {
             let is_postgres = url.starts_with("postgres:") || url.starts_with("postgresql:");
             return Err(bad(if is_postgres {
-                "stores on Postgres are not in this build yet, write `sqlite:PATH`"
+                "Postgres is not supported yet; use `sqlite:PATH`"
             } else {
-                "write `sqlite:PATH`, or `sqlite::memory:` for a store that is forgotten"
+                "use `sqlite:PATH`, or `sqlite::memory:` for a store in memory"
             }));
         };
-        // `sqlite://a/b` is how other programs write the path `a/b`.
+        // Other programs write the path `a/b` as `sqlite://a/b`.
         let path = rest.strip_prefix("//").unwrap_or(rest);
         match path {
             ":memory:" => Ok(Self::Memory),
             "" => Err(bad("the path is missing")),
-            _ if path.contains('\0') => Err(bad("a path holds no zero byte")),
-            // SQLite would read it as an address of its own, with another file behind it.
-            _ if path.starts_with("file:") => Err(bad("write the path without `file:`")),
+            _ if path.contains('\0') => Err(bad("the path contains a null byte")),
+            // SQLite would interpret it as a URI that may refer to another file.
+            _ if path.starts_with("file:") => Err(bad("use the path without `file:`")),
             _ => Ok(Self::File(PathBuf::from(path))),
         }
     }
 }
 
-/// The folder of a file.
+/// Returns the directory that contains a file.
 pub(crate) fn parent_dir(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -74,8 +72,8 @@ pub(crate) fn parent_dir(file: &Path) -> &Path {
     }
 }
 
-/// Makes a folder for its owner only, with everything above it, so that it is still there after a
-/// power cut: a new name is safe only when the folder that holds it is synced.
+/// Creates a directory and its missing parents, accessible only to the owner. Each parent is
+/// synced, so that the new directory survives a power failure.
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -92,9 +90,9 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file itself, if the path is a link to it: the lock stands beside the file,
-/// whatever name it is called by. The file need not be there yet.
-pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
+/// Resolves symbolic links, because the driver lock must be next to the file itself whatever path
+/// is used. The file need not exist.
+pub(crate) fn resolve_symlinks(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         match fs::symlink_metadata(&path) {
@@ -104,11 +102,12 @@ pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other("too many links lead on from it"))
+    Err(io::Error::other("too many symbolic links"))
 }
 
-/// How files are made that only their owner may read: journals hold what people
-/// say to agents. SQLite gives its log the mode of the database.
+/// Returns options that create files readable only by their owner, because journals contain what
+/// people say to agents. SQLite gives its write-ahead log the same permissions as the database
+/// file.
 pub(crate) fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -116,28 +115,28 @@ pub(crate) fn private_file_options() -> OpenOptions {
     options
 }
 
-/// A database file that is open, to be found under its path as long as it is.
+/// Path and identity of an open database file.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenedFile {
     path: PathBuf,
-    /// Device and inode at the time of opening; `None`: they could not be read.
+    /// Device and inode of the file when it was opened. `None` means that they could not be read.
     identity: Option<(u64, u64)>,
 }
 
 impl OpenedFile {
-    /// The file that has this path now.
+    /// Remembers the path and the current identity of the file.
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), identity: identity(path).ok() }
+        Self { path: path.to_owned(), identity: file_identity(path).ok() }
     }
 
-    /// Makes sure that the path still leads to the same file: what is written to one
-    /// that was removed or replaced is lost.
+    /// Checks that the path still leads to the same file, because writes to a deleted or replaced
+    /// file are lost.
     pub(crate) fn check_in_place(&self) -> Result<(), String> {
         let path = self.path.display();
-        match identity(&self.path) {
+        match file_identity(&self.path) {
             Ok(found) if self.identity.is_none_or(|opened| opened == found) => Ok(()),
             Err(error) if !is_not_found(&error) => {
-                tracing::warn!(store = %path, %error, "it can't be seen whether the file is in place");
+                tracing::warn!(store = %path, %error, "can't check whether the store file still exists");
                 Ok(())
             }
             Ok(_) | Err(_) => Err(format!("`{path}` was moved or deleted while it was open")),
@@ -145,20 +144,20 @@ impl OpenedFile {
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
+fn file_identity(path: &Path) -> io::Result<(u64, u64)> {
     let found = fs::metadata(path)?;
     Ok((found.dev(), found.ino()))
 }
 
-/// Whether nothing has this path. Other errors of a look at it are transient, or say
+/// Returns whether the error means that the file does not exist. Other errors are transient or say
 /// nothing about the file.
 fn is_not_found(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-/// Makes the file for a database, empty, unless it is there.
-pub(crate) fn create_file(path: &Path) -> io::Result<()> {
+/// Creates an empty database file if no file exists at the path.
+pub(crate) fn create_database_file(path: &Path) -> io::Result<()> {
     match private_file_options().write(true).create_new(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -166,44 +165,45 @@ pub(crate) fn create_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Looks at a file's header without opening it as a database.
-pub(crate) fn inspect_header(path: &Path, at: &str) -> Result<FileKind, StoreError> {
-    let corrupt = |why: &str| Err(CommitError::Corrupt(why.to_owned()).to_store_error(at));
+/// Reads the kind of a file from its header, without opening the file as a database.
+pub(crate) fn read_file_kind(path: &Path, location: &str) -> Result<FileKind, StoreError> {
+    let corrupt = |why: &str| Err(CommitError::Corrupt(why.to_owned()).to_store_error(location));
     match fs::metadata(path) {
-        // Opening a pipe would wait for somebody to write into it.
-        Ok(found) if !found.is_file() => return corrupt("it is no regular file"),
+        // Opening a pipe would block until a process writes to it.
+        Ok(found) if !found.is_file() => return corrupt("the path is not a regular file"),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileKind::Missing),
-        Err(error) => return Err(io_error(error, at)),
+        Err(error) => return Err(io_error(error, location)),
     }
     let mut header = Vec::with_capacity(HEADER_LEN);
     File::open(path)
         .and_then(|file| file.take(HEADER_LEN as u64).read_to_end(&mut header))
-        .map_err(|error| io_error(error, at))?;
+        .map_err(|error| io_error(error, location))?;
     if header.is_empty() {
         return Ok(FileKind::Missing);
     }
     if header.len() < HEADER_LEN || !header.starts_with(MAGIC) {
-        return corrupt("it is no SQLite database");
+        return corrupt("not a SQLite database");
     }
     let mark = header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4);
     let mark = mark.and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes);
     match mark {
         Some(APPLICATION_ID) => Ok(FileKind::Longhaul),
         Some(0) => Ok(FileKind::Unmarked),
-        Some(_) | None => corrupt("it is a database of another program"),
+        Some(_) | None => corrupt("it belongs to another program"),
     }
 }
 
-/// Refuses file systems on which locks and shared memory are not to be trusted.
-pub(crate) fn reject_network_fs(folder: &Path, at: &str) -> Result<(), StoreError> {
+/// Returns an error if the directory is on a network file system, where locks and shared memory are
+/// unreliable.
+pub(crate) fn reject_network_fs(folder: &Path, location: &str) -> Result<(), StoreError> {
     match network_file_system(folder) {
         None => Ok(()),
         Some(name) => Err(StoreError::InvalidUrl {
-            url: at.to_owned(),
+            url: location.to_owned(),
             why: format!(
-                "it is on a network file system ({name}), where locks can't be trusted: \
-                 choose a local folder"
+                "the store is on a network file system ({name}), where locks are unreliable: \
+                 choose a local directory"
             ),
         }),
     }
@@ -212,7 +212,7 @@ pub(crate) fn reject_network_fs(folder: &Path, at: &str) -> Result<(), StoreErro
 #[cfg(target_os = "linux")]
 fn network_file_system(folder: &Path) -> Option<&'static str> {
     let found = rustix::fs::statfs(folder).ok()?;
-    // The magic is a number of 32 bits in a field whose width differs by machine.
+    // The magic is a 32-bit number in a field whose width depends on the platform.
     let magic = u32::try_from(found.f_type & 0xffff_ffff).ok()?;
     network_fs_name(magic)
 }
@@ -223,7 +223,7 @@ fn network_file_system(_: &Path) -> Option<&'static str> {
 }
 
 #[cfg(target_os = "linux")]
-fn network_fs_name(magic: u32) -> Option<&'static str> {
+fn network_fs_name(fs_magic: u32) -> Option<&'static str> {
     const NETWORK: &[(u32, &str)] = &[
         (0x0000_6969, "NFS"),
         (0x0000_517b, "SMB"),
@@ -236,10 +236,10 @@ fn network_fs_name(magic: u32) -> Option<&'static str> {
         (0x00c3_6400, "Ceph"),
         (0x0bd0_0bd0, "Lustre"),
         (0x4750_4653, "GPFS"),
-        (0x786f_4256, "a shared folder of VirtualBox"),
+        (0x786f_4256, "a VirtualBox shared folder"),
     ];
-    let known = NETWORK.iter().find(|(known, _)| *known == magic);
-    known.map(|(_, name)| *name)
+    let entry = NETWORK.iter().find(|(entry, _)| *entry == fs_magic);
+    entry.map(|(_, name)| *name)
 }
 
 #[cfg(test)]
@@ -258,22 +258,22 @@ mod tests {
 
     #[test]
     fn invalid_store_urls_are_rejected_with_a_hint() {
-        for (url, way_out) in [
-            ("postgres://db/x", "Postgres are not in this build yet"),
-            ("mysql://db/x", "write `sqlite:PATH`"),
-            ("longhaul.db", "write `sqlite:PATH`"),
+        for (url, hint) in [
+            ("postgres://db/x", "Postgres is not supported yet"),
+            ("mysql://db/x", "use `sqlite:PATH`"),
+            ("longhaul.db", "use `sqlite:PATH`"),
             ("sqlite:", "the path is missing"),
             ("sqlite:file:a.db?mode=memory", "without `file:`"),
             ("sqlite://file:a.db", "without `file:`"),
         ] {
             let refused = StoreLocation::parse(url).unwrap_err().to_string();
-            assert!(refused.contains(way_out), "{refused}");
+            assert!(refused.contains(hint), "{refused}");
         }
     }
 
     #[test]
     fn only_a_missing_or_replaced_file_is_reported() {
-        let here = identity(Path::new("/")).ok();
+        let here = file_identity(Path::new("/")).ok();
         let too_long = format!("/{}", "a".repeat(300));
         for (path, identity, is_in_place) in [
             ("/", here, true),

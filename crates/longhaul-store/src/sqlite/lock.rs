@@ -1,6 +1,5 @@
-//! The lock that makes one process the driver of a folder's store.
-//!
-//! Never: a lock that outlives its process. The kernel frees it, whatever happens.
+//! The file lock that makes one process the driver of a store. The kernel releases the lock when
+//! the process ends, however it ends.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,17 +10,17 @@ use std::time::Duration;
 use longhaul_core::port::store::StoreError;
 
 use crate::sqlite::error::io_error;
-use crate::sqlite::location::{parent_dir, private_file_options, resolve};
+use crate::sqlite::location::{parent_dir, private_file_options, resolve_symlinks};
 
-/// The file's name, beside the database.
+/// Name of the lock file, in the directory of the database.
 const LOCK_FILE_NAME: &str = "driver.lock";
-/// So often is the lock tried for, with a pause between.
+/// Maximum number of attempts to acquire the driver lock, with a delay between them.
 const LOCK_ATTEMPTS_MAX: u32 = 5;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(4);
-/// So much is read of what the holder wrote down.
+/// Maximum number of bytes that are read of the description of the lock's holder.
 const HOLDER_BYTES_MAX: u64 = 1_024;
 
-/// Held while this process drives.
+/// The driver lock of a store, held while this process drives the store.
 #[derive(Debug)]
 pub(crate) struct DriverLock {
     file: File,
@@ -29,39 +28,41 @@ pub(crate) struct DriverLock {
 
 impl Drop for DriverLock {
     fn drop(&mut self) {
-        // Closing the file would not be enough: a program that is being started
-        // at this moment holds a copy of it until it has begun.
+        // Closing the file is not enough: a child process that is being spawned holds a copy of
+        // the file descriptor until its exec.
         _ = self.file.unlock();
     }
 }
 
 impl DriverLock {
-    /// Takes the lock of a folder and writes down who has it.
-    pub(crate) fn acquire(folder: &Path, at: &str, holder: &str) -> Result<Self, StoreError> {
-        let mut file = open_lock_file(folder).map_err(|error| io_error(error, at))?;
+    /// Acquires the driver lock in a directory and writes the holder's description into the lock
+    /// file.
+    pub(crate) fn acquire(folder: &Path, location: &str, holder: &str) -> Result<Self, StoreError> {
+        let mut file = open_lock_file(folder).map_err(|error| io_error(error, location))?;
         match try_lock(&file) {
             Ok(()) => {
-                write_holder(&mut file, holder).map_err(|error| io_error(error, at))?;
+                write_lock_holder(&mut file, holder).map_err(|error| io_error(error, location))?;
                 Ok(Self { file })
             }
-            Err(TryLockError::WouldBlock) => {
-                Err(StoreError::AlreadyDriven { at: at.to_owned(), holder: read_holder(&mut file) })
-            }
-            Err(TryLockError::Error(error)) => Err(io_error(error, at)),
+            Err(TryLockError::WouldBlock) => Err(StoreError::AlreadyDriven {
+                at: location.to_owned(),
+                holder: read_lock_holder(&mut file),
+            }),
+            Err(TryLockError::Error(error)) => Err(io_error(error, location)),
         }
     }
 }
 
-/// Whether a process drives the store in this file. Nothing is written.
-pub fn is_driven(file: &Path) -> Result<bool, StoreError> {
+/// Returns whether a process drives the store in this file. Writes nothing.
+pub fn is_store_driven(file: &Path) -> Result<bool, StoreError> {
     Ok(current_driver(file)?.is_some())
 }
 
-/// Who drives the store in this file, as they wrote themselves down; none:
-/// nobody does. Nothing is written.
+/// Returns the description of the process that drives the store in this file. `None` means that no
+/// process drives the store. Writes nothing.
 pub fn current_driver(file: &Path) -> Result<Option<String>, StoreError> {
     let at = file.to_string_lossy();
-    let found = resolve(file).map_err(|error| io_error(error, &at))?;
+    let found = resolve_symlinks(file).map_err(|error| io_error(error, &at))?;
     let mut lock = match File::open(parent_dir(&found).join(LOCK_FILE_NAME)) {
         Ok(lock) => lock,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -72,13 +73,13 @@ pub fn current_driver(file: &Path) -> Result<Option<String>, StoreError> {
             _ = lock.unlock();
             Ok(None)
         }
-        Err(TryLockError::WouldBlock) => Ok(Some(read_holder(&mut lock))),
+        Err(TryLockError::WouldBlock) => Ok(Some(read_lock_holder(&mut lock))),
         Err(TryLockError::Error(error)) => Err(io_error(error, &at)),
     }
 }
 
-/// Tries for the lock: whoever only looks whether it is taken holds it for a
-/// moment, and that is no driver.
+/// Tries several times to acquire the lock, because a process that only checks the lock also holds
+/// it for a moment.
 fn try_lock(file: &File) -> Result<(), TryLockError> {
     let mut tries = 0;
     loop {
@@ -92,20 +93,20 @@ fn try_lock(file: &File) -> Result<(), TryLockError> {
     }
 }
 
-/// A folder may come from a stranger: a link in the place of the lock is not
-/// followed, or we would write over whatever it leads to.
+/// Opens the lock file. The directory may be untrusted, so a symbolic link in place of the lock
+/// file is not followed: its target would be overwritten.
 fn open_lock_file(folder: &Path) -> io::Result<File> {
     let path = folder.join(LOCK_FILE_NAME);
     if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
         let path = path.display();
-        return Err(io::Error::other(format!("`{path}` is no regular file: remove it")));
+        return Err(io::Error::other(format!("`{path}` is not a regular file; remove it")));
     }
     let mut options = private_file_options();
     options.create(true).truncate(false).read(true).write(true);
     options.open(path)
 }
 
-fn write_holder(file: &mut File, holder: &str) -> io::Result<()> {
+fn write_lock_holder(file: &mut File, holder: &str) -> io::Result<()> {
     let pid = std::process::id();
     let line = match holder {
         "" => format!("pid {pid}\n"),
@@ -116,8 +117,9 @@ fn write_holder(file: &mut File, holder: &str) -> io::Result<()> {
     file.write_all(line.as_bytes())
 }
 
-/// Who has it, as it wrote itself down; it may not have come to that yet.
-fn read_holder(file: &mut File) -> String {
+/// Reads the holder's description from the lock file. Returns a general description if the holder
+/// has not written its own yet.
+fn read_lock_holder(file: &mut File) -> String {
     let mut text = String::new();
     _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut text);
     match text.trim() {

@@ -1,90 +1,99 @@
-//! Runs come to be: by a caller's request, or by another run's facts.
-//!
-//! Never: a part of a request.
+//! Creates runs, either requested by a caller or decided by the events of another run. The runs of
+//! one request are created together or not at all.
 
-use longhaul_core::change::{Due, NewRun, TimerKind, TimerUpdate};
+use longhaul_core::change::{DueTime, NewRun, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId, Seq, TimerId};
-use longhaul_core::port::store::{Idempotency, OpenOutcome, OpenRequest, Refused};
+use longhaul_core::port::store::{
+    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, Refused,
+};
 use longhaul_core::raw::Hash;
-use longhaul_core::task::{Start, TaskSpec};
+use longhaul_core::task::{EarliestStart, TaskSpec};
 use rusqlite::params;
 
-use crate::sqlite::column::{LANE_WAIT, PARKED, READY, int};
+use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{ChangeError, CommandError};
 use crate::sqlite::journal::{AppendPoint, encode_events, insert_events};
-use crate::sqlite::lane::{DepthLimit, LanePosition, enter};
+use crate::sqlite::lane::{LaneDepthLimit, LanePosition, enter_lane};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, timer};
 
-/// How a run comes to be.
+/// How a run is created: on its own, or as a step of a chain of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunOrigin {
-    /// By itself: it takes its own lane.
+    /// The run is created on its own and enters its own lane.
     Run,
-    /// As a chain's next step: it lives in its root's lane.
+    /// The run is the next step of a chain and uses the lane of the chain's root.
     Step,
 }
 
-/// Opens runs: all of them or none.
-pub(crate) fn open_runs(
+/// Creates all runs of a request, or none of them. A repeated request returns the runs that already
+/// exist.
+pub(crate) fn create_runs(
     tx: &Tx<'_>,
-    ask: &OpenRequest,
-) -> Result<CommandOutcome<OpenOutcome>, CommandError> {
-    // The key comes first: a request that was carried out is answered as it was
-    // then, however full its lane is by now.
-    if let Some(key) = &ask.idempotency
-        && let Some(before) = find_existing(tx, key)?
+    request: &CreateRunsRequest,
+) -> Result<CommandOutcome<CreateRunsOutcome>, CommandError> {
+    // The idempotency key is checked first: a repeated request gets the original result, even if
+    // its lane is full by now.
+    if let Some(key) = &request.idempotency
+        && let Some(before) = find_existing_runs(tx, key)?
     {
         return Ok(CommandOutcome::Silent(before));
     }
-    let runs: Vec<RunId> = ask.runs.iter().map(|run| run.id).collect();
-    for content in &ask.blobs {
+    let runs: Vec<RunId> = request.runs.iter().map(|run| run.id).collect();
+    for content in &request.blobs {
         blob::put_definition(tx, content)?;
-        blob::put(tx, content.hash(), &content.content)?;
+        blob::put_blob(tx, content.hash(), &content.content)?;
         for run in &runs {
-            blob::add_reference(tx, *run, content.hash())?;
+            blob::add_blob_reference(tx, *run, content.hash())?;
         }
     }
-    for run in &ask.runs {
-        match open_run(tx, run, RunOrigin::Run) {
+    for run in &request.runs {
+        match create_run(tx, run, RunOrigin::Run) {
             Ok(()) => {}
             Err(ChangeError::Refused(Refused::LaneFull(lane))) => {
-                return Ok(CommandOutcome::Rollback(OpenOutcome::LaneFull(lane)));
+                return Ok(CommandOutcome::Rollback(CreateRunsOutcome::LaneFull(lane)));
             }
             Err(ChangeError::Refused(why)) => {
                 return Err(CommandError::InconsistentRows(format!(
-                    "opening a run was refused by {why:?}"
+                    "opening a run was refused: {why:?}"
                 )));
             }
-            Err(ChangeError::Failed(fault)) => return Err(fault),
+            Err(ChangeError::Failed(error)) => return Err(error),
         }
     }
-    if let Some(key) = &ask.idempotency {
-        save_idempotency(tx, key, &runs)?;
+    if let Some(key) = &request.idempotency {
+        save_idempotency_key(tx, key, &runs)?;
     }
-    Ok(CommandOutcome::Changed(OpenOutcome::Created(runs)))
+    Ok(CommandOutcome::Changed(CreateRunsOutcome::Created(runs)))
 }
 
-fn find_existing(tx: &Tx<'_>, key: &Idempotency) -> rusqlite::Result<Option<OpenOutcome>> {
-    let known: Option<([u8; 32], Vec<u8>)> = tx.one(
+fn find_existing_runs(
+    tx: &Tx<'_>,
+    key: &IdempotencyRecord,
+) -> rusqlite::Result<Option<CreateRunsOutcome>> {
+    let existing: Option<([u8; 32], Vec<u8>)> = tx.query_one(
         "SELECT body_hash, runs FROM submit_key
           WHERE principal = ?1 AND key = ?2 AND expires_at > ?3",
         params![key.principal, key.key, tx.now_micros()],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    Ok(known.map(|(body, runs)| {
+    Ok(existing.map(|(body, runs)| {
         if Hash::from_bytes(body) == key.body_hash {
             let (ids, _) = runs.as_chunks();
-            OpenOutcome::Existing(ids.iter().copied().map(RunId::from_bytes).collect())
+            CreateRunsOutcome::Existing(ids.iter().copied().map(RunId::from_bytes).collect())
         } else {
-            OpenOutcome::KeyReused
+            CreateRunsOutcome::KeyReused
         }
     }))
 }
 
-fn save_idempotency(tx: &Tx<'_>, key: &Idempotency, runs: &[RunId]) -> rusqlite::Result<()> {
+fn save_idempotency_key(
+    tx: &Tx<'_>,
+    key: &IdempotencyRecord,
+    runs: &[RunId],
+) -> rusqlite::Result<()> {
     let ids: Vec<u8> = runs.iter().flat_map(|run| run.bytes()).collect();
     tx.exec(
         "INSERT OR REPLACE INTO submit_key (principal, key, body_hash, runs, expires_at)
@@ -99,31 +108,35 @@ fn save_idempotency(tx: &Tx<'_>, key: &Idempotency, runs: &[RunId]) -> rusqlite:
     )
 }
 
-/// One run with the first facts of its journal.
-pub(crate) fn open_run(tx: &Tx<'_>, new: &NewRun, how: RunOrigin) -> Result<(), ChangeError> {
-    let task = &new.task;
-    let lane = task.lane.as_ref().filter(|_| how == RunOrigin::Run);
+/// Creates one run and writes the first events of its journal.
+pub(crate) fn create_run(
+    tx: &Tx<'_>,
+    new_run: &NewRun,
+    origin: RunOrigin,
+) -> Result<(), ChangeError> {
+    let task = &new_run.task;
+    let lane = task.lane.as_ref().filter(|_| origin == RunOrigin::Run);
     let entered = match (task.start, lane) {
-        (Start::Now, Some(lane)) => {
-            Some(enter(tx, new.id, lane, DepthLimit::Depth(new.lane_depth_max))?)
+        (EarliestStart::Now, Some(lane)) => {
+            Some(enter_lane(tx, new_run.id, lane, LaneDepthLimit::Depth(new_run.lane_depth_max))?)
         }
-        (Start::Now | Start::At(_) | Start::AfterBatch, _) => None,
+        (EarliestStart::Now | EarliestStart::At(_) | EarliestStart::AfterBatch, _) => None,
     };
-    insert_run(tx, new, how, entered.map(|entered| entered.seq))?;
-    insert_head(tx, new, entered)?;
-    let tail = AppendPoint { run: new.id, epoch: Epoch(0), after: Seq::START };
-    insert_events(tx, tail, &encode_events(new.id, &new.events)?)?;
-    if task.root == new.id {
-        budget::open(tx, new.id, &task.policy.budget)?;
+    insert_run(tx, new_run, origin, entered.map(|entered| entered.seq))?;
+    insert_run_head(tx, new_run, entered)?;
+    let tail = AppendPoint { run: new_run.id, epoch: Epoch(0), after: Seq::START };
+    insert_events(tx, tail, &encode_events(new_run.id, &new_run.events)?)?;
+    if task.root == new_run.id {
+        budget::create_budget(tx, new_run.id, &task.policy.budget)?;
     }
-    if let Start::At(at) = task.start {
+    if let EarliestStart::At(at) = task.start {
         let start = TimerUpdate::Arm {
-            timer: TimerId::derive(new.id.bits(), "start", tx.now),
-            run: new.id,
-            due: Due::At(at),
+            timer: TimerId::derive(new_run.id.bits(), "start", tx.now),
+            run: new_run.id,
+            due: DueTime::At(at),
             kind: TimerKind::Start,
         };
-        timer::update(tx, &start)?;
+        timer::update_timer(tx, &start)?;
     }
     Ok(())
 }
@@ -131,7 +144,7 @@ pub(crate) fn open_run(tx: &Tx<'_>, new: &NewRun, how: RunOrigin) -> Result<(), 
 fn insert_run(
     tx: &Tx<'_>,
     new: &NewRun,
-    how: RunOrigin,
+    origin: RunOrigin,
     lane_position: Option<i64>,
 ) -> rusqlite::Result<()> {
     let task: &TaskSpec = &new.task;
@@ -149,7 +162,7 @@ fn insert_run(
             task.kind,
             task.priority,
             task.lane.as_ref().map(|lane| lane.as_str()),
-            how == RunOrigin::Run,
+            origin == RunOrigin::Run,
             lane_position,
             task.thread.as_ref().map(|thread| thread.as_str()),
             task.resource.as_ref().map(|resource| resource.as_str()),
@@ -159,27 +172,37 @@ fn insert_run(
     )
 }
 
-fn insert_head(tx: &Tx<'_>, new: &NewRun, entered: Option<LanePosition>) -> rusqlite::Result<()> {
-    let (state, reason) = match (new.task.start, entered) {
-        (Start::Now, Some(LanePosition { is_head: false, .. })) => (LANE_WAIT, None),
-        (Start::Now, Some(_) | None) => (READY, None),
-        (Start::At(_), _) => (PARKED, Some("start_at")),
-        (Start::AfterBatch, _) => (PARKED, Some("batch")),
+fn insert_run_head(
+    tx: &Tx<'_>,
+    new_run: &NewRun,
+    lane_position: Option<LanePosition>,
+) -> rusqlite::Result<()> {
+    let (state, reason) = match (new_run.task.start, lane_position) {
+        (EarliestStart::Now, Some(LanePosition { is_head: false, .. })) => (LANE_WAIT, None),
+        (EarliestStart::Now, Some(_) | None) => (READY, None),
+        (EarliestStart::At(_), _) => (PARKED, Some("start_at")),
+        (EarliestStart::AfterBatch, _) => (PARKED, Some("batch")),
     };
-    let format = new.events.iter().map(Event::format).max().unwrap_or(0);
+    let format = new_run.events.iter().map(Event::format).max().unwrap_or(0);
     tx.run(
         "INSERT INTO run_head (run, state, epoch, last_seq, format, reason)
          VALUES (?1, ?2, 0, ?3, ?4, ?5)",
-        params![new.id.bytes(), state, int(new.events.len() as u64), format, reason],
+        params![
+            new_run.id.bytes(),
+            state,
+            count_to_column(new_run.events.len() as u64),
+            format,
+            reason
+        ],
     )?;
     if state == READY {
         tx.run(
             "INSERT INTO ready (inbox, rank, sort_key, run, kind) VALUES (?1, ?2, 0, ?3, ?4)",
             params![
-                new.task.inbox.as_str(),
-                -i64::from(new.task.priority),
-                new.id.bytes(),
-                new.task.kind
+                new_run.task.inbox.as_str(),
+                -i64::from(new_run.task.priority),
+                new_run.id.bytes(),
+                new_run.task.kind
             ],
         )?;
     }

@@ -1,51 +1,55 @@
-//! Notes: kept under their writer's key, found again by their words.
-//!
-//! Never: takes a query for more than words, or removes a note that no person
-//! has named.
+//! Notes of a resource (the person or thing that the notes are about), with full-text search. A
+//! search query is split into words; it has no other syntax.
 
 use longhaul_core::id::{NoteId, ResourceKey, RunId};
-use longhaul_core::note::{NOTES_MAX, NewNote, Note, NoteOutcome, query_words, separate_unspaced};
+use longhaul_core::note::{
+    NOTES_MAX, NewNote, Note, NoteOutcome, query_words, separate_unspaced_characters,
+};
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{get_u64, int, json, limit, time, to_json};
+use crate::sqlite::column::{
+    count_to_column, get_json, get_time, get_u64, limit_to_column, to_json,
+};
 use crate::sqlite::tx::Tx;
 
-/// The notes with any of some words. The resource's own word weighs nothing.
+/// Selects the notes of a resource that contain any of the given words. The token that identifies
+/// the resource does not affect the ranking.
 pub(crate) const SEARCH_NOTES: &str = "SELECT n.id, n.text, n.tags, n.run, n.at
        FROM note_fts CROSS JOIN note n ON n.number = note_fts.rowid
       WHERE note_fts MATCH ?1 AND n.resource = ?2
       ORDER BY bm25(note_fts, 0.0, 1.0, 1.0), n.number DESC LIMIT ?3";
 
-/// The notes of a resource before a number, the newest first.
+/// Selects the notes of a resource with a number below the given one, newest first.
 pub(crate) const SELECT_NOTES: &str = "SELECT id, text, tags, run, at FROM note
       WHERE resource = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
 
 const COUNT: &str = "SELECT count(*) FROM note WHERE resource = ?1";
 
-/// Keeps a note, unless its key is known or there are too many.
-pub(crate) fn add(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> Result<NoteOutcome> {
-    let known = "SELECT id FROM note WHERE resource = ?1 AND key = ?2";
-    let known = tx.one(known, params![resource.as_str(), note.key()], note_id)?;
-    if let Some(id) = known {
+/// Adds a note to a resource, unless a note with the same key exists or the resource has too many
+/// notes.
+pub(crate) fn add_note(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> Result<NoteOutcome> {
+    let select_id = "SELECT id FROM note WHERE resource = ?1 AND key = ?2";
+    let select_id = tx.query_one(select_id, params![resource.as_str(), note.key()], note_id)?;
+    if let Some(id) = select_id {
         return Ok(NoteOutcome::Existing(id));
     }
-    let count = tx.one(COUNT, params![resource.as_str()], |row| get_u64(row, 0))?;
+    let count = tx.query_one(COUNT, params![resource.as_str()], |row| get_u64(row, 0))?;
     if count.unwrap_or_default() >= NOTES_MAX {
         return Ok(NoteOutcome::Full);
     }
-    let kept = note.to_note(resource, tx.now);
+    let stored = note.to_note(resource, tx.now);
     tx.run(
         "INSERT INTO note (id, resource, key, text, tags, run, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
-            kept.id.bytes(),
+            stored.id.bytes(),
             resource.as_str(),
             note.key(),
-            kept.text,
-            to_json(&kept.tags)?,
-            kept.run.map(RunId::bytes),
-            kept.at.as_micros(),
+            stored.text,
+            to_json(&stored.tags)?,
+            stored.run.map(RunId::bytes),
+            stored.at.as_micros(),
         ],
     )?;
     tx.run(
@@ -53,15 +57,16 @@ pub(crate) fn add(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> Result
         params![
             tx.conn.last_insert_rowid(),
             resource_token(resource),
-            separate_unspaced(&kept.text),
-            separate_unspaced(&kept.tags.join(" ")),
+            separate_unspaced_characters(&stored.text),
+            separate_unspaced_characters(&stored.tags.join(" ")),
         ],
     )?;
-    Ok(NoteOutcome::Stored(kept.id))
+    Ok(NoteOutcome::Stored(stored.id))
 }
 
-/// The notes that fit a query, the best first; without a word in it the newest.
-pub(crate) fn search(
+/// Returns the notes of a resource that match a query, best match first. For a query without words,
+/// returns the newest notes.
+pub(crate) fn search_notes(
     tx: &Tx<'_>,
     resource: &ResourceKey,
     query: &str,
@@ -69,18 +74,22 @@ pub(crate) fn search(
 ) -> Result<Vec<Note>> {
     let words = query_words(query);
     if words.is_empty() {
-        return notes(tx, resource, None, count);
+        return list_notes(tx, resource, None, count);
     }
-    // Every word stands in quotes of ours, and no quote is part of a word.
+    // Every word is quoted, and words never contain quotes.
     let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-    let of = resource_token(resource);
+    let token = resource_token(resource);
     let any = words.join(" OR ");
-    let wanted = format!("(resource : \"{of}\") AND ({{words tags}} : ({any}))");
-    tx.all(SEARCH_NOTES, params![wanted, resource.as_str(), limit(count)], note_row)
+    let fts_query = format!("(resource : \"{token}\") AND ({{words tags}} : ({any}))");
+    tx.query_all(
+        SEARCH_NOTES,
+        params![fts_query, resource.as_str(), limit_to_column(count)],
+        note_row,
+    )
 }
 
-/// The notes of a resource, the newest first.
-pub(crate) fn notes(
+/// Lists the notes of a resource, newest first.
+pub(crate) fn list_notes(
     tx: &Tx<'_>,
     resource: &ResourceKey,
     after: Option<NoteId>,
@@ -89,40 +98,41 @@ pub(crate) fn notes(
     let before = match after {
         None => Some(i64::MAX),
         Some(after) => {
-            tx.one("SELECT number FROM note WHERE id = ?1", params![after.bytes()], |row| {
+            tx.query_one("SELECT number FROM note WHERE id = ?1", params![after.bytes()], |row| {
                 row.get(0)
             })?
         }
     };
-    // Nobody knows what came after a note that is gone.
+    // The position of a deleted note is unknown, so nothing can follow it.
     let Some(before) = before else {
         return Ok(Vec::new());
     };
-    tx.all(SELECT_NOTES, params![resource.as_str(), before, limit(count)], note_row)
+    tx.query_all(SELECT_NOTES, params![resource.as_str(), before, limit_to_column(count)], note_row)
 }
 
-/// Forgets a note; false: there is none.
-pub(crate) fn delete(tx: &Tx<'_>, note: NoteId) -> Result<bool> {
+/// Deletes a note. Returns false if the note does not exist.
+pub(crate) fn delete_note(tx: &Tx<'_>, note: NoteId) -> Result<bool> {
     let sql = "DELETE FROM note WHERE id = ?1 RETURNING number";
-    let number = tx.one(sql, params![note.bytes()], |row| get_u64(row, 0))?;
+    let number = tx.query_one(sql, params![note.bytes()], |row| get_u64(row, 0))?;
     if let Some(number) = number {
-        tx.run("DELETE FROM note_fts WHERE rowid = ?1", params![int(number)])?;
+        tx.run("DELETE FROM note_fts WHERE rowid = ?1", params![count_to_column(number)])?;
     }
     Ok(number.is_some())
 }
 
-/// Forgets all notes of a resource, and says how many there were.
-pub(crate) fn clear(tx: &Tx<'_>, resource: &ResourceKey) -> Result<u64> {
-    let of = params![resource.as_str()];
+/// Deletes all notes of a resource and returns their number.
+pub(crate) fn clear_notes(tx: &Tx<'_>, resource: &ResourceKey) -> Result<u64> {
+    let params = params![resource.as_str()];
     tx.run(
         "DELETE FROM note_fts WHERE rowid IN (SELECT number FROM note WHERE resource = ?1)",
-        of,
+        params,
     )?;
-    let gone = tx.run("DELETE FROM note WHERE resource = ?1", of)?;
-    Ok(gone as u64)
+    let deleted = tx.run("DELETE FROM note WHERE resource = ?1", params)?;
+    Ok(deleted as u64)
 }
 
-/// The resource as one word: letters and digits that no text has by chance.
+/// Returns a token that identifies the resource in the full-text index and that no text contains by
+/// chance.
 fn resource_token(resource: &ResourceKey) -> String {
     format!("r{}", Hash::digest(resource.as_str().as_bytes()))
 }
@@ -136,8 +146,8 @@ fn note_row(row: &Row<'_>) -> Result<Note> {
     Ok(Note {
         id: note_id(row)?,
         text: row.get(1)?,
-        tags: json(row, 2)?,
+        tags: get_json(row, 2)?,
         run: run.map(RunId::from_bytes),
-        at: time(row, 4)?,
+        at: get_time(row, 4)?,
     })
 }

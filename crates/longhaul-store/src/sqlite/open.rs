@@ -1,7 +1,7 @@
-//! Opens a store: looks before it touches, takes the lock, brings the tables up
-//! to date, frees what a dead driver held.
+//! Opens a store: inspects the file, acquires the driver lock, migrates the schema and releases
+//! what a dead driver held.
 //!
-//! Never: changes a file that is not ours, or waits for another driver to die.
+//! Invariant: a file that is not a Longhaul store is never changed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,141 +14,150 @@ use crate::options::{OpenMode, StoreOptions};
 use crate::sqlite::change_watch::{ChangeNotifier, WatchTarget};
 use crate::sqlite::connect;
 use crate::sqlite::error::{CommitError, io_error, sql_error};
-use crate::sqlite::handle::{ReadPath, SqliteStore};
+use crate::sqlite::handle::{QueryExecutor, SqliteStore};
 use crate::sqlite::location::{
-    FileKind, OpenedFile, StoreLocation, create_file, create_private_dir, inspect_header,
-    parent_dir, reject_network_fs, resolve,
+    FileKind, OpenedFile, StoreLocation, create_database_file, create_private_dir, parent_dir,
+    read_file_kind, reject_network_fs, resolve_symlinks,
 };
 use crate::sqlite::lock::DriverLock;
 use crate::sqlite::reader::ReaderPool;
 use crate::sqlite::schema;
-use crate::sqlite::takeover::take_over;
+use crate::sqlite::takeover::take_over_store;
 use crate::sqlite::writer::{Writer, WriterHandle};
 
-/// So many threads read.
+/// Number of threads that run queries.
 const READER_THREADS: usize = 2;
-/// So often the first process to come tries to make the file while others do too.
+/// Maximum number of attempts to open the file while other processes create it.
 const OPEN_ATTEMPTS_MAX: u32 = 10;
 
-/// Opens a store, and makes it when it is not there.
+/// Opens a store. Creates the store if it does not exist.
 pub fn open(options: StoreOptions) -> Result<SqliteStore, StoreError> {
     if let Err(version) = connect::check_sqlite_version() {
         return Err(StoreError::Database {
             at: options.url,
-            source: format!("SQLite {version} can damage its log: 3.51.3 or newer is needed")
-                .into(),
+            source: format!(
+                "SQLite {version} can corrupt its write-ahead log: 3.51.3 or newer is required"
+            )
+            .into(),
         });
     }
     match StoreLocation::parse(&options.url)? {
-        StoreLocation::Memory => open_memory(&options),
+        StoreLocation::Memory => open_in_memory(&options),
         StoreLocation::File(path) => open_file(&path, &options),
     }
 }
 
-fn open_memory(options: &StoreOptions) -> Result<SqliteStore, StoreError> {
-    let at: Arc<str> = options.url.as_str().into();
-    let conn = connect::memory().map_err(|error| sql_error(error, &at))?;
+fn open_in_memory(options: &StoreOptions) -> Result<SqliteStore, StoreError> {
+    let location: Arc<str> = options.url.as_str().into();
+    let conn = connect::open_in_memory().map_err(|error| sql_error(error, &location))?;
     let migrations = schema::migrations(options);
-    schema::migrate(&conn, &at, options.clock.now(), &migrations)?;
-    let ground = OpenResources { at, conn, lock: None, file: None, readers: None };
-    start_threads(ground, options)
+    schema::migrate_schema(&conn, &location, options.clock.now(), &migrations)?;
+    let resources = StoreResources { at: location, conn, lock: None, file: None, readers: None };
+    start_threads(resources, options)
 }
 
 fn open_file(path: &Path, options: &StoreOptions) -> Result<SqliteStore, StoreError> {
-    let at: Arc<str> = path.to_string_lossy().into();
-    let path = &resolve(path).map_err(|error| io_error(error, &at))?;
-    let found = inspect_header(path, &at)?;
+    let location: Arc<str> = path.to_string_lossy().into();
+    let path = &resolve_symlinks(path).map_err(|error| io_error(error, &location))?;
+    let found = read_file_kind(path, &location)?;
     let may_look = options.mode == OpenMode::Outsider && found != FileKind::Missing;
-    match open_writable(path, options, &at, found) {
-        // Whoever only wants to look can do so on a disk that takes nothing more.
+    match open_writable_store(path, options, &location, found) {
+        // An outsider can still read a store on a disk that is full or read-only.
         Err(StoreError::DiskFull { .. }) if may_look => {
             let full = CommitError::DiskFull;
-            open_read_only(path, options, &at, full)
-                .map_err(|_| CommitError::DiskFull.to_store_error(&at))
+            open_read_only_store(path, options, &location, full)
+                .map_err(|_| CommitError::DiskFull.to_store_error(&location))
         }
         Err(StoreError::ReadOnly { why, .. }) if may_look => {
             let still = CommitError::ReadOnly(why.clone());
-            open_read_only(path, options, &at, still)
-                .map_err(|_| CommitError::ReadOnly(why).to_store_error(&at))
+            open_read_only_store(path, options, &location, still)
+                .map_err(|_| CommitError::ReadOnly(why).to_store_error(&location))
         }
-        opened => opened,
+        result => result,
     }
 }
 
-fn open_writable(
+fn open_writable_store(
     path: &Path,
     options: &StoreOptions,
-    at: &Arc<str>,
-    found: FileKind,
+    location: &Arc<str>,
+    file_kind: FileKind,
 ) -> Result<SqliteStore, StoreError> {
-    let home = parent_dir(path);
-    create_private_dir(home).map_err(|error| io_error(error, at))?;
-    reject_network_fs(home, at)?;
+    let dir = parent_dir(path);
+    create_private_dir(dir).map_err(|error| io_error(error, location))?;
+    reject_network_fs(dir, location)?;
     let lock = match options.mode {
-        OpenMode::Driver => Some(DriverLock::acquire(home, at, &options.holder)?),
+        OpenMode::Driver => Some(DriverLock::acquire(dir, location, &options.holder)?),
         OpenMode::Outsider => None,
     };
-    if found != FileKind::Missing {
-        // Look with a connection that can't write, before one that would: a file
-        // of another program or of a newer build is left as it is.
-        let conn =
-            connect::reader(path, options.busy_timeout).map_err(|error| sql_error(error, at))?;
-        schema::read_version(&conn, at, &schema::migrations(options))?;
+    if file_kind != FileKind::Missing {
+        // Inspect the file with a read-only connection first, so that a file of another program or
+        // of a newer build is not changed.
+        let conn = connect::open_reader(path, options.busy_timeout)
+            .map_err(|error| sql_error(error, location))?;
+        schema::read_schema_version(&conn, location, &schema::migrations(options))?;
     }
-    create_file(path).map_err(|error| io_error(error, at))?;
-    let conn = open_writer(path, options, at)?;
-    migrate_if_needed(&conn, at, (home, options))?;
-    let reader =
-        || connect::reader(path, options.busy_timeout).map_err(|error| sql_error(error, at));
+    create_database_file(path).map_err(|error| io_error(error, location))?;
+    let conn = open_writer_with_retries(path, options, location)?;
+    migrate_if_needed(&conn, location, (dir, options))?;
+    let reader = || {
+        connect::open_reader(path, options.busy_timeout).map_err(|error| sql_error(error, location))
+    };
     let readers: Vec<Connection> =
         (0..READER_THREADS).map(|_| reader()).collect::<Result<_, _>>()?;
-    let (lookout, file) = (reader()?, OpenedFile::new(path));
-    let post = WatchTarget::new(lookout, file.clone(), options.on_fatal.clone());
-    let ground = OpenResources {
-        at: Arc::clone(at),
+    let (watch_conn, file) = (reader()?, OpenedFile::new(path));
+    let watch_target = WatchTarget::new(watch_conn, file.clone(), options.on_fatal.clone());
+    let resources = StoreResources {
+        at: Arc::clone(location),
         conn,
         lock,
         file: Some(file),
-        readers: Some((readers, post)),
+        readers: Some((readers, watch_target)),
     };
-    start_threads(ground, options)
+    start_threads(resources, options)
 }
 
-/// A store that is only looked at: every write says why it can't be.
-fn open_read_only(
+/// Opens a store read-only. Every write fails with the error `write_error`.
+fn open_read_only_store(
     path: &Path,
     options: &StoreOptions,
-    at: &Arc<str>,
-    why: CommitError,
+    location: &Arc<str>,
+    write_error: CommitError,
 ) -> Result<SqliteStore, StoreError> {
     let reader = || {
-        connect::fallback_reader(path, options.busy_timeout).map_err(|error| sql_error(error, at))
+        connect::open_fallback_reader(path, options.busy_timeout)
+            .map_err(|error| sql_error(error, location))
     };
     let migrations = schema::migrations(options);
-    let found = schema::read_version(&reader()?, at, &migrations)?;
-    let known = schema::current_version(&migrations);
+    let found = schema::read_schema_version(&reader()?, location, &migrations)?;
+    let current = schema::current_schema_version(&migrations);
     let readers: Vec<Connection> =
         (0..READER_THREADS).map(|_| reader()).collect::<Result<_, _>>()?;
-    let (bell, _) = watch::channel(0);
-    let post = WatchTarget::new(reader()?, OpenedFile::new(path), None);
+    let (sender, _) = watch::channel(0);
+    let watch_target = WatchTarget::new(reader()?, OpenedFile::new(path), None);
     Ok(SqliteStore {
-        read_path: ReadPath::Readers(ReaderPool::start(readers, at, &options.clock)?),
-        changes: ChangeNotifier::new(Arc::clone(at), bell, Some(post)),
-        outdated_schema: (found < known).then(|| outdated_error(&why, found, known)),
-        writer: WriterHandle::unavailable(Arc::clone(at), why),
-        at: Arc::clone(at),
+        read_path: QueryExecutor::Readers(ReaderPool::start(readers, location, &options.clock)?),
+        changes: ChangeNotifier::new(Arc::clone(location), sender, Some(watch_target)),
+        outdated_schema: (found < current)
+            .then(|| outdated_schema_error(&write_error, found, current)),
+        writer: WriterHandle::new_unavailable(Arc::clone(location), write_error),
+        at: Arc::clone(location),
         mode: options.mode,
         boot: 0,
         clock: Arc::clone(&options.clock),
     })
 }
 
-/// Why an older file keeps its tables. What they hold can be looked at all the
-/// same; whoever asks for what they lack is told.
-fn outdated_error(why: &CommitError, found: u32, known: u32) -> CommitError {
-    match why {
-        CommitError::ReadOnly(why) => CommitError::ReadOnly(format!(
-            "it has schema {found} and is to be brought to {known} first ({why})"
+/// Returns the error for accessing tables that are missing in an outdated, read-only file. The
+/// tables that exist can still be read.
+fn outdated_schema_error(
+    write_error: &CommitError,
+    found_version: u32,
+    current_version: u32,
+) -> CommitError {
+    match write_error {
+        CommitError::ReadOnly(write_error) => CommitError::ReadOnly(format!(
+            "the schema must first be migrated from version {found_version} to {current_version} ({write_error})"
         )),
         other @ (CommitError::DiskFull
         | CommitError::Busy
@@ -158,19 +167,24 @@ fn outdated_error(why: &CommitError, found: u32, known: u32) -> CommitError {
     }
 }
 
-/// Several processes may make the same file at once; giving it its log wants it
-/// alone for a moment, and not every refusal of that waits by itself.
-fn open_writer(path: &Path, options: &StoreOptions, at: &str) -> Result<Connection, StoreError> {
+/// Opens the connection of the writer thread, with retries. Several processes may create the same
+/// file at the same time; switching to the write-ahead log needs exclusive access, and SQLite's
+/// busy timeout does not cover all failures of that switch.
+fn open_writer_with_retries(
+    path: &Path,
+    options: &StoreOptions,
+    location: &str,
+) -> Result<Connection, StoreError> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match connect::writer(path, options.busy_timeout) {
+        match connect::open_writer(path, options.busy_timeout) {
             Ok(conn) => {
                 if let Some(pages) =
                     options.fault_injector.as_ref().and_then(|faults| faults.max_pages())
                 {
                     conn.pragma_update(None, "max_page_count", pages)
-                        .map_err(|error| sql_error(error, at))?;
+                        .map_err(|error| sql_error(error, location))?;
                 }
                 return Ok(conn);
             }
@@ -180,75 +194,83 @@ fn open_writer(path: &Path, options: &StoreOptions, at: &str) -> Result<Connecti
             {
                 std::thread::yield_now();
             }
-            Err(error) => return Err(sql_error(error, at)),
+            Err(error) => return Err(sql_error(error, location)),
         }
     }
 }
 
-/// Makes or changes the tables where they are not those of this build. Only a
-/// driver changes tables that stand: an older driver must not lose its ground
-/// because a newer program looked in.
+/// Creates or migrates the tables if they are not those of this build. Existing tables are migrated
+/// only with the driver lock, so that a newer program can't change the schema under an older
+/// driver.
 fn migrate_if_needed(
     conn: &Connection,
-    at: &str,
-    (home, options): (&Path, &StoreOptions),
+    location: &str,
+    (dir, options): (&Path, &StoreOptions),
 ) -> Result<(), StoreError> {
     let migrations = schema::migrations(options);
-    let found = schema::read_version(conn, at, &migrations)?;
-    if found == schema::current_version(&migrations) {
+    let found = schema::read_schema_version(conn, location, &migrations)?;
+    if found == schema::current_schema_version(&migrations) {
         return Ok(());
     }
-    let alone = match options.mode {
-        OpenMode::Outsider if found > 0 => Some(DriverLock::acquire(home, at, &options.holder)?),
+    let driver_lock = match options.mode {
+        OpenMode::Outsider if found > 0 => {
+            Some(DriverLock::acquire(dir, location, &options.holder)?)
+        }
         OpenMode::Outsider | OpenMode::Driver => None,
     };
-    schema::migrate(conn, at, options.clock.now(), &migrations)?;
-    drop(alone);
-    // The mark that says whose file this is stands in its first bytes from now on.
+    schema::migrate_schema(conn, location, options.clock.now(), &migrations)?;
+    drop(driver_lock);
+    // Moves the application id from the log into the file header, where `read_file_kind` reads it.
     let moved = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
-    moved.map_err(|error| sql_error(error, at))
+    moved.map_err(|error| sql_error(error, location))
 }
 
-/// What is open before any thread runs.
-struct OpenResources {
+/// Connections, lock and file of a store, which are opened before any thread starts.
+struct StoreResources {
     at: Arc<str>,
     conn: Connection,
     lock: Option<DriverLock>,
-    /// The file; `None` for a store in memory.
+    /// The database file. `None` means a store in memory.
     file: Option<OpenedFile>,
-    /// The readers' connections and the lookout's post, where others may see the file.
+    /// Connections of the reader threads and the file that the watcher thread watches. `None` means
+    /// a store in memory.
     readers: Option<(Vec<Connection>, WatchTarget)>,
 }
 
-fn start_threads(ground: OpenResources, options: &StoreOptions) -> Result<SqliteStore, StoreError> {
-    let at = ground.at;
+fn start_threads(
+    resources: StoreResources,
+    options: &StoreOptions,
+) -> Result<SqliteStore, StoreError> {
+    let at = resources.at;
     let boot = match options.mode {
-        OpenMode::Driver => take_over(&ground.conn).map_err(|error| sql_error(error, &at))?,
+        OpenMode::Driver => {
+            take_over_store(&resources.conn).map_err(|error| sql_error(error, &at))?
+        }
         OpenMode::Outsider => 0,
     };
-    let (bell, _) = watch::channel(0);
-    let (reads, lookout) = match ground.readers {
-        Some((readers, lookout)) => {
+    let (sender, _) = watch::channel(0);
+    let (reads, watcher) = match resources.readers {
+        Some((readers, watcher)) => {
             let readers = ReaderPool::start(readers, &at, &options.clock)?;
-            (ReadPath::Readers(readers), Some(lookout))
+            (QueryExecutor::Readers(readers), Some(watcher))
         }
-        None => (ReadPath::ByWriter, None),
+        None => (QueryExecutor::ByWriter, None),
     };
     let writer = Writer {
-        conn: ground.conn,
+        conn: resources.conn,
         at: Arc::clone(&at),
         clock: Arc::clone(&options.clock),
         busy_timeout: options.busy_timeout,
-        change_sender: bell.clone(),
+        change_sender: sender.clone(),
         commits: Arc::default(),
         on_fatal: options.on_fatal.clone(),
         fault_injector: options.fault_injector.clone(),
-        lock: ground.lock,
-        file: ground.file,
+        lock: resources.lock,
+        file: resources.file,
     };
     Ok(SqliteStore {
         read_path: reads,
-        changes: ChangeNotifier::new(Arc::clone(&at), bell, lookout),
+        changes: ChangeNotifier::new(Arc::clone(&at), sender, watcher),
         writer: writer.start()?,
         at,
         mode: options.mode,

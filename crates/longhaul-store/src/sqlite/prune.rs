@@ -1,27 +1,29 @@
-//! Forgets what is past its keep.
+//! Deletes data past its retention.
 //!
-//! Never: a run whose tree still goes on, a content that somebody names, or the run
-//! that holds the journals' newest row: its place would be given away again.
+//! Invariant: runs of a tree with open runs and blobs that are referred to are never deleted, and
+//! neither is the run with the newest journal row, because its global sequence number would be
+//! reused.
 
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{PruneOutcome, PruneRequest};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::{get_u64, int, limit};
+use crate::sqlite::column::{count_to_column, get_u64, limit_to_column};
 use crate::sqlite::global_log::last_written_run;
-use crate::sqlite::lane::leave;
+use crate::sqlite::lane::leave_lane;
 use crate::sqlite::tx::Tx;
 
-/// Maximum number of rows that one transaction deletes of each kind, so that appends
-/// never wait for long.
+/// Maximum number of rows of each kind that one transaction deletes, so that appends don't wait
+/// long.
 pub(crate) const ROWS_MAX: u64 = 1_000;
-/// Rows of a run beside its journal, as far as they count for the bound above.
+/// Assumed number of rows per run besides its journal, counted towards the maximum of rows per
+/// transaction.
 const OTHER_ROWS_PER_RUN: u64 = 20;
-/// So many free pages are given back to the disk at once.
+/// Maximum number of free database pages that one step returns to the file system.
 const PAGES_MAX: u32 = 1_000;
 
-/// Everything that stands under a run's id, but the run itself.
+/// Statements that delete all rows of a run except the row of the run itself.
 const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM journal WHERE run = ?1",
     "DELETE FROM blob_ref WHERE run = ?1",
@@ -41,7 +43,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM run_head WHERE run = ?1",
 ];
 
-/// Requests that need not be known any more.
+/// Statements that delete expired idempotency keys and stored responses.
 const DELETE_EXPIRED_REQUESTS: &[&str] = &[
     "DELETE FROM submit_key WHERE rowid IN
       (SELECT rowid FROM submit_key WHERE expires_at <= ?1 LIMIT ?2)",
@@ -49,8 +51,8 @@ const DELETE_EXPIRED_REQUESTS: &[&str] = &[
       (SELECT rowid FROM idempotent_request WHERE expires_at <= ?1 LIMIT ?2)",
 ];
 
-/// Runs past their keep, the longest past first. Which trees still go on is found
-/// out once: asked for each run, a tree of many would be walked as often.
+/// Selects runs past their retention, oldest first. The set of trees with open runs is computed
+/// once, not for each run, because a tree can have many runs.
 pub(crate) const SELECT_EXPIRED_RUNS: &str =
     "SELECT h.run, h.last_seq FROM run_head h CROSS JOIN run r ON r.id = h.run
       WHERE h.finished_at < ?1 AND h.state = 5 AND h.run IS NOT ?3
@@ -64,38 +66,42 @@ const SELECT_UNREFERENCED_BLOBS: &str = "SELECT b.hash FROM blob b
       WHERE b.touched_at < ?1 AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = b.hash)
       LIMIT ?2";
 
-/// What one transaction forgets.
+/// A step of pruning: the data that one transaction deletes.
 #[derive(Debug)]
 pub(crate) enum PruneStep {
-    /// The beginning of a journal that is too long for one transaction, up to this event.
+    /// Deletes rows of a long journal, up to this sequence number.
     Journal(RunId, u64),
-    /// Some of the contents that a long run names.
+    /// Deletes some of a run's references to blobs, and blobs that no other run refers to.
     Blobs(RunId),
-    /// Whole runs.
+    /// Deletes these runs completely.
     Runs(Vec<RunId>),
-    /// Contents without a name.
+    /// Deletes these blobs, to which no run refers.
     UnreferencedBlobs(Vec<[u8; 32]>),
-    /// Requests that are over, and lanes without runs.
+    /// Deletes expired idempotent requests and empty lanes.
     ExpiredRequests,
-    /// Free pages.
+    /// Returns free database pages to the file system.
     Pages,
 }
 
-/// Looks for what may go, beside the writer, which would keep everybody waiting.
-/// Contents without a name are looked for only when no more runs are found: that look
-/// goes through all old contents.
-pub(crate) fn plan_steps(tx: &Tx<'_>, ask: PruneRequest) -> Result<Vec<PruneStep>> {
-    let runs_before = cutoff_micros(tx.now, ask.runs_older_than.0);
+/// Plans the steps of pruning on a reader thread, so that the writer thread is not blocked. Blobs
+/// without references are searched only when no more runs are found, because that query scans all
+/// old blobs.
+pub(crate) fn plan_prune_steps(tx: &Tx<'_>, request: PruneRequest) -> Result<Vec<PruneStep>> {
+    let runs_before = cutoff_micros(tx.now, request.runs_older_than.0);
     let newest = last_written_run(tx)?.map(RunId::bytes);
-    let runs =
-        tx.all(SELECT_EXPIRED_RUNS, params![runs_before, limit(ask.limit), newest], |row| {
-            Ok((RunId::from_bytes(row.get(0)?), get_u64(row, 1)?))
-        })?;
+    let runs = tx.query_all(
+        SELECT_EXPIRED_RUNS,
+        params![runs_before, limit_to_column(request.limit), newest],
+        |row| Ok((RunId::from_bytes(row.get(0)?), get_u64(row, 1)?)),
+    )?;
     let mut steps = Vec::new();
-    if runs.len() < ask.limit {
-        let old = cutoff_micros(tx.now, ask.blobs_older_than.0);
-        let blobs =
-            tx.all(SELECT_UNREFERENCED_BLOBS, params![old, int(ROWS_MAX)], |row| row.get(0))?;
+    if runs.len() < request.limit {
+        let old = cutoff_micros(tx.now, request.blobs_older_than.0);
+        let blobs = tx.query_all(
+            SELECT_UNREFERENCED_BLOBS,
+            params![old, count_to_column(ROWS_MAX)],
+            |row| row.get(0),
+        )?;
         if !blobs.is_empty() {
             steps.push(PruneStep::UnreferencedBlobs(blobs));
         }
@@ -122,16 +128,20 @@ pub(crate) fn plan_steps(tx: &Tx<'_>, ask: PruneRequest) -> Result<Vec<PruneStep
     Ok(steps)
 }
 
-/// Takes one step. A tree that has ended stays so; a content may have been named since
-/// it was found, and what was newer than a run may have been forgotten by somebody else.
-pub(crate) fn run_step(tx: &Tx<'_>, ask: PruneRequest, step: &PruneStep) -> Result<PruneOutcome> {
+/// Executes one step of pruning. The conditions are checked again: since planning, a blob may have
+/// been referenced and another run may have become the run with the newest journal row.
+pub(crate) fn run_prune_step(
+    tx: &Tx<'_>,
+    request: PruneRequest,
+    step: &PruneStep,
+) -> Result<PruneOutcome> {
     let mut pruned = PruneOutcome::default();
-    let blobs_before = cutoff_micros(tx.now, ask.blobs_older_than.0);
+    let blobs_before = cutoff_micros(tx.now, request.blobs_older_than.0);
     match step {
         PruneStep::Journal(run, upto) => {
             let sql = "DELETE FROM journal WHERE run = ?1 AND seq <= ?2 AND seq > ?3";
-            let from = int(upto.saturating_sub(ROWS_MAX));
-            tx.run(sql, params![run.bytes(), int(*upto), from])?;
+            let from = count_to_column(upto.saturating_sub(ROWS_MAX));
+            tx.run(sql, params![run.bytes(), count_to_column(*upto), from])?;
         }
         PruneStep::Blobs(run) => {
             let blobs = referenced_blobs(tx, *run)?;
@@ -152,53 +162,55 @@ pub(crate) fn run_step(tx: &Tx<'_>, ask: PruneRequest, step: &PruneStep) -> Resu
         }
         PruneStep::ExpiredRequests => {
             for sql in DELETE_EXPIRED_REQUESTS {
-                pruned.idempotency_keys += tx.run(sql, params![tx.now_micros(), int(ROWS_MAX)])?;
+                pruned.idempotency_keys +=
+                    tx.run(sql, params![tx.now_micros(), count_to_column(ROWS_MAX)])?;
             }
             tx.run("DELETE FROM lane WHERE depth = 0", ())?;
         }
         PruneStep::Pages => {
             let sql = format!("PRAGMA incremental_vacuum({PAGES_MAX})");
-            tx.all(&sql, (), |_| Ok(()))?;
+            tx.query_all(&sql, (), |_| Ok(()))?;
         }
     }
     Ok(pruned)
 }
 
-fn delete_run(tx: &Tx<'_>, run: RunId, before: i64, pruned: &mut PruneOutcome) -> Result<()> {
-    leave(tx, run)?;
-    // What only this run named goes with it.
+fn delete_run(tx: &Tx<'_>, run: RunId, cutoff: i64, pruned: &mut PruneOutcome) -> Result<()> {
+    leave_lane(tx, run)?;
+    // Blobs that only this run refers to are deleted with it.
     let blobs = referenced_blobs(tx, run)?;
     for sql in DELETE_RUN_ROWS {
         tx.run(sql, params![run.bytes()])?;
     }
-    // Whoever prunes at the same time may have been faster.
+    // A concurrent prune may have deleted the run already.
     let sql = "DELETE FROM run WHERE id = ?1";
     pruned.runs += tx.run(sql, params![run.bytes()])?;
-    pruned.blobs += delete_blobs(tx, &blobs, before)?;
+    pruned.blobs += delete_blobs(tx, &blobs, cutoff)?;
     Ok(())
 }
 
-/// Contents that a run names.
+/// Returns the hashes of some blobs that a run refers to.
 fn referenced_blobs(tx: &Tx<'_>, run: RunId) -> Result<Vec<[u8; 32]>> {
     let sql = "SELECT hash FROM blob_ref WHERE run = ?1 LIMIT ?2";
-    tx.all(sql, params![run.bytes(), int(ROWS_MAX)], |row| row.get(0))
+    tx.query_all(sql, params![run.bytes(), count_to_column(ROWS_MAX)], |row| row.get(0))
 }
 
-/// Forgets contents that nobody names.
-fn delete_blobs(tx: &Tx<'_>, blobs: &[[u8; 32]], before: i64) -> Result<usize> {
-    let mut forgotten = 0;
+/// Deletes those of the given blobs to which no run refers and that were last used before the time
+/// `cutoff`. Returns the number of deleted blobs.
+fn delete_blobs(tx: &Tx<'_>, blobs: &[[u8; 32]], cutoff: i64) -> Result<usize> {
+    let mut deleted = 0;
     for hash in blobs {
-        forgotten += tx.run(
+        deleted += tx.run(
             "DELETE FROM blob WHERE hash = ?1 AND touched_at < ?2
                 AND NOT EXISTS (SELECT 1 FROM blob_ref r WHERE r.hash = ?1)",
-            params![hash, before],
+            params![hash, cutoff],
         )?;
     }
-    Ok(forgotten)
+    Ok(deleted)
 }
 
-/// What happened before this point is older than `millis`.
-fn cutoff_micros(now: Timestamp, millis: u64) -> i64 {
-    let micros = i64::try_from(millis.saturating_mul(1_000)).unwrap_or(i64::MAX);
+/// Returns the time that lies `age_millis` before now, as a column value.
+fn cutoff_micros(now: Timestamp, age_millis: u64) -> i64 {
+    let micros = i64::try_from(age_millis.saturating_mul(1_000)).unwrap_or(i64::MAX);
     now.as_micros().saturating_sub(micros)
 }

@@ -1,6 +1,4 @@
-//! How the statements that run all the time are carried out.
-//!
-//! Never: part of a build that ships.
+//! Tests the query plans of frequently executed statements.
 
 use longhaul_core::time::Timestamp;
 use rusqlite::Connection;
@@ -12,21 +10,21 @@ use crate::sqlite::global_log::{
     SELECT_ALL_AFTER, SELECT_CHANGED_AFTER, SELECT_LAST_GLOBAL_SEQ, SELECT_LAST_WRITTEN_RUN,
 };
 use crate::sqlite::idempotency::SELECT_KNOWN;
-use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT};
+use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
-use crate::sqlite::timer::SELECT_DUE;
-use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED, SELECT_TOKEN};
+use crate::sqlite::timer::SELECT_DUE_TIMERS;
+use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED_TOKENS, SELECT_TOKEN};
 use crate::sqlite::{connect, schema};
 
-fn store() -> Connection {
-    let conn = connect::memory().unwrap();
-    schema::migrate(&conn, "memory", Timestamp::default(), schema::MIGRATIONS).unwrap();
+fn open_empty_store() -> Connection {
+    let conn = connect::open_in_memory().unwrap();
+    schema::migrate_schema(&conn, "memory", Timestamp::default(), schema::MIGRATIONS).unwrap();
     conn
 }
 
-fn check(sql: &str, expected: &[&str]) {
-    let conn = store();
+fn check_query_plan(sql: &str, expected: &[&str]) {
+    let conn = open_empty_store();
     let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let nulls = vec![rusqlite::types::Null; plan.parameter_count()];
     let steps = plan.query_map(rusqlite::params_from_iter(nulls), |row| row.get(3)).unwrap();
@@ -38,29 +36,29 @@ fn check(sql: &str, expected: &[&str]) {
 fn a_claim_uses_the_queue_index() {
     let walk = "SEARCH q USING PRIMARY KEY (inbox=?)";
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
-    check(SELECT_READY, &[walk, head]);
-    // The types are read into a list once; the walk stays the same.
+    check_query_plan(SELECT_READY, &[walk, head]);
+    // The list of types is read once; the queue is scanned in the same way.
     let types = "SCAN json_each VIRTUAL TABLE INDEX 1:";
     let list = ["LIST SUBQUERY 1", types, "CREATE BLOOM FILTER"];
-    check(SELECT_READY_OF_TYPES, &[walk, list[0], list[1], list[2], head]);
+    check_query_plan(SELECT_READY_OF_TYPES, &[walk, list[0], list[1], list[2], head]);
 }
 
 #[test]
 fn due_timers_use_their_index() {
     let walk = "SEARCH t USING PRIMARY KEY (fire_at<?)";
     let head = "SEARCH h USING PRIMARY KEY (run=?) LEFT-JOIN";
-    check(SELECT_DUE, &[walk, head]);
+    check_query_plan(SELECT_DUE_TIMERS, &[walk, head]);
 }
 
 #[test]
 fn lane_promotion_uses_an_index() {
     let walk = "SEARCH r USING INDEX run_lane_position (lane=? AND lane_position>?)";
-    check(SELECT_NEXT, &[walk, "SEARCH h USING PRIMARY KEY (run=?)"]);
+    check_query_plan(SELECT_NEXT_IN_LANE, &[walk, "SEARCH h USING PRIMARY KEY (run=?)"]);
 }
 
 #[test]
 fn an_append_finds_its_head_by_primary_key() {
-    check(UPDATE_HEAD_AS_DRIVER, &["SEARCH run_head USING PRIMARY KEY (run=?)"]);
+    check_query_plan(UPDATE_HEAD_AS_DRIVER, &["SEARCH run_head USING PRIMARY KEY (run=?)"]);
 }
 
 #[test]
@@ -74,47 +72,47 @@ fn pruning_collects_active_trees_once() {
         &by_id("t"),
         "CREATE BLOOM FILTER",
     ];
-    check(SELECT_EXPIRED_RUNS, &steps);
+    check_query_plan(SELECT_EXPIRED_RUNS, &steps);
 }
 
 #[test]
 fn the_global_log_is_read_in_rowid_order() {
     let rows = |table: &str| format!("SEARCH {table} USING INTEGER PRIMARY KEY (rowid>?)");
     let blob = "SEARCH b USING INDEX blob_hash (hash=?) LEFT-JOIN";
-    check(SELECT_ALL_AFTER, &[&rows("j"), blob]);
-    check(SELECT_CHANGED_AFTER, &[&rows("journal")]);
-    // The last row is looked up, not counted up to.
-    check(SELECT_LAST_GLOBAL_SEQ, &["SEARCH journal"]);
+    check_query_plan(SELECT_ALL_AFTER, &[&rows("j"), blob]);
+    check_query_plan(SELECT_CHANGED_AFTER, &[&rows("journal")]);
+    // The last row is found directly, without a scan.
+    check_query_plan(SELECT_LAST_GLOBAL_SEQ, &["SEARCH journal"]);
     let newest = "SEARCH journal USING INTEGER PRIMARY KEY (rowid=?)";
-    check(SELECT_LAST_WRITTEN_RUN, &[newest, "SCALAR SUBQUERY 1", "SEARCH journal"]);
+    check_query_plan(SELECT_LAST_WRITTEN_RUN, &[newest, "SCALAR SUBQUERY 1", "SEARCH journal"]);
 }
 
 #[test]
 fn keys_tokens_and_links_are_looked_up_by_hash() {
-    check(SELECT_KEY, &["SEARCH api_key USING INDEX api_key_hash (hash=?)"]);
-    let pass = "SEARCH token USING INDEX token_hash (hash=? AND kind=?)";
+    check_query_plan(SELECT_KEY, &["SEARCH api_key USING INDEX api_key_hash (hash=?)"]);
+    let by_hash = "SEARCH token USING INDEX token_hash (hash=? AND kind=?)";
     let key = "SEARCH k USING INDEX api_key_hash (hash=?)";
     for sql in [SELECT_TOKEN, CONSUME_TOKEN] {
-        check(sql, &[pass, "CORRELATED SCALAR SUBQUERY 1", key]);
+        check_query_plan(sql, &[by_hash, "CORRELATED SCALAR SUBQUERY 1", key]);
     }
     let by_row = "SEARCH token USING INTEGER PRIMARY KEY (rowid=?)";
     let over = "SEARCH token USING COVERING INDEX token_expires (expires_at<?)";
-    check(DELETE_EXPIRED, &[by_row, "LIST SUBQUERY 1", over]);
+    check_query_plan(DELETE_EXPIRED_TOKENS, &[by_row, "LIST SUBQUERY 1", over]);
     let request =
         "SEARCH idempotent_request USING INDEX idempotent_request_key (principal=? AND key=?)";
-    check(SELECT_KNOWN, &[request]);
+    check_query_plan(SELECT_KNOWN, &[request]);
 }
 
 #[test]
 fn notes_are_searched_and_listed_by_index() {
-    let words = "SCAN note_fts VIRTUAL TABLE INDEX 0:M3";
+    let search = "SCAN note_fts VIRTUAL TABLE INDEX 0:M3";
     let row = "SEARCH n USING INTEGER PRIMARY KEY (rowid=?)";
-    check(SEARCH_NOTES, &[words, row, "USE TEMP B-TREE FOR ORDER BY"]);
+    check_query_plan(SEARCH_NOTES, &[search, row, "USE TEMP B-TREE FOR ORDER BY"]);
     let order = "SEARCH note USING INDEX note_order (resource=? AND number<?)";
-    check(SELECT_NOTES, &[order]);
+    check_query_plan(SELECT_NOTES, &[order]);
 }
 
 #[test]
 fn lanes_are_listed_by_name_from_an_index() {
-    check(SELECT_LANES, &["SEARCH lane USING PRIMARY KEY (lane>?)"]);
+    check_query_plan(SELECT_LANES, &["SEARCH lane USING PRIMARY KEY (lane>?)"]);
 }

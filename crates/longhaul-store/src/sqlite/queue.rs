@@ -1,6 +1,4 @@
-//! The queue: a run stands in it as long as any worker may take it.
-//!
-//! Never: decides whose turn it is. Lanes and wakes do that.
+//! The ready queue, which contains the runs that a worker may claim now.
 
 use longhaul_core::id::RunId;
 use rusqlite::{Result, params};
@@ -8,9 +6,9 @@ use rusqlite::{Result, params};
 use crate::sqlite::column::{LANE_WAIT, READY};
 use crate::sqlite::tx::Tx;
 
-/// A run may be taken by any worker.
-pub(crate) fn make_ready(tx: &Tx<'_>, run: RunId) -> Result<()> {
-    set_state(tx, run, READY)?;
+/// Makes a run ready and adds it to the ready queue, so that any worker may claim it.
+pub(crate) fn make_run_ready(tx: &Tx<'_>, run: RunId) -> Result<()> {
+    set_run_state(tx, run, READY)?;
     tx.exec(
         "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
          SELECT inbox, -priority, 0, id, kind FROM run WHERE id = ?1",
@@ -18,17 +16,17 @@ pub(crate) fn make_ready(tx: &Tx<'_>, run: RunId) -> Result<()> {
     )
 }
 
-/// A run waits for its lane.
-pub(crate) fn make_lane_wait(tx: &Tx<'_>, run: RunId) -> Result<()> {
-    set_state(tx, run, LANE_WAIT)
+/// Makes a run wait for its turn in its lane.
+pub(crate) fn make_run_wait_for_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
+    set_run_state(tx, run, LANE_WAIT)
 }
 
-/// Nobody may take it any more.
-pub(crate) fn remove(tx: &Tx<'_>, run: RunId) -> Result<()> {
+/// Removes a run from the ready queue.
+pub(crate) fn remove_from_queue(tx: &Tx<'_>, run: RunId) -> Result<()> {
     tx.exec("DELETE FROM ready WHERE run = ?1", params![run.bytes()])
 }
 
-fn set_state(tx: &Tx<'_>, run: RunId, state: i64) -> Result<()> {
+fn set_run_state(tx: &Tx<'_>, run: RunId, state: i64) -> Result<()> {
     tx.exec(
         "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0 WHERE run = ?1",
         params![run.bytes(), state],

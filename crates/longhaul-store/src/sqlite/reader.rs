@@ -1,7 +1,7 @@
-//! A few threads that read, each with a connection that can't write.
+//! Reader threads, each with a read-only connection.
 //!
-//! Never: a snapshot that outlives one look, or a look without an end: as long
-//! as anybody looks at an old moment, the log can't be moved into the file.
+//! Invariant: a snapshot lasts only for one query, which has a timeout. While an old snapshot is
+//! open, the write-ahead log can't be moved into the database file.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,21 +16,21 @@ use tokio::sync::{mpsc, oneshot};
 use crate::sqlite::error::{CommandError, CommitError, io_error, sql_error};
 use crate::sqlite::tx::Tx;
 
-/// So many looks may wait.
+/// Maximum number of queries that wait for a reader thread.
 const QUEUE_MAX: usize = 1_024;
-/// So long may one look take.
+/// Timeout of one query.
 const READ_TIMEOUT: Millis = Millis::from_secs(5);
-/// After so many steps of the database the time is looked at.
+/// Number of SQLite instructions between two checks of the timeout.
 const PROGRESS_STEPS: i32 = 5_000;
 
 type ReadJob = Box<dyn FnOnce(&ReadConnection) + Send>;
 type JobQueue = Arc<Mutex<mpsc::Receiver<ReadJob>>>;
 
-/// A connection that can't write, and the time at which its look must end.
+/// A read-only connection and the deadline of its current query.
 struct ReadConnection {
     conn: Connection,
     clock: Arc<dyn Clock>,
-    /// In milliseconds of the monotonic clock.
+    /// Deadline of the current query, in milliseconds of the monotonic clock.
     deadline: Arc<AtomicU64>,
 }
 
@@ -38,31 +38,31 @@ impl ReadConnection {
     fn new(mut conn: Connection, clock: &Arc<dyn Clock>) -> rusqlite::Result<Self> {
         let until = Arc::new(AtomicU64::new(u64::MAX));
         let (time, end) = (Arc::clone(clock), Arc::clone(&until));
-        let is_over = move || time.monotonic().0 > end.load(Ordering::Relaxed);
+        let is_over = move || time.monotonic_time().0 > end.load(Ordering::Relaxed);
         conn.progress_handler(PROGRESS_STEPS, Some(is_over))?;
         let clock = Arc::clone(clock);
         Ok(Self { conn, clock, deadline: until })
     }
 
-    /// Reads everything from the same moment.
-    fn read_snapshot<T>(
+    /// Runs a query on one consistent snapshot of the database.
+    fn query_snapshot<T>(
         &self,
-        look: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
+        job: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
         let (conn, now) = (&self.conn, self.clock.now());
-        let until = self.clock.monotonic().plus(READ_TIMEOUT);
+        let until = self.clock.monotonic_time().plus(READ_TIMEOUT);
         self.deadline.store(until.0, Ordering::Relaxed);
         conn.prepare_cached("BEGIN")?.execute(())?;
-        let seen = look(&Tx { conn, now });
+        let result = job(&Tx { conn, now });
         self.deadline.store(u64::MAX, Ordering::Relaxed);
         let ended = conn.prepare_cached("COMMIT")?.execute(());
-        let seen = seen?;
+        let result = result?;
         ended?;
-        Ok(seen)
+        Ok(result)
     }
 }
 
-/// The way to the readers.
+/// Handle of the reader threads, to which queries are sent.
 pub(crate) struct ReaderPool {
     at: Arc<str>,
     jobs: Option<mpsc::Sender<ReadJob>>,
@@ -76,57 +76,61 @@ impl fmt::Debug for ReaderPool {
 }
 
 impl ReaderPool {
-    /// Starts a thread for each connection.
+    /// Starts one reader thread for each connection.
     pub(crate) fn start(
         connections: Vec<Connection>,
-        at: &Arc<str>,
+        location: &Arc<str>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
-        let (looks, inbox) = mpsc::channel(QUEUE_MAX);
-        let inbox: JobQueue = Arc::new(Mutex::new(inbox));
-        let mut readers = Self { at: Arc::clone(at), jobs: Some(looks), threads: Vec::new() };
+        let (job_sender, job_queue) = mpsc::channel(QUEUE_MAX);
+        let job_queue: JobQueue = Arc::new(Mutex::new(job_queue));
+        let mut readers =
+            Self { at: Arc::clone(location), jobs: Some(job_sender), threads: Vec::new() };
         for conn in connections {
-            let inbox = Arc::clone(&inbox);
-            let glass = ReadConnection::new(conn, clock).map_err(|error| sql_error(error, at))?;
+            let job_queue = Arc::clone(&job_queue);
+            let read_conn =
+                ReadConnection::new(conn, clock).map_err(|error| sql_error(error, location))?;
             let thread = thread::Builder::new()
                 .name("store-reader".to_owned())
-                .spawn(move || run_jobs(&glass, &inbox))
-                .map_err(|error| io_error(error, at))?;
+                .spawn(move || run_queries(&read_conn, &job_queue))
+                .map_err(|error| io_error(error, location))?;
             readers.threads.push(thread);
         }
         Ok(readers)
     }
 
-    /// Looks at one snapshot.
-    pub(crate) async fn read<T, F>(&self, look: F) -> Result<T, StoreError>
+    /// Runs a query on one consistent snapshot, on one of the reader threads.
+    pub(crate) async fn run_query<T, F>(&self, job: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Tx<'_>) -> Result<T, CommandError> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
-        let look: ReadJob = Box::new(move |glass| {
-            _ = caller.send(glass.read_snapshot(look));
+        let job: ReadJob = Box::new(move |read_conn| {
+            _ = caller.send(read_conn.query_snapshot(job));
         });
         let sent = match &self.jobs {
-            Some(looks) => looks.send(look).await.is_ok(),
+            Some(job_sender) => job_sender.send(job).await.is_ok(),
             None => false,
         };
-        let gone =
-            || CommitError::Closed("its readers have ended".to_owned()).to_store_error(&self.at);
+        let closed = || {
+            CommitError::Closed("the reader threads have stopped".to_owned())
+                .to_store_error(&self.at)
+        };
         if !sent {
-            return Err(gone());
+            return Err(closed());
         }
-        let seen = answer.await.map_err(|_| gone())?;
-        seen.map_err(|fault| fault.into_store_error(&self.at))
+        let result = answer.await.map_err(|_| closed())?;
+        result.map_err(|error| error.into_store_error(&self.at))
     }
 }
 
-fn run_jobs(glass: &ReadConnection, inbox: &JobQueue) {
+fn run_queries(read_conn: &ReadConnection, job_queue: &JobQueue) {
     loop {
-        // One thread waits for the next look, the others for their turn to wait.
-        let look = inbox.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        match look {
-            Some(look) => look(glass),
+        // One thread waits for the next job; the others wait for the mutex.
+        let job = job_queue.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        match job {
+            Some(job) => job(read_conn),
             None => break,
         }
     }

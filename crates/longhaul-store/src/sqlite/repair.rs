@@ -1,19 +1,20 @@
-//! Looks for rows that crossed each other, mends and counts them.
+//! Finds and repairs rows that violate an invariant. If any such row is found, there is a bug
+//! elsewhere.
 //!
-//! Never: finds anything, unless there is a bug elsewhere. It looks beside the
-//! writer and asks it for a turn only when there is something to mend.
+//! The search runs on a reader thread; the writer thread is used only if there is something to
+//! repair.
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateStatus;
-use longhaul_core::port::records::Repairs;
+use longhaul_core::port::records::RepairCounts;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{ENDED, PARKED, READY, gate_status_code};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{ChangeError, CommandError};
-use crate::sqlite::head::wake;
-use crate::sqlite::lane::{promote, stuck_lanes};
-use crate::sqlite::slot::{leaked_slots, release};
+use crate::sqlite::head::wake_run;
+use crate::sqlite::lane::{list_stuck_lanes, promote_next_run};
+use crate::sqlite::slot::{release_slot, sandboxes_with_leaked_slot};
 use crate::sqlite::tx::Tx;
 
 const READY_WITHOUT_ROW: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
@@ -23,8 +24,9 @@ const READY_WITHOUT_ROW: &str = "SELECT h.run FROM run_head h INDEXED BY run_hea
 const ROW_WITHOUT_READY: &str = "SELECT q.run FROM ready q LEFT JOIN run_head h ON h.run = q.run
       WHERE coalesce(h.state, ?2) <> ?1";
 
-/// Each reason to rest, and what must stand somewhere for it to end by itself.
-/// A person, a child or the run before it in its batch ends the others.
+/// Selects parked runs that nothing can wake: for each reason to wait, the gate, timer or queue
+/// entry that should end the wait is missing. Runs that wait for a person, a child run or the
+/// previous run of the batch are not selected.
 const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
       WHERE h.state <> 5 AND h.state = ?1 AND CASE
         WHEN h.reason IN ('approval', 'question', 'signal', 'blocked') THEN
@@ -40,7 +42,7 @@ const GATE_OF_ENDED: &str = "SELECT g.id FROM gate g INDEXED BY gate_open
        LEFT JOIN run_head h ON h.run = g.run
       WHERE g.status = 0 AND coalesce(h.state, ?1) = ?1";
 
-/// What is out of order, by id.
+/// Ids of the inconsistent rows that were found, by kind of inconsistency.
 struct Inconsistencies {
     ready_without_row: Vec<[u8; 16]>,
     row_without_ready: Vec<[u8; 16]>,
@@ -50,21 +52,21 @@ struct Inconsistencies {
     slot_leaked: Vec<longhaul_core::id::SandboxId>,
 }
 
-fn find(tx: &Tx<'_>) -> Result<Inconsistencies> {
+fn find_inconsistencies(tx: &Tx<'_>) -> Result<Inconsistencies> {
     let id = |row: &rusqlite::Row<'_>| row.get(0);
     Ok(Inconsistencies {
-        ready_without_row: tx.all(READY_WITHOUT_ROW, params![READY], id)?,
-        row_without_ready: tx.all(ROW_WITHOUT_READY, params![READY, ENDED], id)?,
-        parked_without_waker: tx.all(PARKED_WITHOUT_WAKER, params![PARKED], id)?,
-        lane_stuck: stuck_lanes(tx)?,
-        gate_of_ended: tx.all(GATE_OF_ENDED, params![ENDED], id)?,
-        slot_leaked: leaked_slots(tx)?,
+        ready_without_row: tx.query_all(READY_WITHOUT_ROW, params![READY], id)?,
+        row_without_ready: tx.query_all(ROW_WITHOUT_READY, params![READY, ENDED], id)?,
+        parked_without_waker: tx.query_all(PARKED_WITHOUT_WAKER, params![PARKED], id)?,
+        lane_stuck: list_stuck_lanes(tx)?,
+        gate_of_ended: tx.query_all(GATE_OF_ENDED, params![ENDED], id)?,
+        slot_leaked: sandboxes_with_leaked_slot(tx)?,
     })
 }
 
 impl Inconsistencies {
-    fn count(&self) -> Repairs {
-        Repairs {
+    fn counts(&self) -> RepairCounts {
+        RepairCounts {
             ready_without_row: self.ready_without_row.len() as u64,
             row_without_ready: self.row_without_ready.len() as u64,
             parked_without_waker: self.parked_without_waker.len() as u64,
@@ -75,51 +77,51 @@ impl Inconsistencies {
     }
 }
 
-/// Number of rows that are out of order, by kind.
-pub(crate) fn count(tx: &Tx<'_>) -> Result<Repairs> {
-    Ok(find(tx)?.count())
+/// Returns the number of inconsistent rows of each kind.
+pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairCounts> {
+    Ok(find_inconsistencies(tx)?.counts())
 }
 
-/// Whether there is nothing to mend.
-pub(crate) fn is_clean(tx: &Tx<'_>) -> Result<bool> {
-    Ok(count(tx)?.is_clean())
+/// Returns whether all rows are consistent.
+pub(crate) fn are_rows_consistent(tx: &Tx<'_>) -> Result<bool> {
+    Ok(count_inconsistent_rows(tx)?.is_clean())
 }
 
-/// Mends everything that can be mended.
-pub(crate) fn repair(tx: &Tx<'_>) -> Result<CommandOutcome<Repairs>, CommandError> {
-    let found = find(tx)?;
-    match fix(tx, &found) {
-        Ok(()) => Ok(CommandOutcome::Changed(found.count())),
-        Err(ChangeError::Failed(fault)) => Err(fault),
+/// Repairs all inconsistent rows and returns their number of each kind.
+pub(crate) fn repair_rows(tx: &Tx<'_>) -> Result<CommandOutcome<RepairCounts>, CommandError> {
+    let found = find_inconsistencies(tx)?;
+    match fix_rows(tx, &found) {
+        Ok(()) => Ok(CommandOutcome::Changed(found.counts())),
+        Err(ChangeError::Failed(error)) => Err(error),
         Err(ChangeError::Refused(why)) => {
-            Err(CommandError::InconsistentRows(format!("a repair was refused by {why:?}")))
+            Err(CommandError::InconsistentRows(format!("a repair was refused: {why:?}")))
         }
     }
 }
 
-fn fix(tx: &Tx<'_>, found: &Inconsistencies) -> Result<(), ChangeError> {
-    for run in &found.ready_without_row {
+fn fix_rows(tx: &Tx<'_>, inconsistencies: &Inconsistencies) -> Result<(), ChangeError> {
+    for run in &inconsistencies.ready_without_row {
         tx.run(
             "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
              SELECT inbox, -priority, 0, id, kind FROM run WHERE id = ?1",
             params![run],
         )?;
     }
-    for run in &found.row_without_ready {
+    for run in &inconsistencies.row_without_ready {
         tx.run("DELETE FROM ready WHERE run = ?1", params![run])?;
     }
-    for run in &found.parked_without_waker {
-        wake(tx, RunId::from_bytes(*run))?;
+    for run in &inconsistencies.parked_without_waker {
+        wake_run(tx, RunId::from_bytes(*run))?;
     }
-    for lane in &found.lane_stuck {
-        promote(tx, lane)?;
+    for lane in &inconsistencies.lane_stuck {
+        promote_next_run(tx, lane)?;
     }
-    for gate in &found.gate_of_ended {
+    for gate in &inconsistencies.gate_of_ended {
         let withdrawn = gate_status_code(GateStatus::Withdrawn);
         tx.run("UPDATE gate SET status = ?2 WHERE id = ?1", params![gate, withdrawn])?;
     }
-    for sandbox in &found.slot_leaked {
-        release(tx, *sandbox)?;
+    for sandbox in &inconsistencies.slot_leaked {
+        release_slot(tx, *sandbox)?;
     }
     Ok(())
 }

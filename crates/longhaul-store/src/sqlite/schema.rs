@@ -1,7 +1,7 @@
-//! The tables of a store, by migrations that are applied once and never change.
+//! Schema and migrations of the store. All migrations are applied in one transaction.
 //!
-//! Never: half a migration, or a step back. A store that a newer build has
-//! changed is refused, and so is one whose past is not the one we know.
+//! A store that was migrated by a newer build, or by migrations that differ from those of this
+//! build, is rejected.
 
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -12,12 +12,11 @@ use crate::options::{Migration, StoreOptions};
 use crate::sqlite::error::{CommitError, sql_error};
 use crate::sqlite::location::APPLICATION_ID;
 
-/// The names and statements of the steps, in their order. A step that was released is
-/// never changed.
+/// Names and SQL statements of the migrations, in order. A released migration is never changed.
 pub(crate) const MIGRATIONS: &[Migration] =
     &[("init", include_str!("../../migrations/sqlite/0001_init.sql"))];
 
-/// The migrations of a store with these options: those of this build, and those that a
+/// Returns the migrations for a store with these options: those of this build, and those that a
 /// test adds.
 pub(crate) fn migrations(options: &StoreOptions) -> Vec<Migration> {
     let added = options.fault_injector.as_ref();
@@ -25,20 +24,21 @@ pub(crate) fn migrations(options: &StoreOptions) -> Vec<Migration> {
     [MIGRATIONS, added].concat()
 }
 
-/// The schema that this build works with.
-pub(crate) fn current_version(migrations: &[Migration]) -> u32 {
+/// Returns the schema version of this build: the number of its migrations.
+pub(crate) fn current_schema_version(migrations: &[Migration]) -> u32 {
     u32::try_from(migrations.len()).unwrap_or(u32::MAX)
 }
 
-/// The schema that stands there; none: no tables at all. Refuses a store that is
-/// newer, not ours, or not the one we made.
-pub(crate) fn read_version(
+/// Returns the schema version of the database, or 0 if the database has no tables. Rejects a
+/// database that is newer, that belongs to another program, or whose migrations differ from those
+/// of this build.
+pub(crate) fn read_schema_version(
     conn: &Connection,
-    at: &str,
+    location: &str,
     migrations: &[Migration],
 ) -> std::result::Result<u32, StoreError> {
-    let corrupt = |why: String| CommitError::Corrupt(why).to_store_error(at);
-    let sql = |error| sql_error(error, at);
+    let corrupt = |why: String| CommitError::Corrupt(why).to_store_error(location);
+    let sql = |error| sql_error(error, location);
     let tables: u32 =
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0)).map_err(sql)?;
     if tables == 0 {
@@ -47,28 +47,28 @@ pub(crate) fn read_version(
     let mark: i32 =
         conn.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(sql)?;
     if mark != APPLICATION_ID {
-        return Err(corrupt("it is a database of another program".to_owned()));
+        return Err(corrupt("it belongs to another program".to_owned()));
     }
-    let steps = applied_checksums(conn).map_err(sql)?;
+    let steps = applied_migration_checksums(conn).map_err(sql)?;
     let found = u32::try_from(steps.len()).unwrap_or(u32::MAX);
-    if found > current_version(migrations) {
+    if found > current_schema_version(migrations) {
         return Err(StoreError::NewerSchema {
-            at: at.to_owned(),
+            at: location.to_owned(),
             found,
-            known: current_version(migrations),
+            known: current_schema_version(migrations),
         });
     }
     for (step, (name, sql)) in steps.iter().zip(migrations) {
         if step.as_slice() != Hash::digest(sql.as_bytes()).bytes() {
             return Err(corrupt(format!(
-                "its migration `{name}` is not the one that this build knows"
+                "the migration `{name}` of the store differs from that of this build"
             )));
         }
     }
     Ok(found)
 }
 
-fn applied_checksums(conn: &Connection) -> Result<Vec<Vec<u8>>> {
+fn applied_migration_checksums(conn: &Connection) -> Result<Vec<Vec<u8>>> {
     let has_steps = conn
         .query_row(
             "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'",
@@ -84,17 +84,17 @@ fn applied_checksums(conn: &Connection) -> Result<Vec<Vec<u8>>> {
     steps.query_map((), |row| row.get(0))?.collect()
 }
 
-/// Takes the store to the schema of this build, in one transaction.
-pub(crate) fn migrate(
+/// Migrates the database to the schema of this build, in one transaction.
+pub(crate) fn migrate_schema(
     conn: &Connection,
-    at: &str,
+    location: &str,
     now: Timestamp,
     migrations: &[Migration],
 ) -> std::result::Result<(), StoreError> {
-    let sql = |error| sql_error(error, at);
+    let sql = |error| sql_error(error, location);
     conn.execute_batch("BEGIN IMMEDIATE").map_err(sql)?;
-    // Another process may have been faster: look again, now that nobody else can.
-    let moved = read_version(conn, at, migrations)
+    // Another process may have migrated it first: check again inside the transaction.
+    let moved = read_schema_version(conn, location, migrations)
         .and_then(|found| apply_migrations(conn, found, now, migrations).map_err(sql));
     match moved {
         Ok(()) => conn.execute_batch("COMMIT").map_err(sql),
@@ -107,11 +107,11 @@ pub(crate) fn migrate(
 
 fn apply_migrations(
     conn: &Connection,
-    found: u32,
+    found_version: u32,
     now: Timestamp,
     migrations: &[Migration],
 ) -> Result<()> {
-    if found == 0 {
+    if found_version == 0 {
         conn.execute_batch(
             "CREATE TABLE migration (
                version    INTEGER PRIMARY KEY,
@@ -121,7 +121,7 @@ fn apply_migrations(
              ) STRICT",
         )?;
     }
-    for ((name, sql), version) in migrations.iter().zip(1_u32..).skip(found as usize) {
+    for ((name, sql), version) in migrations.iter().zip(1_u32..).skip(found_version as usize) {
         conn.execute_batch(sql)?;
         let checksum = *Hash::digest(sql.as_bytes()).bytes();
         conn.execute(
@@ -130,5 +130,5 @@ fn apply_migrations(
         )?;
     }
     conn.pragma_update(None, "application_id", APPLICATION_ID)?;
-    conn.pragma_update(None, "user_version", current_version(migrations))
+    conn.pragma_update(None, "user_version", current_schema_version(migrations))
 }

@@ -1,8 +1,9 @@
-//! Seats of sandboxes and the queue for them.
+//! Slots for sandboxes, and the queue of runs that wait for a slot. Each sandbox occupies one slot
+//! of its sandbox provider.
 //!
-//! Never: more seats than the provider has, or a wake for a run that has ended.
+//! Invariant: no more slots are in use than the capacity of the sandbox provider.
 
-use longhaul_core::change::{Due, SandboxSlot, TimerKind, TimerUpdate};
+use longhaul_core::change::{DueTime, SandboxSlot, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, SandboxId, TimerId};
 use longhaul_core::port::store::Refused;
 use rusqlite::{Result, params};
@@ -12,35 +13,35 @@ use crate::sqlite::error::ChangeError;
 use crate::sqlite::timer;
 use crate::sqlite::tx::Tx;
 
-/// A sandbox takes a seat, and its run waits for none any more.
-pub(crate) fn acquire(tx: &Tx<'_>, run: RunId, seat: &SandboxSlot) -> Result<(), ChangeError> {
-    let taken: Option<(bool, i64)> = tx.one(
+/// Acquires a slot for a sandbox and removes the run from the queue for slots.
+pub(crate) fn acquire_slot(tx: &Tx<'_>, run: RunId, slot: &SandboxSlot) -> Result<(), ChangeError> {
+    let taken: Option<(bool, i64)> = tx.query_one(
         "SELECT EXISTS (SELECT 1 FROM sandbox_slot WHERE sandbox = ?1),
                 (SELECT count(*) FROM sandbox_slot WHERE provider = ?2)",
-        params![seat.sandbox.bytes(), seat.provider],
+        params![slot.sandbox.bytes(), slot.provider],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let (sits, count) = taken.unwrap_or_default();
     if sits {
         return Ok(());
     }
-    if count >= i64::from(seat.capacity) {
+    if count >= i64::from(slot.capacity) {
         return Err(ChangeError::Refused(Refused::NoSlot));
     }
     tx.run(
         "DELETE FROM sandbox_slot_wait WHERE run = ?1 AND provider = ?2",
-        params![run.bytes(), seat.provider],
+        params![run.bytes(), slot.provider],
     )?;
     tx.exec(
         "INSERT INTO sandbox_slot (sandbox, provider) VALUES (?1, ?2)",
-        params![seat.sandbox.bytes(), seat.provider],
+        params![slot.sandbox.bytes(), slot.provider],
     )
 }
 
-/// A seat becomes free, and the first who waits for one is told by a timer.
-/// Whoever has ended is passed over: the seat would be told to nobody.
-pub(crate) fn release(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), ChangeError> {
-    let provider: Option<String> = tx.one(
+/// Releases the slot of a sandbox and sets a timer that wakes the first run waiting for a slot.
+/// Ended runs are skipped, because they could not use the slot.
+pub(crate) fn release_slot(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), ChangeError> {
+    let provider: Option<String> = tx.query_one(
         "DELETE FROM sandbox_slot WHERE sandbox = ?1 RETURNING provider",
         params![sandbox.bytes()],
         |row| row.get(0),
@@ -48,7 +49,7 @@ pub(crate) fn release(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), ChangeError
     let Some(provider) = provider else {
         return Ok(());
     };
-    let next: Option<[u8; 16]> = tx.one(
+    let next: Option<[u8; 16]> = tx.query_one(
         "SELECT w.run FROM sandbox_slot_wait w CROSS JOIN run_head h ON h.run = w.run
           WHERE w.provider = ?1 AND h.state <> ?2
           ORDER BY w.rank, w.since, w.run LIMIT 1",
@@ -66,14 +67,15 @@ pub(crate) fn release(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), ChangeError
     let wake = TimerUpdate::Arm {
         timer: TimerId::derive(run.bits(), &format!("slot:{sandbox}"), tx.now),
         run,
-        due: Due::Now,
+        due: DueTime::Now,
         kind: TimerKind::Wake,
     };
-    timer::update(tx, &wake)
+    timer::update_timer(tx, &wake)
 }
 
-/// A run queues for a seat; who queues already keeps its place.
-pub(crate) fn queue(tx: &Tx<'_>, run: RunId, provider: &str) -> Result<()> {
+/// Adds a run to the queue for a sandbox slot of this provider. A run that is already queued keeps
+/// its position.
+pub(crate) fn queue_for_sandbox_slot(tx: &Tx<'_>, run: RunId, provider: &str) -> Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO sandbox_slot_wait (provider, rank, since, run)
          SELECT ?2, -priority, ?3, id FROM run WHERE id = ?1",
@@ -81,9 +83,9 @@ pub(crate) fn queue(tx: &Tx<'_>, run: RunId, provider: &str) -> Result<()> {
     )
 }
 
-/// Seats whose sandbox neither runs nor is on its way.
-pub(crate) fn leaked_slots(tx: &Tx<'_>) -> Result<Vec<SandboxId>> {
-    tx.all(
+/// Lists the sandboxes that occupy a slot although a sandbox in their state needs none.
+pub(crate) fn sandboxes_with_leaked_slot(tx: &Tx<'_>) -> Result<Vec<SandboxId>> {
+    tx.query_all(
         "SELECT s.sandbox FROM sandbox_slot s LEFT JOIN sandbox b ON b.sandbox = s.sandbox
           WHERE coalesce(b.holds_slot, 0) = 0",
         (),

@@ -1,17 +1,16 @@
-//! What a new driver does first: whatever the one before it held is free again.
-//!
-//! Never: waits. The lock says that the one before is gone, so no lease need run out.
+//! Takes a store over from a previous driver and releases everything that the previous driver held.
+//! The driver lock proves that the previous driver is gone, so no lease has to expire first.
 
 use rusqlite::{Connection, Result};
 
 use crate::sqlite::column::{LEASED, READY, liveness_code};
 use longhaul_core::port::store::WorkerLiveness;
 
-/// Counts the boot, frees every leased run and buries every worker. Gives the
-/// number of this boot.
-pub(crate) fn take_over(conn: &Connection) -> Result<i64> {
+/// Releases all claimed runs and marks all workers as dead. Also increments the boot count, the
+/// number of times that the store was opened as driver, and returns it.
+pub(crate) fn take_over_store(conn: &Connection) -> Result<i64> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let taken = release_all(conn);
+    let taken = release_runs_of_previous_driver(conn);
     match taken {
         Ok(boot) => conn.execute_batch("COMMIT").map(|()| boot),
         Err(error) => {
@@ -21,7 +20,7 @@ pub(crate) fn take_over(conn: &Connection) -> Result<i64> {
     }
 }
 
-fn release_all(conn: &Connection) -> Result<i64> {
+fn release_runs_of_previous_driver(conn: &Connection) -> Result<i64> {
     let boot = conn.query_row(
         "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value",
         (),
@@ -39,8 +38,8 @@ fn release_all(conn: &Connection) -> Result<i64> {
         (READY, LEASED),
     )?;
     conn.execute("UPDATE worker SET liveness = ?1", (liveness_code(WorkerLiveness::Dead),))?;
-    // Only a driver serves: whoever began a request and has not answered is gone.
-    // What took effect is kept, so that the request is answered and not repeated.
+    // Only the driver serves requests, so every request in progress belongs to a dead process. A
+    // request that has taken effect is kept, so that a retry is answered instead of repeated.
     conn.execute("DELETE FROM idempotent_request WHERE status IS NULL AND effect IS NULL", ())?;
     conn.execute("UPDATE idempotent_request SET lease_until = 0 WHERE status IS NULL", ())?;
     Ok(boot)

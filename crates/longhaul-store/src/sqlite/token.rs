@@ -1,23 +1,24 @@
-//! Passes that a key gave out: shown again and again, or spent once.
+//! Session tokens (reusable) and tickets (one-time), issued for an API key.
 //!
-//! Never: a pass that outlives its time or its key.
+//! Invariant: a token is invalid after it expires or after its key is revoked.
 
 use longhaul_core::port::auth::{KeyRef, NewToken, TokenKind, TokenRow};
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{maybe_hash, time, token_kind_code};
+use crate::sqlite::column::{get_optional_hash, get_time, token_kind_code};
 use crate::sqlite::tx::Tx;
 
-/// A pass that still counts: asked for at every door. The machine's own key does
-/// not stand here; whoever opens the door for it knows whether it is still the same.
+/// Selects a valid token. Runs for every API request. A token may have been issued for the local
+/// key of the machine, which is not in the table; the caller checks whether that key is still the
+/// same.
 pub(crate) const SELECT_TOKEN: &str = "SELECT issuer_key_hash, expires_at FROM token
       WHERE hash = ?1 AND kind = ?2 AND expires_at > ?3
         AND (issuer_key_hash IS NULL OR EXISTS (
               SELECT 1 FROM api_key k WHERE k.hash = issuer_key_hash AND k.revoked_at IS NULL
                  AND (k.expires_at IS NULL OR k.expires_at > ?3)))";
 
-/// The same, and it is gone.
+/// Deletes a valid token and returns it.
 pub(crate) const CONSUME_TOKEN: &str = "DELETE FROM token
       WHERE hash = ?1 AND kind = ?2 AND expires_at > ?3
         AND (issuer_key_hash IS NULL OR EXISTS (
@@ -25,14 +26,15 @@ pub(crate) const CONSUME_TOKEN: &str = "DELETE FROM token
                  AND (k.expires_at IS NULL OR k.expires_at > ?3)))
   RETURNING issuer_key_hash, expires_at";
 
-/// Some passes that are over: each new one takes more of them away than come.
-pub(crate) const DELETE_EXPIRED: &str = "DELETE FROM token WHERE rowid IN
+/// Deletes some expired tokens. Runs for each new token and deletes up to 100 tokens, so that more
+/// tokens are deleted than added.
+pub(crate) const DELETE_EXPIRED_TOKENS: &str = "DELETE FROM token WHERE rowid IN
       (SELECT rowid FROM token WHERE expires_at <= ?1 ORDER BY expires_at LIMIT 100)";
 
-/// Takes a pass in.
-pub(crate) fn add(tx: &Tx<'_>, pass: &NewToken) -> Result<()> {
-    tx.run(DELETE_EXPIRED, params![tx.now_micros()])?;
-    let holder = match &pass.issuer {
+/// Adds a token and deletes some expired tokens.
+pub(crate) fn add_token(tx: &Tx<'_>, token: &NewToken) -> Result<()> {
+    tx.run(DELETE_EXPIRED_TOKENS, params![tx.now_micros()])?;
+    let holder = match &token.issuer {
         KeyRef::Local => None,
         KeyRef::Key(hash) => Some(hash.bytes()),
     };
@@ -40,29 +42,29 @@ pub(crate) fn add(tx: &Tx<'_>, pass: &NewToken) -> Result<()> {
         "INSERT OR REPLACE INTO token (hash, kind, issuer_key_hash, expires_at)
          VALUES (?1, ?2, ?3, ?4)",
         params![
-            pass.hash.bytes(),
-            token_kind_code(pass.kind),
+            token.hash.bytes(),
+            token_kind_code(token.kind),
             holder,
-            tx.now.plus(pass.ttl).as_micros()
+            tx.now.plus(token.ttl).as_micros()
         ],
     )
 }
 
-/// The pass, if it still counts.
-pub(crate) fn token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
+/// Returns the token with this kind and hash if it is valid.
+pub(crate) fn find_token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
     let kind = token_kind_code(kind);
-    tx.one(SELECT_TOKEN, params![hash.bytes(), kind, tx.now_micros()], token_row)
+    tx.query_one(SELECT_TOKEN, params![hash.bytes(), kind, tx.now_micros()], token_row)
 }
 
-/// The pass, if it still counts, and it is gone.
-pub(crate) fn consume(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
+/// Consumes a token: deletes the token and returns it, if it is valid.
+pub(crate) fn consume_token(tx: &Tx<'_>, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>> {
     let kind = token_kind_code(kind);
-    tx.one(CONSUME_TOKEN, params![hash.bytes(), kind, tx.now_micros()], token_row)
+    tx.query_one(CONSUME_TOKEN, params![hash.bytes(), kind, tx.now_micros()], token_row)
 }
 
 fn token_row(row: &Row<'_>) -> Result<TokenRow> {
     Ok(TokenRow {
-        issuer: maybe_hash(row, 0)?.map_or(KeyRef::Local, KeyRef::Key),
-        expires_at: time(row, 1)?,
+        issuer: get_optional_hash(row, 0)?.map_or(KeyRef::Local, KeyRef::Key),
+        expires_at: get_time(row, 1)?,
     })
 }

@@ -1,29 +1,27 @@
-//! One command's view of the database: a connection inside a transaction, and
-//! the time at which it happens.
-//!
-//! Never: begins or ends a transaction.
+//! A connection inside a transaction, together with the current time. Commands and queries use it;
+//! the transaction is begun and committed elsewhere.
 
 use longhaul_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row};
 
-/// A connection inside a transaction, and the store's time.
+/// A connection inside a transaction, with the current time of the store.
 pub(crate) struct Tx<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) now: Timestamp,
 }
 
 impl Tx<'_> {
-    /// The store's time as columns hold it.
+    /// Returns the current time of the store as a column value, in microseconds.
     pub(crate) const fn now_micros(&self) -> i64 {
         self.now.as_micros()
     }
 
-    /// Runs a statement that gives nothing back but the count of rows it changed.
+    /// Executes an SQL statement and returns the number of changed rows.
     pub(crate) fn run(&self, sql: &str, params: impl Params) -> Result<usize> {
         self.conn.prepare_cached(sql)?.execute(params)
     }
 
-    /// Runs a statement of which it does not matter how many rows it changes.
+    /// Executes an SQL statement, ignoring the number of changed rows.
     pub(crate) fn exec<E>(&self, sql: &str, params: impl Params) -> std::result::Result<(), E>
     where
         E: From<rusqlite::Error>,
@@ -32,8 +30,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The first row, if there is one.
-    pub(crate) fn one<T>(
+    /// Returns the first row of a query. `None` means that the query has no rows.
+    pub(crate) fn query_one<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -43,8 +41,8 @@ impl Tx<'_> {
         statement.query_row(params, read).optional()
     }
 
-    /// Every row.
-    pub(crate) fn all<T>(
+    /// Returns all rows of a query.
+    pub(crate) fn query_all<T>(
         &self,
         sql: &str,
         params: impl Params,

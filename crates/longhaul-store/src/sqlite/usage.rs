@@ -1,6 +1,4 @@
-//! What was used: summed on the head, and one row for every call.
-//!
-//! Never: holds money back; that is the account's business.
+//! Usage of models: totals in the run's head (its scheduling row), and one row for each model call.
 
 use longhaul_core::change::UsageRow;
 use longhaul_core::id::RunId;
@@ -8,13 +6,13 @@ use longhaul_core::port::records::{ModelUsage, UsageQuery};
 use longhaul_core::usage::MicroUsd;
 use rusqlite::{Result, params, params_from_iter};
 
-use crate::sqlite::column::{amount, get_u64, int};
-use crate::sqlite::filter::Filter;
-use crate::sqlite::run_row::usage;
+use crate::sqlite::column::{amount_to_column, count_to_column, get_u64};
+use crate::sqlite::filter::WhereClauseBuilder;
+use crate::sqlite::run_row::get_usage;
 use crate::sqlite::tx::Tx;
 
-/// Adds one call's usage, or time alone.
-pub(crate) fn add(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
+/// Adds the usage of one model call to a run. A row without a model name only adds active time.
+pub(crate) fn add_usage(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
     let is_call = !row.model.is_empty();
     let used = &row.usage;
     tx.run(
@@ -29,15 +27,15 @@ pub(crate) fn add(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
         params![
             run.bytes(),
             row.turns,
-            amount(used.input_tokens),
-            amount(used.output_tokens),
-            amount(used.cached_tokens),
-            amount(used.cache_write_tokens),
-            amount(used.reasoning_tokens),
+            amount_to_column(used.input_tokens),
+            amount_to_column(used.output_tokens),
+            amount_to_column(used.cached_tokens),
+            amount_to_column(used.cache_write_tokens),
+            amount_to_column(used.reasoning_tokens),
             used.estimated,
-            row.cost.map_or(0, |cost| amount(cost.0)),
+            row.cost.map_or(0, |cost| amount_to_column(cost.0)),
             is_call && row.cost.is_none(),
-            amount(row.active.0)
+            amount_to_column(row.active.0)
         ],
     )?;
     if !is_call {
@@ -51,31 +49,32 @@ pub(crate) fn add(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
             run.bytes(),
             tx.now_micros(),
             row.model,
-            amount(used.input_tokens),
-            amount(used.output_tokens),
-            amount(used.cached_tokens),
-            amount(used.cache_write_tokens),
-            amount(used.reasoning_tokens),
+            amount_to_column(used.input_tokens),
+            amount_to_column(used.output_tokens),
+            amount_to_column(used.cached_tokens),
+            amount_to_column(used.cache_write_tokens),
+            amount_to_column(used.reasoning_tokens),
             used.estimated,
-            row.cost.map(|cost| amount(cost.0))
+            row.cost.map(|cost| amount_to_column(cost.0))
         ],
     )
 }
 
-/// What was used, by model.
-pub(crate) fn usage_by_model(tx: &Tx<'_>, ask: UsageQuery) -> Result<Vec<ModelUsage>> {
-    let mut filter = Filter::default();
-    filter.only("root = ?", ask.root.map(|root| root.bytes().to_vec()));
-    filter.only("at >= ?", ask.since.map(|since| since.as_micros()));
+/// Returns the usage of each model in the runs that the query selects.
+pub(crate) fn usage_by_model(tx: &Tx<'_>, query: UsageQuery) -> Result<Vec<ModelUsage>> {
+    let mut filter = WhereClauseBuilder::default();
+    filter.add_condition("root = ?", query.root.map(|root| root.bytes().to_vec()));
+    filter.add_condition("at >= ?", query.since.map(|since| since.as_micros()));
     let select = "SELECT model, sum(input_tokens), sum(output_tokens), sum(cached_tokens),
                          sum(cache_write_tokens), sum(reasoning_tokens), max(estimated),
                          coalesce(sum(cost_micro_usd), 0), count(*) - count(cost_micro_usd)
                     FROM usage";
-    let (sql, values) = filter.finish(select, " GROUP BY model ORDER BY model", int(u64::MAX));
-    tx.all(&sql, params_from_iter(values), |row| {
+    let (sql, values) =
+        filter.into_statement(select, " GROUP BY model ORDER BY model", count_to_column(u64::MAX));
+    tx.query_all(&sql, params_from_iter(values), |row| {
         Ok(ModelUsage {
             model: row.get(0)?,
-            usage: usage(row, 1)?,
+            usage: get_usage(row, 1)?,
             cost: MicroUsd(get_u64(row, 7)?),
             unpriced: get_u64(row, 8)?,
         })

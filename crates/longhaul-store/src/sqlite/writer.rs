@@ -1,7 +1,8 @@
-//! The one thread that writes: takes what waits, commits once, answers everybody.
+//! The writer thread: takes all queued commands, commits once and answers all callers (group
+//! commit).
 //!
-//! Never: lingers for more to come, or goes on after a commit of which nothing
-//! is known. Groups grow by themselves while a commit runs.
+//! The thread does not wait for more commands, because groups form by themselves while a commit
+//! runs. After a commit with an unknown result the thread stops writing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,46 +23,49 @@ use crate::sqlite::location::OpenedFile;
 use crate::sqlite::lock::DriverLock;
 use crate::sqlite::tx::Tx;
 
-/// So many commands go into one commit at most.
+/// Maximum number of commands that one commit may contain.
 const GROUP_MAX: usize = 256;
-/// So much work goes into one commit at most.
+/// Maximum time for running the commands of one commit. Commands that arrive later go into the next
+/// commit.
 const GROUP_TIME_MAX: Millis = Millis(2);
-/// So many commands may wait; whoever comes then waits to wait.
+/// Maximum number of queued commands. Further callers wait until the queue has room.
 const QUEUE_MAX: usize = 1_024;
 
-/// So often the file is tried while another process writes. One that writes all
-/// the time leaves only short gaps, and SQLite by itself would look for one ten
-/// times a second.
+/// Interval between attempts to begin a transaction while another process writes. SQLite's own busy
+/// handler retries only about ten times a second, which would miss the short gaps of a process that
+/// writes all the time.
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 type CommandQueue = mpsc::Receiver<Box<dyn WriteCommand>>;
 
-/// Everything the writer owns.
+/// State of the writer thread: its connection, clock, lock and hooks.
 pub(crate) struct Writer {
     pub(crate) conn: Connection,
     pub(crate) at: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How long another process that writes is waited for.
+    /// How long a transaction waits for other processes that are writing.
     pub(crate) busy_timeout: Duration,
     pub(crate) change_sender: watch::Sender<u64>,
-    /// Commits of this thread that were news to anybody.
+    /// Number of commits of this process that watchers were notified of.
     pub(crate) commits: Arc<AtomicU64>,
     pub(crate) on_fatal: Option<FatalHook>,
     pub(crate) fault_injector: Option<Arc<dyn FaultInjector>>,
-    /// Held as long as this thread writes, and no longer.
+    /// Driver lock, held for as long as this thread runs. `None` means that this process is an
+    /// outsider.
     pub(crate) lock: Option<DriverLock>,
-    /// The file that is written; `None` for a store in memory.
+    /// Database file. `None` means a store in memory.
     pub(crate) file: Option<OpenedFile>,
 }
 
-/// The way to the writer. When it is dropped the writer finishes what waits,
-/// closes the file and lets go of the lock before the drop returns.
+/// Handle of the writer thread. Dropping the handle completes the queued commands, closes the file
+/// and releases the driver lock.
 pub(crate) struct WriterHandle {
     at: Arc<str>,
     commits: Arc<AtomicU64>,
     commands: Option<mpsc::Sender<Box<dyn WriteCommand>>>,
     thread: Option<JoinHandle<()>>,
-    /// Nothing can be written at all, and why.
+    /// Error with which every command fails, if nothing can be written. `None` means that the store
+    /// is writable.
     unavailable: Option<CommitError>,
 }
 
@@ -72,17 +76,17 @@ impl fmt::Debug for WriterHandle {
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the writer thread and returns its handle.
     pub(crate) fn start(self) -> Result<WriterHandle, StoreError> {
         let at = Arc::clone(&self.at);
-        // From here on this thread does the waiting.
+        // From here on the thread itself retries instead of SQLite.
         let alone = self.conn.busy_timeout(Duration::ZERO);
         alone.map_err(|error| sql_error(error, &at))?;
         let commits = Arc::clone(&self.commits);
-        let (commands, inbox) = mpsc::channel(QUEUE_MAX);
+        let (commands, queue) = mpsc::channel(QUEUE_MAX);
         let thread = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || self.run(inbox))
+            .spawn(move || self.run_loop(queue))
             .map_err(|error| io_error(error, &at))?;
         Ok(WriterHandle {
             at,
@@ -93,39 +97,40 @@ impl Writer {
         })
     }
 
-    fn run(mut self, mut inbox: CommandQueue) {
+    fn run_loop(mut self, mut queue: CommandQueue) {
         let mut closed: Option<CommitError> = None;
-        while let Some(first) = inbox.blocking_recv() {
+        while let Some(first) = queue.blocking_recv() {
             if let Some(lost) = &closed {
-                respond_all([first], Some(lost), &self.at);
+                respond_to_callers([first], Some(lost), &self.at);
             } else {
-                closed = self.commit_group(first, &mut inbox);
+                closed = self.commit_group(first, &mut queue);
             }
         }
         if let Some(lock) = self.lock.take() {
-            // The file is closed before anybody else may drive it.
+            // The file is closed before another process may drive it.
             drop(self.conn);
             drop(lock);
         }
     }
 
-    /// One commit: the first command, and what comes in while it is being done.
-    /// Gives back the reason if the store can't go on.
+    /// Commits one group of commands: the first command and all that arrive while it runs. Returns
+    /// an error if the store can't continue.
     fn commit_group(
         &self,
         first: Box<dyn WriteCommand>,
-        inbox: &mut CommandQueue,
+        queue: &mut CommandQueue,
     ) -> Option<CommitError> {
-        let mut works = Vec::with_capacity(GROUP_MAX);
-        works.push(first);
-        let is_news = self.run_batch(&mut works, inbox).and_then(|swift| match swift {
-            Some(is_news) => Ok(is_news),
-            None => self.run_with_savepoints(&mut works),
-        });
-        let done = is_news.and_then(|is_news| self.commit().map(|()| is_news));
+        let mut commands = Vec::with_capacity(GROUP_MAX);
+        commands.push(first);
+        let must_notify =
+            self.run_command_batch(&mut commands, queue).and_then(|swift| match swift {
+                Some(must_notify) => Ok(must_notify),
+                None => self.run_commands_with_savepoints(&mut commands),
+            });
+        let done = must_notify.and_then(|must_notify| self.commit().map(|()| must_notify));
         let lost = match done {
-            Ok(is_news) => {
-                if is_news {
+            Ok(must_notify) => {
+                if must_notify {
                     self.commits.fetch_add(1, Ordering::Relaxed);
                     self.change_sender.send_modify(|count| *count = count.wrapping_add(1));
                 }
@@ -136,34 +141,34 @@ impl Writer {
                 Some(lost)
             }
         };
-        respond_all(works, lost.as_ref(), &self.at);
+        respond_to_callers(commands, lost.as_ref(), &self.at);
         lost.filter(|lost| matches!(lost, CommitError::Closed(_)))
     }
 
-    /// Does what comes in, with nothing between the commands: as long as none of
-    /// them has to be undone, none needs a savepoint, and a savepoint costs a copy
-    /// of every page that the next command changes. Whether anything is news;
-    /// none: one has to be undone, and with it, for now, all of them.
-    fn run_batch(
+    /// Runs commands as they arrive, without savepoints. A savepoint is only needed if a command
+    /// must be rolled back, and costs a copy of every page that the next command changes. Returns
+    /// whether watchers must be notified. `None` means that a command had to be rolled back, and
+    /// that all commands of the batch were rolled back with it.
+    fn run_command_batch(
         &self,
-        works: &mut Vec<Box<dyn WriteCommand>>,
-        inbox: &mut CommandQueue,
+        commands: &mut Vec<Box<dyn WriteCommand>>,
+        queue: &mut CommandQueue,
     ) -> Result<Option<bool>, CommitError> {
-        if let Err(error) = self.begin() {
-            // Whoever waits behind would only wait as long again.
-            while let Ok(more) = inbox.try_recv() {
-                works.push(more);
+        if let Err(error) = self.begin_transaction() {
+            // The queued commands would have to wait for the same time again.
+            while let Ok(more) = queue.try_recv() {
+                commands.push(more);
             }
             return Err(CommitError::from_sql(&error));
         }
-        let begun = self.clock.monotonic();
-        let mut is_news = false;
+        let started = self.clock.monotonic_time();
+        let mut must_notify = false;
         let mut written = self.conn.total_changes();
-        while let Some(work) = works.last_mut() {
-            let ran = work.run(&self.tx(), &self.at);
+        while let Some(work) = commands.last_mut() {
+            let ran = work.run(&self.new_tx(), &self.at);
             let before = std::mem::replace(&mut written, self.conn.total_changes());
             match ran {
-                CommandStatus::Changed => is_news = true,
+                CommandStatus::Changed => must_notify = true,
                 CommandStatus::Silent => {}
                 CommandStatus::Rollback if written == before => {}
                 CommandStatus::Rollback | CommandStatus::Failed(_) => {
@@ -171,44 +176,44 @@ impl Writer {
                     return Ok(None);
                 }
             }
-            let is_full =
-                works.len() >= GROUP_MAX || self.clock.monotonic().minus(begun) >= GROUP_TIME_MAX;
+            let is_full = commands.len() >= GROUP_MAX
+                || self.clock.monotonic_time().minus(started) >= GROUP_TIME_MAX;
             if is_full {
                 break;
             }
-            let Ok(more) = inbox.try_recv() else {
+            let Ok(more) = queue.try_recv() else {
                 break;
             };
-            works.push(more);
+            commands.push(more);
         }
-        Ok(Some(is_news))
+        Ok(Some(must_notify))
     }
 
-    /// Does the same commands again, each in a savepoint: whichever is refused
-    /// undoes only itself. An error means that the whole commit is gone.
-    fn run_with_savepoints(
+    /// Runs the commands of a batch again, each in a savepoint, so that a refused command rolls
+    /// back only its own writes. An error means that the whole transaction is lost.
+    fn run_commands_with_savepoints(
         &self,
-        works: &mut [Box<dyn WriteCommand>],
+        commands: &mut [Box<dyn WriteCommand>],
     ) -> Result<bool, CommitError> {
-        self.begin().map_err(|error| CommitError::from_sql(&error))?;
-        let mut is_news = false;
-        for work in works {
-            self.exec_or_fail("SAVEPOINT command")?;
-            match work.run(&self.tx(), &self.at) {
-                CommandStatus::Changed => is_news = true,
+        self.begin_transaction().map_err(|error| CommitError::from_sql(&error))?;
+        let mut must_notify = false;
+        for work in commands {
+            self.exec_in_commit("SAVEPOINT command")?;
+            match work.run(&self.new_tx(), &self.at) {
+                CommandStatus::Changed => must_notify = true,
                 CommandStatus::Silent => {}
-                CommandStatus::Rollback => self.exec_or_fail("ROLLBACK TO command")?,
-                // The database may have rolled everything back by itself.
+                CommandStatus::Rollback => self.exec_in_commit("ROLLBACK TO command")?,
+                // SQLite may have rolled back the whole transaction by itself.
                 CommandStatus::Failed(lost) if self.conn.is_autocommit() => return Err(lost),
-                CommandStatus::Failed(_) => self.exec_or_fail("ROLLBACK TO command")?,
+                CommandStatus::Failed(_) => self.exec_in_commit("ROLLBACK TO command")?,
             }
-            self.exec_or_fail("RELEASE command")?;
+            self.exec_in_commit("RELEASE command")?;
         }
-        Ok(is_news)
+        Ok(must_notify)
     }
 
-    /// Begins a commit as soon as no other process writes.
-    fn begin(&self) -> rusqlite::Result<()> {
+    /// Begins a transaction, waiting while other processes write.
+    fn begin_transaction(&self) -> rusqlite::Result<()> {
         let mut waited = Duration::ZERO;
         loop {
             match self.exec("BEGIN IMMEDIATE") {
@@ -219,14 +224,14 @@ impl Writer {
                     thread::sleep(BUSY_RETRY_INTERVAL);
                     waited += BUSY_RETRY_INTERVAL;
                 }
-                begun => return begun,
+                result => return result,
             }
         }
     }
 
     fn commit(&self) -> Result<(), CommitError> {
-        let wanted = self.fault_injector.as_ref().and_then(|faults| faults.at_commit());
-        let lost = match wanted {
+        let fault = self.fault_injector.as_ref().and_then(|faults| faults.commit_fault());
+        let lost = match fault {
             None => match self.exec("COMMIT") {
                 Ok(()) => return self.check_file_in_place(),
                 Err(error) => CommitError::from_sql(&error),
@@ -234,11 +239,11 @@ impl Writer {
             Some(CommitFault::Full) => CommitError::DiskFull,
             Some(CommitFault::Busy) => CommitError::Busy,
             Some(CommitFault::SyncFailedLost) => {
-                CommitError::Other("the sync was made to fail".to_owned())
+                CommitError::Other("injected sync failure".to_owned())
             }
             Some(CommitFault::SyncFailedStored) => {
                 _ = self.exec("COMMIT");
-                CommitError::Other("the sync was made to fail".to_owned())
+                CommitError::Other("injected sync failure".to_owned())
             }
         };
         self.roll_back();
@@ -249,23 +254,24 @@ impl Writer {
             | CommitError::Closed(why)
             | CommitError::Other(why) => {
                 Err(self
-                    .fail_closed(format!("a commit failed and what it left is not known ({why})")))
+                    .close_after_failure(format!("a commit failed with an unknown result ({why})")))
             }
         }
     }
 
-    /// Checked after every commit: what went into a file that nobody will find again is
-    /// not acknowledged.
+    /// Returns an error if the database file was deleted or replaced. Checked after every commit,
+    /// because writes to such a file must not be acknowledged.
     fn check_file_in_place(&self) -> Result<(), CommitError> {
         match self.file.as_ref().map_or(Ok(()), OpenedFile::check_in_place) {
             Ok(()) => Ok(()),
-            Err(why) => Err(self.fail_closed(why)),
+            Err(why) => Err(self.close_after_failure(why)),
         }
     }
 
-    /// After a failed sync nobody knows what the disk holds. Writing more, or
-    /// moving the log into the file, would build on that.
-    fn fail_closed(&self, why: String) -> CommitError {
+    /// Closes the store for writing and calls the fatal hook. After a failed sync the content of
+    /// the disk is unknown, and further writes or moving the log into the file would build on that
+    /// unknown content.
+    fn close_after_failure(&self, why: String) -> CommitError {
         tracing::error!(store = %self.at, "{why}");
         _ = self.conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         if let Some(fatal) = &self.on_fatal {
@@ -278,15 +284,15 @@ impl Writer {
         if !self.conn.is_autocommit()
             && let Err(error) = self.exec("ROLLBACK")
         {
-            tracing::warn!(store = %self.at, %error, "a rollback failed");
+            tracing::warn!(store = %self.at, %error, "rollback failed");
         }
     }
 
-    fn tx(&self) -> Tx<'_> {
+    fn new_tx(&self) -> Tx<'_> {
         Tx { conn: &self.conn, now: self.clock.now() }
     }
 
-    fn exec_or_fail(&self, sql: &str) -> Result<(), CommitError> {
+    fn exec_in_commit(&self, sql: &str) -> Result<(), CommitError> {
         self.exec(sql).map_err(|error| CommitError::from_sql(&error))
     }
 
@@ -295,36 +301,42 @@ impl Writer {
     }
 }
 
-fn respond_all(
-    works: impl IntoIterator<Item = Box<dyn WriteCommand>>,
-    lost: Option<&CommitError>,
-    at: &str,
+fn respond_to_callers(
+    commands: impl IntoIterator<Item = Box<dyn WriteCommand>>,
+    commit_error: Option<&CommitError>,
+    location: &str,
 ) {
-    for work in works {
-        work.respond(lost.map(|lost| lost.to_store_error(at)));
+    for work in commands {
+        work.respond(commit_error.map(|commit_error| commit_error.to_store_error(location)));
     }
 }
 
 impl WriterHandle {
-    /// A way that leads nowhere: every command hears why.
-    pub(crate) fn unavailable(at: Arc<str>, why: CommitError) -> Self {
-        Self { at, commits: Arc::default(), commands: None, thread: None, unavailable: Some(why) }
+    /// Creates a handle for a store that can't be written to. Every command fails with this error.
+    pub(crate) fn new_unavailable(location: Arc<str>, error: CommitError) -> Self {
+        Self {
+            at: location,
+            commits: Arc::default(),
+            commands: None,
+            thread: None,
+            unavailable: Some(error),
+        }
     }
 
-    /// How many commits of this process were news to anybody.
-    pub(crate) fn commits(&self) -> u64 {
+    /// Returns the number of commits of this process that watchers were notified of.
+    pub(crate) fn commit_count(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Hands a command in and waits until its commit stands. A caller that goes
-    /// away does not take its command with it.
-    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    /// Sends a command to the writer thread and waits until its commit is durable. If the caller is
+    /// dropped, the command is executed anyway.
+    pub(crate) async fn run_command<T, F>(&self, command: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
-        let task = Box::new(PendingCommand::new(work, caller));
+        let task = Box::new(PendingCommand::new(command, caller));
         let sent = match &self.commands {
             Some(commands) => commands.send(task).await.is_ok(),
             None => false,
@@ -339,7 +351,7 @@ impl WriterHandle {
         if let Some(why) = &self.unavailable {
             return why.to_store_error(&self.at);
         }
-        CommitError::Closed("its writer has ended".to_owned()).to_store_error(&self.at)
+        CommitError::Closed("the writer thread has stopped".to_owned()).to_store_error(&self.at)
     }
 }
 

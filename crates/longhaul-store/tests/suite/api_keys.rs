@@ -1,4 +1,4 @@
-//! Keys and what they gave out, in a file that several processes share.
+//! API keys, tokens and idempotent requests in a file shared by several processes.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::harness::{StoreDir, connect};
 
 const ROUNDS: usize = 50;
 
-/// The driver of a file and somebody who came in beside it.
+/// Returns a driver and an outsider of the same file.
 fn driver_and_outsider(folder: &StoreDir) -> [Arc<SqliteStore>; 2] {
     let driver = folder.drive();
     let outsider = folder.open(OpenMode::Outsider).unwrap();
@@ -44,7 +44,7 @@ fn ticket(name: &str) -> NewToken {
     }
 }
 
-/// How many of all the sides that do the same at once succeed.
+/// Runs the same operation four times concurrently and returns how many succeed.
 async fn race<R>(stores: &[Arc<SqliteStore>; 2], side: impl Fn(Arc<SqliteStore>) -> R) -> usize
 where
     R: Future<Output = bool> + Send + 'static,
@@ -62,10 +62,10 @@ async fn one_of_two_processes_consumes_a_token() {
     let folder = StoreDir::new();
     let stores = driver_and_outsider(&folder);
     for round in 0..ROUNDS {
-        let pass = ticket(&format!("t{round}"));
-        stores[round % 2].add_token(pass.clone()).await.unwrap();
+        let token = ticket(&format!("t{round}"));
+        stores[round % 2].add_token(token.clone()).await.unwrap();
         let spends = |store: Arc<SqliteStore>| async move {
-            let spent = store.consume_token(TokenKind::Ticket, pass.hash).await;
+            let spent = store.consume_token(TokenKind::Ticket, token.hash).await;
             spent.unwrap().is_some()
         };
         assert_eq!(race(&stores, spends).await, 1, "round {round}");
@@ -77,22 +77,22 @@ async fn one_of_two_processes_begins_a_request() {
     let folder = StoreDir::new();
     let stores = driver_and_outsider(&folder);
     for round in 0..ROUNDS {
-        let of = IdempotencyKey { principal: "key:ops".to_owned(), key: format!("k{round}") };
-        let ask = IdempotencyRequest {
-            key: of.clone(),
+        let key = IdempotencyKey { principal: "key:ops".to_owned(), key: format!("k{round}") };
+        let request = IdempotencyRequest {
+            key: key.clone(),
             body_hash: Hash::digest(b"body"),
             ttl: Millis(1_000),
             lease: Millis(100),
         };
         let begins = |store: Arc<SqliteStore>| {
-            let ask = ask.clone();
-            async move { store.begin_request(ask).await.unwrap() == IdempotencyState::Acquired }
+            let request = request.clone();
+            async move { store.begin_request(request).await.unwrap() == IdempotencyState::Acquired }
         };
         assert_eq!(race(&stores, begins).await, 1, "round {round}");
         let reply = StoredResponse { status: 201, location: None, body: b"done".to_vec() };
-        stores[0].complete_request(of, reply.clone()).await.unwrap();
-        let heard = stores[1].begin_request(ask).await.unwrap();
-        assert_eq!(heard, IdempotencyState::Completed(reply));
+        stores[0].complete_request(key, reply.clone()).await.unwrap();
+        let state = stores[1].begin_request(request).await.unwrap();
+        assert_eq!(state, IdempotencyState::Completed(reply));
     }
 }
 
@@ -112,7 +112,7 @@ async fn one_of_two_processes_creates_a_key_of_a_name() {
         };
         assert_eq!(race(&stores, adds).await, 1, "round {round}");
     }
-    assert_eq!(stores[0].keys().await.unwrap().len(), ROUNDS);
+    assert_eq!(stores[0].list_keys().await.unwrap().len(), ROUNDS);
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn expired_tokens_are_removed_when_new_ones_are_added() {
     folder.clock.advance(Millis(50));
     for (name, left) in [("a", 51), ("b", 2), ("c", 3)] {
         store.add_token(ticket(name)).await.unwrap();
-        assert_eq!(count(), left, "a bite at a time");
+        assert_eq!(count(), left, "each new token deletes some expired ones");
     }
 }
 
@@ -144,21 +144,21 @@ async fn the_last_use_of_a_key_is_written_rarely() {
     let conn = connect(&folder.file());
     let version =
         || -> i64 { conn.pragma_query_value(None, "data_version", |row| row.get(0)).unwrap() };
-    let touched = async |span| {
-        folder.clock.advance(span);
+    let touched = async |duration| {
+        folder.clock.advance(duration);
         let before = version();
-        store.touch_key(key.hash).await.unwrap();
+        store.record_key_use(key.hash).await.unwrap();
         version() != before
     };
     let minutes = |count: u64| Millis::from_secs(count * 60);
-    for (span, is_written) in [
+    for (duration, is_written) in [
         (Millis::ZERO, true),
         (Millis::ZERO, false),
         (minutes(5), false),
         (Millis(1), true),
         (minutes(4), false),
     ] {
-        assert_eq!(touched(span).await, is_written, "after {span:?}");
+        assert_eq!(touched(duration).await, is_written, "after {duration:?}");
     }
 }
 
@@ -168,5 +168,5 @@ async fn changes_of_keys_and_tokens_do_not_notify_workers() {
     let store = folder.drive();
     store.add_key(new_key("ops")).await.unwrap();
     store.add_token(ticket("t")).await.unwrap();
-    assert_eq!(store.commits(), 0);
+    assert_eq!(store.commit_count(), 0);
 }

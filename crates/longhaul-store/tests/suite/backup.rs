@@ -1,4 +1,4 @@
-//! Copies of a store in use, checks of a whole file, and stores that are restored.
+//! Backups of a store in use, checks of a whole file, and restores.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,32 +10,34 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::status::Status;
-use longhaul_store::{CheckReport, JournalCheck, OpenMode, backup, check, restore};
+use longhaul_store::{
+    CheckReport, JournalCheck, OpenMode, back_up_store, check_store, restore_store,
+};
 use longhaul_testkit::conformance::store::batches::{events_batch, progress};
 
 use super::harness::{StoreDir, connect};
 
-/// Accepts every journal whose first event is the run's creation.
+/// Accepts every journal that has `run.created` as its first event and nowhere else.
 #[derive(Default)]
 struct FirstEvent(bool);
 
 impl JournalCheck for FirstEvent {
-    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+    fn check_entry(&mut self, entry: &Entry) -> Result<(), String> {
         let is_first = !std::mem::replace(&mut self.0, true);
         match is_first == (entry.event.kind() == "run.created") {
             true => Ok(()),
-            false => Err("it is in the wrong place".to_owned()),
+            false => Err("it is at the wrong position".to_owned()),
         }
     }
 
-    fn finish(&mut self, _ended: bool) -> Result<(), String> {
+    fn finish_journal(&mut self, _ended: bool) -> Result<(), String> {
         self.0 = false;
         Ok(())
     }
 }
 
 fn checked(file: &Path) -> CheckReport {
-    check(file, &mut FirstEvent::default()).unwrap()
+    check_store(file, &mut FirstEvent::default()).unwrap()
 }
 
 fn problems(file: &Path) -> Vec<String> {
@@ -45,26 +47,26 @@ fn problems(file: &Path) -> Vec<String> {
 
 fn copy(folder: &StoreDir, name: &str) -> Result<CheckReport, StoreError> {
     let to = folder.dir.path().join(name);
-    backup(&folder.file(), &to, &mut FirstEvent::default(), &mut |_| ())
+    back_up_store(&folder.file(), &to, &mut FirstEvent::default(), &mut |_| ())
 }
 
-/// A store with a parked run, which no process has open.
+/// Returns a closed store with one parked run.
 async fn filled() -> (StoreDir, RunId) {
     let folder = StoreDir::new();
-    let world = folder.fixture(folder.drive());
-    let mut held = world.open_and_claim(|_| {}).await;
+    let fixture = folder.fixture(folder.drive());
+    let mut held = fixture.open_and_claim(|_| {}).await;
     held.append_ok(events_batch([progress(1)])).await;
     held.park("child").await;
     let run = held.run;
-    drop((held, world));
+    drop((held, fixture));
     (folder, run)
 }
 
 #[tokio::test]
 async fn backups_of_a_store_in_use_are_complete() {
     let folder = StoreDir::new();
-    let world = folder.fixture(folder.drive());
-    let mut held = world.open_and_claim(|_| {}).await;
+    let fixture = folder.fixture(folder.drive());
+    let mut held = fixture.open_and_claim(|_| {}).await;
     let stop = AtomicBool::new(false);
     let handle = tokio::runtime::Handle::current();
     let (reports, last) = thread::scope(|scope| {
@@ -74,7 +76,7 @@ async fn backups_of_a_store_in_use_are_complete() {
             stop.store(true, Ordering::Relaxed);
             reports
         });
-        // Others write all the time that copies are made.
+        // Other threads write while the copies are made.
         let writes = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 handle.block_on(held.append_ok(events_batch([progress(1)])));
@@ -92,7 +94,7 @@ async fn backups_of_a_store_in_use_are_complete() {
         let mode = fs::metadata(&copy).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    // Nothing else is left beside the copies.
+    // No other files are left beside the copies.
     let names = fs::read_dir(folder.dir.path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let strange = |name: &String| {
@@ -105,27 +107,27 @@ async fn backups_of_a_store_in_use_are_complete() {
 async fn a_run_goes_on_from_a_restored_copy() {
     let (folder, run) = filled().await;
     copy(&folder, "copy.db").unwrap();
-    let world = folder.fixture(folder.drive());
-    world.open(|_| {}).await;
+    let fixture = folder.fixture(folder.drive());
+    fixture.open(|_| {}).await;
 
-    // Not while somebody drives.
+    // Restoring fails while a process drives the store.
     let from = folder.dir.path().join("copy.db");
-    let restored = || restore(&from, &folder.file(), &mut FirstEvent::default());
+    let restored = || restore_store(&from, &folder.file(), &mut FirstEvent::default());
     let refused = restored().unwrap_err();
     assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
-    drop(world);
+    drop(fixture);
 
-    let (report, kept) = restored().unwrap();
+    let (report, previous) = restored().unwrap();
     assert_eq!((report.runs, report.events), (1, 4));
-    let kept = kept.unwrap();
-    assert_eq!(checked(&kept).runs, 2);
-    let world = folder.fixture(folder.drive());
-    world.assert_status(run, Status::Waiting, "child").await;
-    assert_eq!(world.journal(run).await.len(), 4);
-    world.assert_consistent().await;
+    let previous = previous.unwrap();
+    assert_eq!(checked(&previous).runs, 2);
+    let fixture = folder.fixture(folder.drive());
+    fixture.assert_status(run, Status::Waiting, "child").await;
+    assert_eq!(fixture.journal(run).await.len(), 4);
+    fixture.assert_consistent().await;
 }
 
-/// Writes to a database that is in use by another connection, so that its log stays.
+/// Leaves a database with a write-ahead log, by writing while another connection has it open.
 fn with_log(file: &Path) -> rusqlite::Connection {
     let conn = connect(file);
     conn.execute_batch("PRAGMA journal_mode = WAL; UPDATE run_head SET last_seq = 9;").unwrap();
@@ -158,12 +160,12 @@ async fn the_wal_of_a_replaced_store_is_kept_with_it() {
     copy(&folder, "copy.db").unwrap();
     let from = folder.dir.path().join("copy.db");
     let open = with_log(&folder.file());
-    let (_, kept) = restore(&from, &folder.file(), &mut FirstEvent::default()).unwrap();
+    let (_, previous) = restore_store(&from, &folder.file(), &mut FirstEvent::default()).unwrap();
     assert!(!log(&folder.file()).exists());
     assert_eq!(problems(&folder.file()), [""; 0]);
-    let kept = problems(&kept.unwrap());
-    let found = "its head says 8 events, its journal has 4";
-    assert!(kept.iter().any(|line| line.contains(found)), "{kept:?}");
+    let previous = problems(&previous.unwrap());
+    let found = "the run's head has 8 events, but its journal has 4";
+    assert!(previous.iter().any(|line| line.contains(found)), "{previous:?}");
     drop(open);
 }
 
@@ -182,7 +184,7 @@ async fn a_restore_replaces_the_store_atomically() {
             missing
         });
         for _ in 0..10 {
-            restore(&from, &folder.file(), &mut FirstEvent::default()).unwrap();
+            restore_store(&from, &folder.file(), &mut FirstEvent::default()).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
         looks.join().unwrap()
@@ -197,10 +199,10 @@ async fn a_damaged_backup_is_not_restored() {
     let from = folder.dir.path().join("copy.db");
     let whole = fs::read(&from).unwrap();
     fs::write(&from, &whole[..whole.len() / 2]).unwrap();
-    let refused = restore(&from, &folder.file(), &mut FirstEvent::default()).unwrap_err();
+    let refused = restore_store(&from, &folder.file(), &mut FirstEvent::default()).unwrap_err();
     assert!(matches!(refused, StoreError::Corrupt { .. }), "{refused}");
-    let world = folder.fixture(folder.open(OpenMode::Outsider).unwrap());
-    world.assert_status(run, Status::Waiting, "child").await;
+    let fixture = folder.fixture(folder.open(OpenMode::Outsider).unwrap());
+    fixture.assert_status(run, Status::Waiting, "child").await;
 }
 
 #[tokio::test]
@@ -210,27 +212,33 @@ async fn a_valid_store_has_no_problems() {
     assert_eq!((report.runs, report.events), (1, 4));
     assert_eq!(report.problems, []);
     let names = fs::read_dir(folder.dir.path()).unwrap();
-    assert_eq!(names.count(), 2, "nothing is left beside the store and its lock");
+    assert_eq!(names.count(), 2, "there must be no files besides the store and its lock");
 }
 
 #[tokio::test]
 async fn check_reports_every_kind_of_damage() {
     for (sql, found) in [
-        ("DELETE FROM journal WHERE seq = 4", "journal: its head says 4 events"),
-        ("DELETE FROM journal WHERE seq = 2", "journal: event 3 follows event 1"),
-        ("UPDATE run_head SET last_seq = 9", "journal: its head says 9 events, its journal has 4"),
+        ("DELETE FROM journal WHERE seq = 4", "journal: the run's head has 4 events"),
+        (
+            "DELETE FROM journal WHERE seq = 2",
+            "journal: events are missing: event 3 follows event 1",
+        ),
+        (
+            "UPDATE run_head SET last_seq = 9",
+            "journal: the run's head has 9 events, but its journal has 4",
+        ),
         ("UPDATE journal SET body = '{' WHERE seq = 3", "journal: "),
         ("UPDATE journal SET seq = 10 - seq", "journal: "),
-        ("DELETE FROM run", "rows: a head without a run"),
-        ("DELETE FROM run_head", "rows: a run without a head"),
+        ("DELETE FROM run", "rows: the head belongs to no run"),
+        ("DELETE FROM run_head", "rows: the run has no head"),
         ("INSERT INTO blob VALUES (zeroblob(32), 0, x'00')", "body: the content of blob"),
-        ("UPDATE run_head SET state = 0", "queue: 1 ready runs in no queue"),
+        ("UPDATE run_head SET state = 0", "queue: 1 ready runs that are not in the queue"),
     ] {
         let (folder, _) = filled().await;
         connect(&folder.file()).execute_batch(sql).unwrap();
         let problems = problems(&folder.file());
         assert!(problems.iter().any(|line| line.contains(found)), "{sql}: {problems:?}");
-        // A copy of it is better than none, and says the same.
+        // A corrupt store can still be copied, and its copy has the same problems.
         let report = copy(&folder, "copy.db").unwrap();
         assert_eq!(report.problems, checked(&folder.file()).problems, "{sql}");
     }
@@ -248,7 +256,7 @@ async fn check_reports_damaged_pages_as_problems() {
         fs::write(folder.file(), damaged).unwrap();
         let problems = problems(&folder.file());
         assert!(problems[0].starts_with("pages: "), "{problems:?}");
-        // What can't be read is not copied under a name that says it is whole.
+        // A file that can't be read is not copied to its final name.
         assert!(copy(&folder, "copy.db").is_err());
         assert!(!folder.dir.path().join("copy.db").exists());
     }

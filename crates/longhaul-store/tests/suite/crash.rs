@@ -1,5 +1,5 @@
-//! A driver killed between any two of its steps, over the real store: the same
-//! end, whether the store is reaped by a colleague or opened anew.
+//! Kills a driver between any two steps, on the real store: the result is the same, whether another
+//! worker releases the run or the store is opened again.
 
 use longhaul_testkit::sim::kill::kill_after_every_append;
 use longhaul_testkit::sim::scenario::recorded_scenarios;
@@ -12,38 +12,39 @@ async fn every_scenario_ends_the_same_after_a_crash_in_memory() {
     for scenario in recorded_scenarios() {
         kill_after_every_append(&scenario, in_memory)
             .await
-            .unwrap_or_else(|fault| panic!("{fault}"));
+            .unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
 #[tokio::test]
 async fn every_scenario_ends_the_same_after_a_crash_on_a_file() {
-    // Each life waits for the disk some fifty times, so a few scenarios that
-    // hold every kind of crash must do.
+    // Each run syncs about fifty times, so only a few scenarios with every kind of crash are
+    // used.
     let chosen = ["once_in_order", "verified", "approval", "wraps_up"];
     let scenarios =
         recorded_scenarios().into_iter().filter(|scenario| chosen.contains(&scenario.name));
-    let mut lives = 0;
+    let mut run_count = 0;
     for scenario in scenarios {
-        lives += kill_after_every_append(&scenario, in_file)
+        run_count += kill_after_every_append(&scenario, in_file)
             .await
-            .unwrap_or_else(|fault| panic!("{fault}"));
+            .unwrap_or_else(|error| panic!("{error}"));
     }
-    assert!(lives > 60, "{lives} lives are too few to prove anything");
+    assert!(run_count > 60, "{run_count} simulated runs are too few");
 }
 
-/// So many whole histories over the real tables: the store in memory of the
-/// testkit lives through thousands more.
+/// Number of simulated histories on the real tables. The testkit's in-memory store is tested with
+/// thousands more.
 const SEEDS: u64 = 60;
 
 #[tokio::test]
 async fn simulated_histories_satisfy_every_invariant() {
     for seed in 0..SEEDS {
-        let lived = run_seed_on(seed, &in_memory().await)
+        let stats = run_seed_on(seed, &in_memory().await)
             .await
-            .unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-        // Two stores that differed anywhere would soon live different histories.
-        let other = run_seed(seed, None).await.expect("it holds there too");
-        assert_eq!(lived, other, "seed {seed}");
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        // If the two stores behaved differently, their histories would soon differ.
+        let other =
+            run_seed(seed, None).await.expect("the in-memory store keeps the invariants too");
+        assert_eq!(stats, other, "seed {seed}");
     }
 }

@@ -1,16 +1,16 @@
-//! Files that are not what they should be: one clear error, and no change.
+//! Damaged files and files of other programs are rejected with a clear error and not changed.
 
 use std::fs;
 use std::path::Path;
 
 use longhaul_core::id::Seq;
-use longhaul_core::port::store::{ReadRequest, RunFilter, Store as _, StoreError};
+use longhaul_core::port::store::{JournalReadRequest, RunFilter, Store as _, StoreError};
 use longhaul_store::{OpenMode, open};
 use longhaul_testkit::conformance::store::fixture::claim_request;
 
 use super::harness::{StoreDir, connect};
 
-/// Opens what stands there, and wants it refused as damaged and left alone.
+/// Checks that the file is rejected as corrupt and left unchanged.
 fn refuses(folder: &StoreDir, why: &str) {
     let before = fs::read(folder.file()).unwrap();
     for role in [OpenMode::Driver, OpenMode::Outsider] {
@@ -18,16 +18,16 @@ fn refuses(folder: &StoreDir, why: &str) {
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
-    assert_eq!(fs::read(folder.file()).unwrap(), before, "it was touched");
+    assert_eq!(fs::read(folder.file()).unwrap(), before, "the file was changed");
 }
 
-/// A folder with a store of a hundred runs in it, closed.
+/// Returns a closed store with a hundred runs.
 async fn filled() -> StoreDir {
     let folder = StoreDir::new();
-    let world = folder.fixture(folder.drive());
-    let runs = (0..100).map(|_| world.new_run(|_| {})).collect();
-    world.open_runs(runs).await;
-    drop(world);
+    let fixture = folder.fixture(folder.drive());
+    let runs = (0..100).map(|_| fixture.new_run(|_| {})).collect();
+    fixture.open_runs(runs).await;
+    drop(fixture);
     folder
 }
 
@@ -36,7 +36,7 @@ fn a_garbage_file_is_rejected() {
     for garbage in [&b"not a database, and longer than a header is".repeat(9)[..], b"x"] {
         let folder = StoreDir::new();
         fs::write(folder.file(), garbage).unwrap();
-        refuses(&folder, "it is no SQLite database");
+        refuses(&folder, "not a SQLite database");
         assert!(!folder.dir.path().join("driver.lock").exists());
     }
 }
@@ -78,34 +78,34 @@ async fn flipped_bytes_are_an_error_or_harmless() {
     let folder = filled().await;
     let whole = fs::read(folder.file()).unwrap();
     let mut damaged = 0;
-    for place in (100..whole.len()).step_by(9_973) {
+    for offset in (100..whole.len()).step_by(9_973) {
         let mut flipped = whole.clone();
-        for byte in flipped.iter_mut().skip(place).take(24) {
+        for byte in flipped.iter_mut().skip(offset).take(24) {
             *byte ^= 0xa5;
         }
         fs::write(folder.file(), flipped).unwrap();
         match read_everything(&folder).await {
             Ok(()) => {}
             Err(StoreError::Corrupt { .. } | StoreError::InvalidEvent { .. }) => damaged += 1,
-            // Seen only when everything was to be written: then nothing more is.
+            // Detected only by the final write; after that nothing more is written.
             Err(StoreError::Closed { why, .. }) if why.contains("malformed") => damaged += 1,
-            Err(other) => panic!("at {place}: {other:?}"),
+            Err(other) => panic!("at {offset}: {other:?}"),
         }
     }
-    assert!(damaged > 4, "only {damaged} damages were seen");
+    assert!(damaged > 4, "only {damaged} damaged files were detected");
 }
 
-/// Opens, looks at every run, claims, and closes.
+/// Opens the store, reads every run, claims runs and closes the store.
 async fn read_everything(folder: &StoreDir) -> Result<(), StoreError> {
     let store = folder.open(OpenMode::Driver)?;
-    let ask = RunFilter { limit: usize::MAX, ..RunFilter::default() };
-    for row in store.list_runs(ask).await? {
-        let ask = ReadRequest { run: row.id, after: Seq::START, limit: usize::MAX };
-        store.read(ask).await?;
+    let filter = RunFilter { limit: usize::MAX, ..RunFilter::default() };
+    for row in store.list_runs(filter).await? {
+        let filter = JournalReadRequest { run: row.id, after: Seq::START, limit: usize::MAX };
+        store.read_journal(filter).await?;
     }
     let worker = longhaul_testkit::ids::SeededIds::new(9).worker();
     store.heartbeat(longhaul_testkit::conformance::store::fixture::heartbeat(worker)).await?;
-    store.claim(claim_request(worker)).await?;
+    store.claim_runs(claim_request(worker)).await?;
     Ok(())
 }
 
@@ -128,14 +128,14 @@ async fn a_changed_migration_checksum_is_rejected() {
     conn.execute_batch("UPDATE migration SET checksum = x'00'").unwrap();
     drop(conn);
     let error = folder.open(OpenMode::Driver).unwrap_err().to_string();
-    assert!(error.contains("its migration `init` is not the one"), "{error}");
+    assert!(error.contains("the migration `init` of the store differs"), "{error}");
 }
 
 #[tokio::test]
 async fn a_run_with_an_unknown_event_is_reported_and_never_claimed() {
     let folder = StoreDir::new();
-    let world = folder.fixture(folder.drive());
-    let run = world.open(|_| {}).await;
+    let fixture = folder.fixture(folder.drive());
+    let run = fixture.open(|_| {}).await;
     let conn = connect(&folder.file());
     let id = run.bytes();
     conn.execute(
@@ -145,14 +145,14 @@ async fn a_run_with_an_unknown_event_is_reported_and_never_claimed() {
     )
     .unwrap();
     conn.execute("UPDATE run_head SET last_seq = 2, format = 2 WHERE run = ?1", (id,)).unwrap();
-    let ask = ReadRequest { run, after: Seq::START, limit: 10 };
-    let error = world.harness.store.read(ask).await.unwrap_err();
+    let request = JournalReadRequest { run, after: Seq::START, limit: 10 };
+    let error = fixture.harness.store.read_journal(request).await.unwrap_err();
     let StoreError::InvalidEvent { seq: Seq(2), .. } = error else {
         panic!("{error}");
     };
     let why = std::error::Error::source(&error).unwrap().to_string();
     assert!(why.contains("run.teleported"), "{why}");
-    assert_eq!(world.claim(world.worker().await).await, []);
+    assert_eq!(fixture.claim(fixture.worker().await).await, []);
 }
 
 #[test]

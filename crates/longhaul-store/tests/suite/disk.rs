@@ -1,4 +1,4 @@
-//! Real disks: one that is full, and one that may not be written to.
+//! Tests on real file systems that are full or read-only.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,12 +15,12 @@ use super::faults::{fill, long_batch};
 use super::harness::{StoreDir, connect, options};
 use super::migrate::newer_build;
 
-/// A small file system of its own, where this user may mount one.
+/// A small temporary file system, if this user may mount one.
 struct Disk(TempDir);
 
 impl Disk {
-    /// None where mounting is not allowed: then only the tests that bound the
-    /// file's pages speak of a full disk.
+    /// Mounts the file system. `None` means that mounting is not allowed; then a full disk is
+    /// only tested with a limited number of pages.
     fn mount(size: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -55,25 +55,25 @@ async fn a_full_disk_rejects_writes_and_loses_nothing() {
     let clock = SimClock::new();
     let file = disk.path().join("longhaul.db");
     let folder = StoreDir::new();
-    let world = folder.fixture(open(options(&file, OpenMode::Driver, &clock)).unwrap());
-    let mut held = world.open_and_claim(|_| {}).await;
+    let fixture = folder.fixture(open(options(&file, OpenMode::Driver, &clock)).unwrap());
+    let mut held = fixture.open_and_claim(|_| {}).await;
     let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
 
     let acknowledged = fill(&mut held).await * 40 + 2;
-    assert_eq!(world.journal(held.run).await.len(), acknowledged);
+    assert_eq!(fixture.journal(held.run).await.len(), acknowledged);
 
-    // When there is room again, the same driver goes on where it stood.
+    // When there is space again, the same driver continues.
     std::fs::remove_file(&ballast).unwrap();
     held.append_ok(long_batch()).await;
-    world.assert_consistent().await;
+    fixture.assert_consistent().await;
     let run = held.run;
-    drop((world, held));
+    drop((fixture, held));
     let sound: String =
         connect(&file).query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok");
-    let world = folder.fixture(open(options(&file, OpenMode::Driver, &clock)).unwrap());
-    assert_eq!(world.journal(run).await.len(), acknowledged + 40);
+    let fixture = folder.fixture(open(options(&file, OpenMode::Driver, &clock)).unwrap());
+    assert_eq!(fixture.journal(run).await.len(), acknowledged + 40);
 }
 
 #[test]
@@ -125,28 +125,27 @@ async fn a_read_only_file_of_an_older_schema_is_read_unmigrated() {
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     let looker = open(newer_build(options(&file, OpenMode::Outsider, &clock))).unwrap();
     assert_eq!(looker.list_runs(RunFilter::default()).await.unwrap(), []);
-    let refused = looker.keys().await.unwrap_err();
+    let refused = looker.list_keys().await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
-    let said = refused.to_string();
-    assert!(said.contains("it has schema 1 and is to be"), "{said}");
+    let message = refused.to_string();
+    assert!(message.contains("must first be migrated from version 1 to 2"), "{message}");
 }
 
-/// Whoever may do everything is not bound by a folder's mode; for them the disk
-/// above stands in.
+/// Directory permissions don't apply to root. For root, the read-only disk is tested above.
 #[cfg(unix)]
 #[test]
 fn a_read_only_folder_is_rejected() {
     use std::os::unix::fs::PermissionsExt;
     let folder = StoreDir::new();
-    let home = folder.dir.path().join("home");
-    std::fs::create_dir(&home).unwrap();
-    let mode = |mode| std::fs::set_permissions(&home, PermissionsExt::from_mode(mode)).unwrap();
+    let dir = folder.dir.path().join("home");
+    std::fs::create_dir(&dir).unwrap();
+    let mode = |mode| std::fs::set_permissions(&dir, PermissionsExt::from_mode(mode)).unwrap();
     mode(0o555);
-    let is_bound = std::fs::write(home.join("try"), "").is_err();
+    let is_bound = std::fs::write(dir.join("try"), "").is_err();
     for role in [OpenMode::Driver, OpenMode::Outsider] {
-        let opened = open(options(&home.join("longhaul.db"), role, &folder.clock));
+        let result = open(options(&dir.join("longhaul.db"), role, &folder.clock));
         if is_bound {
-            let error = opened.unwrap_err();
+            let error = result.unwrap_err();
             assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
         }
     }

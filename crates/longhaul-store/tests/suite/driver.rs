@@ -1,4 +1,4 @@
-//! One process drives, any other looks on.
+//! One process drives a store, other processes are outsiders.
 
 use longhaul_core::change::Change;
 use longhaul_core::id::Seq;
@@ -47,26 +47,26 @@ async fn is_driven_is_known_at_once() {
     assert!(outsider.has_driver().await.unwrap());
     drop(driver);
     assert!(!outsider.has_driver().await.unwrap());
-    // Looking takes nobody's place.
+    // Checking the lock does not keep it.
     folder.drive();
 }
 
 #[test]
 fn deleting_the_store_file_stops_its_driver() {
     let folder = StoreDir::new();
-    let (told, heard) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let options = folder.options(OpenMode::Driver);
     let file = options.url.trim_start_matches("sqlite:").to_owned();
     let store = open(StoreOptions {
         on_fatal: Some(std::sync::Arc::new(move |why: &str| {
-            told.send(why.to_owned()).unwrap();
+            sender.send(why.to_owned()).unwrap();
         })),
         ..options
     });
     let store = store.unwrap();
     let _watch = store.watch();
     std::fs::remove_file(file).unwrap();
-    let why = heard.recv_timeout(std::time::Duration::from_secs(20));
+    let why = receiver.recv_timeout(std::time::Duration::from_secs(20));
     assert!(why.unwrap().contains("moved or deleted"));
 }
 
@@ -74,15 +74,15 @@ fn deleting_the_store_file_stops_its_driver() {
 async fn nothing_is_acknowledged_once_the_file_is_gone_or_replaced() {
     for replaced in [false, true] {
         let folder = StoreDir::new();
-        let (told, heard) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let store = open(StoreOptions {
             on_fatal: Some(std::sync::Arc::new(move |why: &str| {
-                told.send(why.to_owned()).unwrap();
+                sender.send(why.to_owned()).unwrap();
             })),
             ..folder.options(OpenMode::Driver)
         });
-        let world = folder.fixture(store.unwrap());
-        let mut held = world.open_and_claim(|_| {}).await;
+        let fixture = folder.fixture(store.unwrap());
+        let mut held = fixture.open_and_claim(|_| {}).await;
         held.append_ok(events_batch([progress(1)])).await;
         let beside = folder.dir.path().join("other.db");
         std::fs::copy(folder.file(), &beside).unwrap();
@@ -96,12 +96,12 @@ async fn nothing_is_acknowledged_once_the_file_is_gone_or_replaced() {
                 author: held.author(),
                 batch: events_batch([progress(2)]),
             };
-            let lost = world.harness.store.append(append).await.unwrap_err();
+            let lost = fixture.harness.store.append(append).await.unwrap_err();
             assert!(matches!(lost, StoreError::Closed { .. }), "{lost}");
             assert!(lost.to_string().contains("moved or deleted"), "{lost}");
         }
-        // The process is told once, by whoever notices first.
-        assert!(heard.try_recv().unwrap().contains("moved or deleted"));
+        // The process is notified once, by the writer or by the watcher.
+        assert!(receiver.try_recv().unwrap().contains("moved or deleted"));
     }
 }
 
@@ -109,22 +109,22 @@ async fn nothing_is_acknowledged_once_the_file_is_gone_or_replaced() {
 async fn leases_of_an_earlier_boot_are_released() {
     let folder = StoreDir::new();
     let store = folder.drive();
-    assert_eq!(store.boot(), 1);
-    let world = folder.fixture(store);
-    let held = world.open_and_claim(|_| {}).await;
+    assert_eq!(store.boot_count(), 1);
+    let fixture = folder.fixture(store);
+    let held = fixture.open_and_claim(|_| {}).await;
     let (run, worker) = (held.run, held.worker);
-    drop((world, held));
+    drop((fixture, held));
 
     let store = folder.drive();
-    assert_eq!(store.boot(), 2);
-    let world = folder.fixture(store);
-    world.assert_status(run, Status::Running, "worker").await;
-    // A worker's id is new at every boot: the old one is buried.
-    assert_eq!(world.heartbeat(worker).await.liveness, WorkerLiveness::Dead);
-    assert_eq!(world.claim(worker).await, []);
-    let again = world.claim_one(world.worker().await).await;
+    assert_eq!(store.boot_count(), 2);
+    let fixture = folder.fixture(store);
+    fixture.assert_status(run, Status::Running, "worker").await;
+    // Worker ids are new at every boot: the old worker is dead.
+    assert_eq!(fixture.heartbeat(worker).await.liveness, WorkerLiveness::Dead);
+    assert_eq!(fixture.claim(worker).await, []);
+    let again = fixture.claim_one(fixture.worker().await).await;
     assert_eq!((again.run, again.epoch.0), (run, 2));
-    assert_eq!(world.kinds(run).await, ["run.created", "run.claimed", "run.claimed"]);
+    assert_eq!(fixture.kinds(run).await, ["run.created", "run.claimed", "run.claimed"]);
 }
 
 #[tokio::test]
@@ -155,11 +155,11 @@ async fn an_outsider_can_not_claim_runs() {
     };
     assert!(matches!(held.author(), Author::Driver { .. }));
     let refused = [
-        outsider.claim(claim_request(held.worker)).await.err(),
+        outsider.claim_runs(claim_request(held.worker)).await.err(),
         outsider.heartbeat(heartbeat(held.worker)).await.err(),
         outsider.prune(prune).await.err(),
         outsider.append(append).await.err(),
-        outsider.repair().await.err(),
+        outsider.repair_rows().await.err(),
         outsider.due_timers(1).await.err(),
     ];
     for error in refused {
@@ -173,16 +173,16 @@ async fn a_watch_reports_commits_of_this_and_other_processes() {
     let driver = folder.fixture(folder.drive());
     let mut watch = driver.harness.store.watch();
     driver.open(|_| {}).await;
-    watch.changed().await.unwrap();
+    watch.wait_for_change().await.unwrap();
     let outsider = folder.fixture(folder.open(OpenMode::Outsider).unwrap());
     let mut watch = driver.harness.store.watch();
     let run = outsider.open(|_| {}).await;
-    // Looked for every 20 ms; what is heard may be older than what is waited for.
+    // Polled every 20 ms; a notification may be for an earlier commit than the expected one.
     let worker = driver.worker().await;
-    let mut seen = run_ids(&driver.claim(worker).await);
-    while !seen.contains(&run) {
-        watch.changed().await.unwrap();
-        seen = run_ids(&driver.claim(worker).await);
+    let mut claimed = run_ids(&driver.claim(worker).await);
+    while !claimed.contains(&run) {
+        watch.wait_for_change().await.unwrap();
+        claimed = run_ids(&driver.claim(worker).await);
     }
 }
 
@@ -192,7 +192,7 @@ async fn a_watch_ends_with_its_store() {
     let store = folder.drive();
     let mut watch = store.watch();
     drop(store);
-    let ended = watch.changed().await;
+    let ended = watch.wait_for_change().await;
     assert!(matches!(ended, Err(StoreError::Closed { .. })), "{ended:?}");
 }
 
@@ -202,20 +202,20 @@ async fn a_claim_without_work_does_not_notify_watchers() {
     let options =
         StoreOptions::new("sqlite::memory:", OpenMode::Driver, std::sync::Arc::new(clock.clone()));
     let store = open(options).unwrap();
-    let world = longhaul_testkit::conformance::store::fixture::StoreFixture::new(
+    let fixture = longhaul_testkit::conformance::store::fixture::StoreFixture::new(
         longhaul_testkit::conformance::harness::Harness::new(store, clock),
     );
-    let worker = world.worker().await;
-    let mut watch = world.harness.store.watch();
-    assert_eq!(world.claim(worker).await, []);
-    world.heartbeat(worker).await;
-    world.assert_consistent().await;
-    let heard = tokio::select! {
+    let worker = fixture.worker().await;
+    let mut watch = fixture.harness.store.watch();
+    assert_eq!(fixture.claim(worker).await, []);
+    fixture.heartbeat(worker).await;
+    fixture.assert_consistent().await;
+    let notified = tokio::select! {
         biased;
-        _ = watch.changed() => true,
+        _ = watch.wait_for_change() => true,
         () = std::future::ready(()) => false,
     };
-    assert!(!heard, "whoever claims when it hears the bell would never rest");
+    assert!(!notified, "a worker that claims after each notification would never be idle");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn parent_folders_are_created() {
     assert!(file.is_file() && file.with_file_name("driver.lock").is_file());
 }
 
-/// A clock on which every look takes a second.
+/// A clock that advances by a second with every call.
 #[derive(Debug, Default)]
 struct FastClock(std::sync::atomic::AtomicI64);
 
@@ -257,42 +257,43 @@ async fn a_slow_query_times_out() {
     let folder = StoreDir::new();
     let hurry = std::sync::Arc::new(FastClock::default());
     let store = open(StoreOptions { clock: hurry, ..folder.options(OpenMode::Driver) });
-    let world = folder.fixture(store.unwrap());
-    let runs = (0..3_000).map(|_| world.new_run(|_| {})).collect();
-    world.open_runs(runs).await;
+    let fixture = folder.fixture(store.unwrap());
+    let runs = (0..3_000).map(|_| fixture.new_run(|_| {})).collect();
+    fixture.open_runs(runs).await;
     let rows = async |limit| {
-        let ask = RunFilter { limit, ..RunFilter::default() };
-        world.harness.store.list_runs(ask).await.map(|rows| rows.len())
+        let filter = RunFilter { limit, ..RunFilter::default() };
+        fixture.harness.store.list_runs(filter).await.map(|rows| rows.len())
     };
     let error = rows(usize::MAX).await.unwrap_err();
     assert!(matches!(error, StoreError::Database { .. }), "{error}");
-    assert_eq!(rows(10).await.unwrap(), 10, "the next look sees as before");
+    assert_eq!(rows(10).await.unwrap(), 10, "the next read works again");
 }
 
 #[tokio::test]
 async fn a_request_is_repeatable_at_once_after_its_server_died() {
     let folder = StoreDir::new();
-    let ask = |key: &str| IdempotencyRequest {
+    let new_request = |key: &str| IdempotencyRequest {
         key: IdempotencyKey { principal: "key:ops".to_owned(), key: key.to_owned() },
         body_hash: Hash::digest(b"body"),
         ttl: Millis::from_secs(86_400),
         lease: Millis::from_secs(60),
     };
-    let world = folder.fixture(folder.drive());
-    let run = world.open(|_| {}).await;
+    let fixture = folder.fixture(folder.drive());
+    let run = fixture.open(|_| {}).await;
     for key in ["before", "after"] {
-        let begun = world.harness.auth.begin_request(ask(key)).await.unwrap();
-        assert_eq!(begun, IdempotencyState::Acquired);
+        let state = fixture.harness.auth.begin_request(new_request(key)).await.unwrap();
+        assert_eq!(state, IdempotencyState::Acquired);
     }
     let mut batch = events_batch([cancel_requested()]);
-    batch.changes.push(Change::MarkRequestApplied(ask("after").key));
-    let Appended::At { seq, .. } = world.append_outside(run, batch).await else {
-        panic!("the run takes it");
+    batch.changes.push(Change::MarkRequestApplied(new_request("after").key));
+    let Appended::Committed { seq, .. } = fixture.append_outside(run, batch).await else {
+        panic!("the run accepts the append");
     };
-    drop(world);
+    drop(fixture);
 
-    let world = folder.fixture(folder.drive());
-    let begin = async |key: &str| world.harness.auth.begin_request(ask(key)).await.unwrap();
+    let fixture = folder.fixture(folder.drive());
+    let begin =
+        async |key: &str| fixture.harness.auth.begin_request(new_request(key)).await.unwrap();
     assert_eq!(begin("before").await, IdempotencyState::Acquired);
     let applied = IdempotencyState::Applied(RequestEffect::Events { run, seq });
     assert_eq!(begin("after").await, applied);

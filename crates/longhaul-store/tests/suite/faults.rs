@@ -1,4 +1,4 @@
-//! Commits that go wrong: one clear error, nothing half-written, nothing lost.
+//! Failing commits: a clear error, no partial writes and no lost data.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use longhaul_testkit::conformance::store::fixture::{ClaimedRun, StoreFixture};
 
 use super::harness::{StoreDir, connect};
 
-/// Makes the next commit go wrong.
+/// Makes the next commit fail.
 #[derive(Debug, Default)]
 struct NextCommitFault(Mutex<Option<CommitFault>>);
 
 impl FaultInjector for NextCommitFault {
-    fn at_commit(&self) -> Option<CommitFault> {
+    fn commit_fault(&self) -> Option<CommitFault> {
         self.0.lock().unwrap().take()
     }
 }
 
-/// A store whose commits can be made to fail, and what the fatal hook heard.
+/// A store with injected commit failures and the messages of its fatal hook.
 struct FaultTrial {
     folder: StoreDir,
     faults: Arc<NextCommitFault>,
@@ -35,19 +35,19 @@ impl FaultTrial {
     async fn new() -> Self {
         let folder = StoreDir::new();
         let faults = Arc::new(NextCommitFault::default());
-        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-        let ear = Arc::clone(&heard);
+        let errors: Arc<Mutex<Vec<String>>> = Arc::default();
+        let recorder = Arc::clone(&errors);
         let store = open(StoreOptions {
             fault_injector: Some(faults.clone()),
-            on_fatal: Some(Arc::new(move |why| ear.lock().unwrap().push(why.to_owned()))),
+            on_fatal: Some(Arc::new(move |why| recorder.lock().unwrap().push(why.to_owned()))),
             ..folder.options(OpenMode::Driver)
         });
-        let world = folder.fixture(store.unwrap());
-        let held = world.open_and_claim(|_| {}).await;
-        Self { folder, faults, fatal_errors: heard, fixture: world, claimed: held }
+        let fixture = folder.fixture(store.unwrap());
+        let held = fixture.open_and_claim(|_| {}).await;
+        Self { folder, faults, fatal_errors: errors, fixture, claimed: held }
     }
 
-    /// Parks the run in a commit that goes wrong.
+    /// Parks the run in a commit that fails.
     async fn park_with(&self, fault: CommitFault) -> StoreError {
         *self.faults.0.lock().unwrap() = Some(fault);
         self.park().await.unwrap_err()
@@ -69,7 +69,7 @@ async fn a_commit_on_a_full_disk_is_rolled_back_and_the_next_succeeds() {
     let error = trial.park_with(CommitFault::Full).await;
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     trial.fixture.assert_status(trial.claimed.run, Status::Running, "").await;
-    assert!(matches!(trial.park().await, Ok(Appended::At { .. })));
+    assert!(matches!(trial.park().await, Ok(Appended::Committed { .. })));
     trial.fixture.assert_status(trial.claimed.run, Status::Waiting, "budget").await;
     assert_eq!(*trial.fatal_errors.lock().unwrap(), [""; 0]);
 }
@@ -79,12 +79,12 @@ async fn a_busy_commit_can_be_retried() {
     let trial = FaultTrial::new().await;
     let error = trial.park_with(CommitFault::Busy).await;
     assert!(matches!(error, StoreError::Busy { .. }), "{error}");
-    assert!(matches!(trial.park().await, Ok(Appended::At { .. })));
+    assert!(matches!(trial.park().await, Ok(Appended::Committed { .. })));
 }
 
 #[tokio::test]
 async fn a_failed_sync_closes_the_store_for_writes() {
-    for (fault, stands) in
+    for (fault, is_stored) in
         [(CommitFault::SyncFailedLost, false), (CommitFault::SyncFailedStored, true)]
     {
         let trial = FaultTrial::new().await;
@@ -92,18 +92,18 @@ async fn a_failed_sync_closes_the_store_for_writes() {
         assert!(matches!(error, StoreError::Closed { .. }), "{error}");
         let next = trial.park().await.unwrap_err();
         assert!(matches!(next, StoreError::Closed { .. }), "{next}");
-        assert_eq!(trial.fatal_errors.lock().unwrap().len(), 1, "the program is told once");
+        assert_eq!(trial.fatal_errors.lock().unwrap().len(), 1, "the fatal hook is called once");
 
-        // The next process finds the whole batch or none of it.
-        let FaultTrial { folder, fixture: world, claimed: held, .. } = trial;
+        // The next process finds either the whole batch or none of it.
+        let FaultTrial { folder, fixture, claimed: held, .. } = trial;
         let run = held.run;
-        drop((world, held));
-        let world = folder.fixture(folder.drive());
-        let kinds = world.kinds(run).await;
-        assert_eq!(kinds.contains(&"run.waiting"), stands, "{kinds:?}");
-        let status = world.status(run).await.0;
-        assert_eq!(status == Status::Waiting, stands, "{status:?}");
-        world.assert_consistent().await;
+        drop((fixture, held));
+        let fixture = folder.fixture(folder.drive());
+        let kinds = fixture.kinds(run).await;
+        assert_eq!(kinds.contains(&"run.waiting"), is_stored, "{kinds:?}");
+        let status = fixture.status(run).await.0;
+        assert_eq!(status == Status::Waiting, is_stored, "{status:?}");
+        fixture.assert_consistent().await;
     }
 }
 
@@ -114,21 +114,21 @@ async fn another_writer_is_waited_for_up_to_the_timeout() {
         busy_timeout: Duration::from_millis(1),
         ..folder.options(OpenMode::Driver)
     });
-    let world = folder.fixture(store.unwrap());
+    let fixture = folder.fixture(store.unwrap());
     let other = connect(&folder.file());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let ask = || longhaul_core::port::store::OpenRequest {
-        runs: vec![world.new_run(|_| {})],
+    let new_request = || longhaul_core::port::store::CreateRunsRequest {
+        runs: vec![fixture.new_run(|_| {})],
         blobs: Vec::new(),
         idempotency: None,
     };
-    let error = world.harness.store.open_runs(ask()).await.unwrap_err();
+    let error = fixture.harness.store.create_runs(new_request()).await.unwrap_err();
     assert!(matches!(error, StoreError::Busy { .. }), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
-    world.harness.store.open_runs(ask()).await.unwrap();
+    fixture.harness.store.create_runs(new_request()).await.unwrap();
 }
 
-/// Bounds the file at so many pages.
+/// Limits the number of pages of the file.
 #[derive(Debug)]
 struct PageLimit(u32);
 
@@ -145,37 +145,38 @@ async fn a_store_at_its_file_size_limit_stays_consistent() {
         fault_injector: Some(Arc::new(PageLimit(100))),
         ..folder.options(OpenMode::Driver)
     });
-    let world = folder.fixture(store.unwrap());
-    let mut held = world.open_and_claim(|_| {}).await;
+    let fixture = folder.fixture(store.unwrap());
+    let mut held = fixture.open_and_claim(|_| {}).await;
     let acknowledged = fill(&mut held).await;
-    // Small things still fit, and so does everything when there is room again.
+    // All acknowledged events are there after reopening, and larger writes succeed without the
+    // limit.
     let run = held.run;
-    let before = world.journal(run).await.len();
-    drop((world, held));
-    let world = folder.fixture(folder.drive());
-    assert_eq!(world.journal(run).await.len(), before);
-    assert_eq!(before, acknowledged * 40 + 2, "what was acknowledged stands, the rest does not");
-    let mut held = world.claim_one(world.worker().await).await;
+    let before = fixture.journal(run).await.len();
+    drop((fixture, held));
+    let fixture = folder.fixture(folder.drive());
+    assert_eq!(fixture.journal(run).await.len(), before);
+    assert_eq!(before, acknowledged * 40 + 2, "exactly the acknowledged events are stored");
+    let mut held = fixture.claim_one(fixture.worker().await).await;
     held.append_ok(long_batch()).await;
-    world.assert_consistent().await;
+    fixture.assert_consistent().await;
 }
 
-/// Appends long facts until the disk is full; so many were acknowledged.
+/// Appends long events until the disk is full. Returns how many appends were acknowledged.
 pub(crate) async fn fill(held: &mut ClaimedRun) -> usize {
     let store = Arc::clone(&held.fixture.harness.store);
     for count in 0..100_000 {
         let append = AppendRequest { run: held.run, author: held.author(), batch: long_batch() };
         match store.append(append).await {
-            Ok(Appended::At { seq, .. }) => held.last = seq,
+            Ok(Appended::Committed { seq, .. }) => held.last = seq,
             Ok(other) => panic!("{other:?}"),
             Err(StoreError::DiskFull { .. }) => return count,
             Err(other) => panic!("{other}"),
         }
     }
-    panic!("the disk is never full");
+    panic!("the disk never became full");
 }
 
-/// A fact of many bytes, and none like the one before.
+/// Returns a batch of many events.
 pub(crate) fn long_batch() -> longhaul_core::change::Batch {
     events_batch(vec![progress(3); 40])
 }

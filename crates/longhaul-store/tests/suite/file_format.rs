@@ -1,11 +1,11 @@
-//! What a file of ours looks like from outside.
+//! The format of the database file, as seen by other programs.
 
 use longhaul_core::change::{Batch, Blob, Change, GateTransition, GateUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
-use longhaul_core::port::auth::LinkRow;
-use longhaul_core::port::store::{Appended, ReadRequest, Refused};
+use longhaul_core::port::auth::GateLinkRow;
+use longhaul_core::port::store::{Appended, JournalReadRequest, Refused};
 use longhaul_core::time::Millis;
 use longhaul_testkit::conformance::store::batches::{
     BatchExt as _, close_gate, end_batch, events_batch, gate_spec, progress, raise_gate_batch,
@@ -51,17 +51,21 @@ fn every_table_is_strict_and_only_narrow_ones_lack_a_rowid() {
 #[tokio::test]
 async fn long_bodies_are_stored_once_by_hash() {
     let folder = StoreDir::new();
-    let world = folder.fixture(folder.drive());
-    let mut held = world.open_and_claim(|_| {}).await;
-    let says_so = |length: usize| {
+    let fixture = folder.fixture(folder.drive());
+    let mut held = fixture.open_and_claim(|_| {}).await;
+    let long_progress = |length: usize| {
         Event::ProgressReported(ProgressReported {
             percent: 1,
             message: "long ".repeat(length / 5),
         })
     };
-    let (short, long) = (says_so(8_000), says_so(20_000));
+    let (short, long) = (long_progress(8_000), long_progress(20_000));
     held.append_ok(events_batch([short.clone(), long.clone(), long.clone()])).await;
-    let page = world.harness.store.read(ReadRequest { run: held.run, after: Seq(2), limit: 10 });
+    let page = fixture.harness.store.read_journal(JournalReadRequest {
+        run: held.run,
+        after: Seq(2),
+        limit: 10,
+    });
     let entries = page.await.unwrap().entries;
     let read: Vec<&Event> = entries.iter().map(|entry| &entry.event).collect();
     assert_eq!(read, [&short, &long, &long]);
@@ -70,56 +74,56 @@ async fn long_bodies_are_stored_once_by_hash() {
     assert_eq!(count("SELECT count(*) FROM blob"), 1);
     assert_eq!(count("SELECT count(*) FROM journal WHERE blob IS NOT NULL"), 2);
     assert_eq!(count("SELECT max(length(body)) > 8192 FROM journal"), 0);
-    // A repeat is known by its content, wherever that stands.
+    // A repeated append is recognized by its content, whether that is in the row or in a blob.
     let mut late = held.clone();
     late.last = Seq(2);
     late.append_ok(events_batch([short, long.clone(), long])).await;
-    assert_eq!(world.row(held.run).await.last_seq, Seq(5));
+    assert_eq!(fixture.row(held.run).await.last_seq, Seq(5));
 }
 
 #[tokio::test]
 async fn pruning_removes_every_row_of_a_run() {
     let folder = StoreDir::new();
-    let world = folder.fixture(folder.drive());
-    let mut held = world.open_and_claim(|_| {}).await;
+    let fixture = folder.fixture(folder.drive());
+    let mut held = fixture.open_and_claim(|_| {}).await;
     let blob = Blob::new(b"content".to_vec());
     let hash = blob.hash();
     held.change(Change::PutBlob(blob)).await;
-    let gate = world.ids.gate();
+    let gate = fixture.ids.gate();
     held.append_ok(raise_gate_batch(gate_spec(gate))).await;
-    let link = LinkRow {
+    let link = GateLinkRow {
         hash,
         gate,
         digest: None,
         recipient: "anna".to_owned(),
         by: "key:ops".to_owned(),
     };
-    world.harness.auth.add_link(link).await.unwrap();
+    fixture.harness.auth.add_gate_link(link).await.unwrap();
     held.append_ok(end_batch().with_change(close_gate(gate, GateTransition::Withdrawn))).await;
-    // Whoever was written to last is not forgotten.
-    world.open(|_| {}).await;
+    // The run that was written last is never pruned.
+    fixture.open(|_| {}).await;
     let prune = async || {
-        world.advance(Millis::from_secs(60));
-        let ask = longhaul_core::port::store::PruneRequest {
+        fixture.advance(Millis::from_secs(60));
+        let request = longhaul_core::port::store::PruneRequest {
             runs_older_than: Millis::from_secs(90),
             blobs_older_than: Millis::from_secs(1),
             limit: 10,
         };
-        let pruned = world.harness.store.prune(ask).await.unwrap();
+        let pruned = fixture.harness.store.prune(request).await.unwrap();
         (pruned.runs, pruned.blobs)
     };
     assert_eq!(prune().await, (0, 0));
-    assert!(world.harness.records.blob(hash).await.unwrap().is_some());
+    assert!(fixture.harness.records.blob(hash).await.unwrap().is_some());
     assert!(names(&folder, &held.run.bytes()).len() > 4);
     assert_eq!(names(&folder, &gate.bytes()), ["gate.id", "gate_link.gate"]);
     assert_eq!(prune().await, (1, 1));
-    assert!(world.harness.records.blob(hash).await.unwrap().is_none());
-    for gone in [&held.run.bytes()[..], &gate.bytes(), hash.bytes()] {
-        assert_eq!(names(&folder, gone), [""; 0]);
+    assert!(fixture.harness.records.blob(hash).await.unwrap().is_none());
+    for bytes in [&held.run.bytes()[..], &gate.bytes(), hash.bytes()] {
+        assert_eq!(names(&folder, bytes), [""; 0]);
     }
 }
 
-/// The columns in which these bytes stand, in any table.
+/// Returns the columns of all tables that contain these bytes.
 fn names(folder: &StoreDir, bytes: &[u8]) -> Vec<String> {
     let conn = connect(&folder.file());
     let mut columns = conn
@@ -143,46 +147,46 @@ async fn concurrent_drivers_and_readers_leave_no_gap() {
     const RUNS: usize = 64;
     const FACTS: u8 = 20;
     let folder = StoreDir::new();
-    let world = folder.fixture(folder.drive());
-    let runs = (0..RUNS).map(|_| world.new_run(|_| {})).collect();
-    world.open_runs(runs).await;
-    let worker = world.worker().await;
-    let mut crew = JoinSet::new();
+    let fixture = folder.fixture(folder.drive());
+    let runs = (0..RUNS).map(|_| fixture.new_run(|_| {})).collect();
+    fixture.open_runs(runs).await;
+    let worker = fixture.worker().await;
+    let mut tasks = JoinSet::new();
     for _ in 0..RUNS {
-        let mut held = world.claim_one(worker).await;
-        crew.spawn(async move {
+        let mut held = fixture.claim_one(worker).await;
+        tasks.spawn(async move {
             for percent in 0..FACTS {
                 let batch: Batch = events_batch([progress(percent)]);
                 held.append_ok(batch).await;
-                let seen = held.fixture.row(held.run).await.last_seq;
-                assert_eq!(seen, held.last, "a driver reads what it wrote");
+                let last_seq = held.fixture.row(held.run).await.last_seq;
+                assert_eq!(last_seq, held.last, "a driver reads what it wrote");
             }
             let entries = held.fixture.journal(held.run).await.len();
             assert_eq!(entries, usize::from(FACTS) + 2);
         });
     }
-    crew.join_all().await;
-    world.assert_consistent().await;
+    tasks.join_all().await;
+    fixture.assert_consistent().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_append_does_not_affect_its_commit_group() {
     let folder = StoreDir::new();
-    let world = folder.fixture(folder.drive());
-    let runs = (0..32).map(|_| world.new_run(|_| {})).collect();
-    world.open_runs(runs).await;
-    let worker = world.worker().await;
-    let mut crew = JoinSet::new();
+    let fixture = folder.fixture(folder.drive());
+    let runs = (0..32).map(|_| fixture.new_run(|_| {})).collect();
+    fixture.open_runs(runs).await;
+    let worker = fixture.worker().await;
+    let mut tasks = JoinSet::new();
     for number in 0..32 {
-        let mut held = world.claim_one(worker).await;
-        crew.spawn(async move {
+        let mut held = fixture.claim_one(worker).await;
+        tasks.spawn(async move {
             let withdrawn =
                 GateUpdate { gate: held.fixture.ids.gate(), transition: GateTransition::Withdrawn };
             for _ in 0..20 {
                 if number % 4 == 0 {
-                    // The gate is looked for when the head has moved already.
-                    let told = held.change(Change::UpdateGate(withdrawn.clone())).await;
-                    assert_eq!(told, Appended::Refused(Refused::GateNotFound));
+                    // The gate is checked after the head was already updated.
+                    let appended = held.change(Change::UpdateGate(withdrawn.clone())).await;
+                    assert_eq!(appended, Appended::Refused(Refused::GateNotFound));
                 } else {
                     held.append_ok(events_batch([progress(1)])).await;
                 }
@@ -191,26 +195,26 @@ async fn a_refused_append_does_not_affect_its_commit_group() {
             assert_eq!(held.fixture.journal(held.run).await.len(), expected);
         });
     }
-    crew.join_all().await;
-    world.assert_consistent().await;
+    tasks.join_all().await;
+    fixture.assert_consistent().await;
 }
 
 #[test]
 fn the_benchmark_uses_the_given_stopwatch() {
-    use longhaul_store::bench::{BareInsertOptions, measure_bare_inserts, measure_sync};
+    use longhaul_store::bench::{BareInsertOptions, measure_bare_inserts, measure_fsync};
     let folder = StoreDir::new();
     let ticks = std::sync::atomic::AtomicU64::new(0);
     let stopwatch = || ticks.fetch_add(1_000, std::sync::atomic::Ordering::Relaxed);
-    let spans = measure_sync(folder.dir.path(), 3, &stopwatch).unwrap();
-    assert_eq!((spans.percentile(50), spans.percentile(100)), (1_000, 1_000));
-    let ask = BareInsertOptions {
+    let durations = measure_fsync(folder.dir.path(), 3, &stopwatch).unwrap();
+    assert_eq!((durations.percentile(50), durations.percentile(100)), (1_000, 1_000));
+    let options = BareInsertOptions {
         file: folder.file(),
         runs: 4,
         events: 50,
         body_bytes: 100,
         per_commit: 16,
     };
-    let rate = measure_bare_inserts(&ask, &stopwatch).unwrap();
+    let rate = measure_bare_inserts(&options, &stopwatch).unwrap();
     assert_eq!((rate.events, rate.commits, rate.nanos), (50, 4, 1_000));
     let conn = connect(&folder.file());
     let sql =

@@ -1,4 +1,4 @@
-//! Short words for the tests of this crate.
+//! Test harness of this crate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use longhaul_testkit::conformance::store::fixture::StoreFixture;
 use longhaul_testkit::ids::SeededIds;
 use tempfile::TempDir;
 
-/// How many rounds a race is run over a file: each costs a sync.
+/// Number of rounds of a race on a file. Each round costs a sync.
 const FILE_ROUNDS: usize = 200;
 
-/// A folder for one store, gone at the end, and the clock of that store.
+/// A temporary directory for one store, and the store's clock.
 #[derive(Debug)]
 pub(crate) struct StoreDir {
     pub(crate) dir: TempDir,
@@ -27,7 +27,7 @@ impl StoreDir {
         Self { dir: tempfile::tempdir().unwrap(), clock: SimClock::new() }
     }
 
-    /// Where the database is.
+    /// Returns the path of the database.
     pub(crate) fn file(&self) -> PathBuf {
         self.dir.path().join("longhaul.db")
     }
@@ -44,7 +44,7 @@ impl StoreDir {
         self.open(OpenMode::Driver).unwrap()
     }
 
-    /// A world around this folder's store, with ids that no other world has.
+    /// Creates a test fixture for this directory's store, with unique ids.
     pub(crate) fn fixture(&self, store: SqliteStore) -> StoreFixture {
         static NEXT_ID: AtomicU32 = AtomicU32::new(100);
         let ids = SeededIds::new(NEXT_ID.fetch_add(1, Ordering::Relaxed));
@@ -53,28 +53,28 @@ impl StoreDir {
     }
 }
 
-/// The usual options for a file.
+/// Returns default options for a file.
 pub(crate) fn options(file: &Path, role: OpenMode, clock: &SimClock) -> StoreOptions {
     let url = format!("sqlite:{}", file.display());
     StoreOptions::new(url, role, Arc::new(clock.clone()))
 }
 
-/// A fresh store in a file, for the conformance suite.
+/// Creates a new store in a file, for the conformance suite.
 pub(crate) async fn in_file() -> Harness {
     let folder = StoreDir::new();
     let harness = Harness::new(folder.drive(), folder.clock.clone());
     harness.with_rounds(FILE_ROUNDS).with_guard(folder)
 }
 
-/// A fresh store in memory, for the conformance suite.
+/// Creates a new store in memory, for the conformance suite.
 pub(crate) async fn in_memory() -> Harness {
     let clock = SimClock::new();
     let options = StoreOptions::new("sqlite::memory:", OpenMode::Driver, Arc::new(clock.clone()));
     Harness::new(open(options).unwrap(), clock)
 }
 
-/// A connection past the store, to look or to damage.
-#[expect(clippy::disallowed_methods, reason = "a test looks at the file from outside")]
+/// Opens the database directly, bypassing the store, to inspect or damage it.
+#[expect(clippy::disallowed_methods, reason = "tests inspect the file directly")]
 pub(crate) fn connect(file: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(file).unwrap()
 }

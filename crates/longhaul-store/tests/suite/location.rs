@@ -1,5 +1,4 @@
-//! Where a store is: names that mean something else elsewhere, links, and who
-//! may read what is written.
+//! The location of a store: unusual file names, symbolic links and file permissions.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -22,19 +21,19 @@ fn names(folder: &Path) -> Vec<String> {
 #[tokio::test]
 async fn a_store_file_is_private_to_its_owner() {
     let folder = StoreDir::new();
-    let home = folder.dir.path().join("new/home");
-    let store = open(options(&home.join("longhaul.db"), OpenMode::Driver, &folder.clock));
-    let world = folder.fixture(store.unwrap());
-    let mut held = world.open_and_claim(|_| {}).await;
+    let dir = folder.dir.path().join("new/home");
+    let store = open(options(&dir.join("longhaul.db"), OpenMode::Driver, &folder.clock));
+    let fixture = folder.fixture(store.unwrap());
+    let mut held = fixture.open_and_claim(|_| {}).await;
     held.append_ok(events_batch([progress(1)])).await;
     let expected = ["driver.lock", "longhaul.db", "longhaul.db-shm", "longhaul.db-wal"];
-    assert_eq!(names(&home), expected);
-    for folder in [home.as_path(), home.parent().unwrap()] {
+    assert_eq!(names(&dir), expected);
+    for folder in [dir.as_path(), dir.parent().unwrap()] {
         let mode = std::fs::metadata(folder).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
     }
     for name in expected {
-        let mode = std::fs::metadata(home.join(name)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(dir.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
@@ -50,12 +49,12 @@ fn the_mode_of_an_existing_file_is_kept() {
     assert_eq!(mode & 0o777, 0o640);
 }
 
-/// A second name in another folder has another lock beside it.
+/// A symbolic link in another directory would have another lock file beside it.
 #[test]
 fn a_symlink_does_not_admit_a_second_driver() {
     let folder = StoreDir::new();
     let elsewhere = StoreDir::new();
-    // One link is made before the file that it names, the other after it.
+    // One link is created before its target exists, the other one after.
     symlink(folder.file(), elsewhere.file()).unwrap();
     let first = elsewhere.drive();
     assert_eq!(names(elsewhere.dir.path()), ["longhaul.db"]);
@@ -78,8 +77,8 @@ fn a_symlink_cycle_is_rejected() {
     folder.open(OpenMode::Outsider).unwrap_err();
 }
 
-/// A folder may come from a stranger; a link in the lock's place would have us
-/// empty whatever file it names.
+/// A directory may be untrusted: a symbolic link in place of the lock file would make us truncate
+/// its target.
 #[test]
 fn a_symlink_instead_of_the_lock_file_is_not_followed() {
     let folder = StoreDir::new();
@@ -96,11 +95,11 @@ fn special_files_are_rejected_without_blocking() {
     let made = std::process::Command::new("mkfifo").arg(folder.file()).status();
     assert!(made.unwrap().success());
     let refused = folder.open(OpenMode::Outsider).unwrap_err().to_string();
-    assert!(refused.contains("no regular file"), "{refused}");
+    assert!(refused.contains("not a regular file"), "{refused}");
 }
 
-/// SQLite reads a name that begins with `file:` as an address of its own, with
-/// another file behind it and options after it.
+/// SQLite interprets a name that begins with `file:` as a URI, which may refer to another file and
+/// have options.
 #[test]
 fn file_names_are_never_parsed_as_urls_or_sql() {
     for name in [

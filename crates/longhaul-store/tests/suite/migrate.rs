@@ -1,5 +1,4 @@
-//! Files of older builds: brought up to date with all that is in them, or only
-//! looked at.
+//! Files of older builds are migrated with all their data, or opened read-only.
 
 use std::sync::Arc;
 
@@ -57,12 +56,12 @@ struct OldStore {
 impl OldStore {
     async fn new() -> Self {
         let folder = StoreDir::new();
-        let world = folder.fixture(folder.drive());
-        let mut held = world.open_and_claim(|_| {}).await;
-        held.append_ok(raise_gate_batch(gate_spec(world.ids.gate()))).await;
+        let fixture = folder.fixture(folder.drive());
+        let mut held = fixture.open_and_claim(|_| {}).await;
+        held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
         held.append_ok(events_batch([progress(7)])).await;
         let run = held.run;
-        drop((world, held));
+        drop((fixture, held));
         Self { folder, run }
     }
 
@@ -70,7 +69,7 @@ impl OldStore {
         open(newer_build(self.folder.options(mode)))
     }
 
-    /// The steps that were applied, and the schema that the file says.
+    /// Returns the applied migrations and the file's schema version.
     fn schema(&self) -> (Vec<(i64, String)>, i64) {
         let conn = connect(&self.folder.file());
         let mut steps =
@@ -104,35 +103,35 @@ async fn an_older_file_is_migrated_with_its_content() {
     for role in [OpenMode::Driver, OpenMode::Outsider] {
         let old = OldStore::new().await;
         assert_eq!(old.schema(), steps(&OLD_NAMES));
-        let world = old.folder.fixture(old.open(role).unwrap());
+        let fixture = old.folder.fixture(old.open(role).unwrap());
         assert_eq!(old.schema(), steps(&NEW_NAMES));
-        let facts = ["run.created", "run.claimed", "gate.raised", "progress.reported"];
-        assert_eq!(world.kinds(old.run).await, facts);
-        let tail = world.harness.records.read_all(GlobalSeq(0), 9).await.unwrap();
+        let expected = ["run.created", "run.claimed", "gate.raised", "progress.reported"];
+        assert_eq!(fixture.kinds(old.run).await, expected);
+        let tail = fixture.harness.records.read_all_journals(GlobalSeq(0), 9).await.unwrap();
         let kinds: Vec<_> = tail.entries.iter().map(|(_, entry)| entry.event.kind()).collect();
-        assert_eq!(kinds, facts);
-        assert_eq!(world.row(old.run).await.status, Status::Running);
+        assert_eq!(kinds, expected);
+        assert_eq!(fixture.row(old.run).await.status, Status::Running);
         assert_eq!(old.rows_of_later(), [old.run]);
-        assert!(world.harness.auth.add_key(new_key("ops")).await.unwrap());
-        drop(world);
+        assert!(fixture.harness.auth.add_key(new_key("ops")).await.unwrap());
+        drop(fixture);
 
-        // Once is enough, and whoever drives goes on with the run.
-        let world = old.folder.fixture(old.open(OpenMode::Driver).unwrap());
+        // The migration is applied only once, and a driver can continue the run.
+        let fixture = old.folder.fixture(old.open(OpenMode::Driver).unwrap());
         assert_eq!(old.schema(), steps(&NEW_NAMES));
         assert_eq!(old.rows_of_later(), [old.run]);
-        assert_eq!(world.harness.auth.keys().await.unwrap().len(), 1);
-        let mut held = world.claim_one(world.worker().await).await;
+        assert_eq!(fixture.harness.auth.list_keys().await.unwrap().len(), 1);
+        let mut held = fixture.claim_one(fixture.worker().await).await;
         assert_eq!(held.run, old.run);
         held.append_ok(events_batch([progress(8)])).await;
-        world.assert_consistent().await;
+        fixture.assert_consistent().await;
     }
 }
 
-/// A driver of an older build must not lose its ground because somebody looked in.
+/// An outsider of a newer build must not change the schema under an older driver.
 #[tokio::test]
 async fn an_outsider_does_not_migrate_a_driven_file() {
     let old = OldStore::new().await;
-    // The lock is the folder's, so any driver in it stands for the older one.
+    // The lock belongs to the directory, so a driver of another file in it also holds the lock.
     let beside = old.folder.dir.path().join("beside.db");
     let driver = open(options(&beside, OpenMode::Driver, &old.folder.clock)).unwrap();
     let refused = old.open(OpenMode::Outsider).unwrap_err();
@@ -146,26 +145,26 @@ async fn an_outsider_does_not_migrate_a_driven_file() {
 #[tokio::test]
 async fn an_older_file_on_a_full_disk_is_read_unmigrated() {
     let old = OldStore::new().await;
-    let without_room = |role| {
+    let open_on_full_disk = |role| {
         open(StoreOptions {
             fault_injector: Some(Arc::new(NewerBuild { is_full: true })),
             ..old.folder.options(role)
         })
     };
     let is_full = |error: &StoreError| matches!(error, StoreError::DiskFull { .. });
-    let refused = without_room(OpenMode::Driver).unwrap_err();
+    let refused = open_on_full_disk(OpenMode::Driver).unwrap_err();
     assert!(is_full(&refused), "{refused}");
 
-    let looker = without_room(OpenMode::Outsider).unwrap();
+    let looker = open_on_full_disk(OpenMode::Outsider).unwrap();
     assert!(looker.get_run(old.run).await.unwrap().is_some());
     assert_eq!(looker.last_global_seq().await.unwrap(), GlobalSeq(4));
-    // What the older build did not keep can't be looked at, and nobody is told
-    // that there is none of it.
+    // Tables that the older build did not have can't be read, and reads fail instead of returning
+    // nothing.
     let hash = Hash::digest(b"ops");
     let refused = [
-        looker.keys().await.err(),
-        looker.key(hash).await.err(),
-        looker.touch_key(hash).await.err(),
+        looker.list_keys().await.err(),
+        looker.find_key(hash).await.err(),
+        looker.record_key_use(hash).await.err(),
         looker.add_key(new_key("ops")).await.err(),
     ];
     for error in refused {

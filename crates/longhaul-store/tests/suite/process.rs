@@ -1,4 +1,4 @@
-//! Real processes: killed without warning, and with a disk that will not sync.
+//! Tests with real processes: killed without warning, or with failing syncs.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use longhaul_testkit::conformance::store::batches::{events_batch, progress};
 
 use super::harness::StoreDir;
 
-/// Says to the test below that it is a child, and where its store is.
+/// Tells the test below that it runs as a child process, and has the path of its store.
 const CHILD_ENV: &str = "LONGHAUL_STORE_CHILD";
-/// What the child's lines begin with; the rest is the test runner's.
+/// Prefix of the child's output lines; all other output is from the test runner.
 const LINE_PREFIX: &str = "@ ";
 
 /// A process that drives a store until it is killed.
@@ -37,19 +37,19 @@ impl DriverProcess {
         Self { child, lines }
     }
 
-    /// The next thing that it says.
+    /// Returns the next line of the child's output.
     fn next_line(&mut self) -> String {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
-            if let Some((_, said)) = line.split_once(LINE_PREFIX) {
-                return said.trim().to_owned();
+            if let Some((_, text)) = line.split_once(LINE_PREFIX) {
+                return text.trim().to_owned();
             }
             line.clear();
         }
-        panic!("the child has gone silent");
+        panic!("the child has closed its output");
     }
 
-    /// Lets it go on.
+    /// Lets the child make its next append.
     fn resume(&mut self) {
         let stdin = self.child.stdin.as_mut().unwrap();
         stdin.write_all(b"\n").unwrap();
@@ -64,23 +64,23 @@ impl Drop for DriverProcess {
     }
 }
 
-/// Not a test by itself: the other process of the tests below.
+/// Not a test of its own: the child process of the tests below.
 #[tokio::test]
 async fn child() {
     let Some(file) = std::env::var_os(CHILD_ENV) else {
         return;
     };
-    let say = |words: String| writeln!(std::io::stdout(), "{LINE_PREFIX}{words}").unwrap();
+    let print_line = |text: String| writeln!(std::io::stdout(), "{LINE_PREFIX}{text}").unwrap();
     let wait = || std::io::stdin().lines().next();
     let folder = StoreDir::new();
     let store = open(StoreOptions {
         holder: "the child".to_owned(),
-        on_fatal: Some(Arc::new(move |_| say("fatal".to_owned()))),
+        on_fatal: Some(Arc::new(move |_| print_line("fatal".to_owned()))),
         ..super::harness::options(&PathBuf::from(file), OpenMode::Driver, &folder.clock)
     });
-    let world = folder.fixture(store.unwrap());
-    let mut held = world.open_and_claim(|_| {}).await;
-    say(held.run.to_string());
+    let fixture = folder.fixture(store.unwrap());
+    let mut held = fixture.open_and_claim(|_| {}).await;
+    print_line(held.run.to_string());
     loop {
         wait();
         let append = AppendRequest {
@@ -88,14 +88,14 @@ async fn child() {
             author: held.author(),
             batch: events_batch([progress(1)]),
         };
-        match world.harness.store.append(append).await {
-            Ok(Appended::At { seq, .. }) => {
+        match fixture.harness.store.append(append).await {
+            Ok(Appended::Committed { seq, .. }) => {
                 held.last = seq;
-                say(format!("at {seq}"));
+                print_line(format!("at {seq}"));
             }
-            Ok(other) => say(format!("{other:?}")),
-            Err(StoreError::Closed { .. }) => say("closed".to_owned()),
-            Err(other) => say(format!("{other:?}")),
+            Ok(other) => print_line(format!("{other:?}")),
+            Err(StoreError::Closed { .. }) => print_line("closed".to_owned()),
+            Err(other) => print_line(format!("{other:?}")),
         }
     }
 }
@@ -116,17 +116,17 @@ async fn a_killed_driver_loses_nothing_and_its_runs_continue_at_once() {
     outsider.assert_status(run, Status::Running, "").await;
     drop(driver);
 
-    let world = folder.fixture(folder.drive());
-    assert_eq!(world.row(run).await.last_seq.0, 19);
-    assert_eq!(world.journal(run).await.len(), 19);
-    world.assert_status(run, Status::Running, "worker").await;
-    let mut held = world.claim_one(world.worker().await).await;
+    let fixture = folder.fixture(folder.drive());
+    assert_eq!(fixture.row(run).await.last_seq.0, 19);
+    assert_eq!(fixture.journal(run).await.len(), 19);
+    fixture.assert_status(run, Status::Running, "worker").await;
+    let mut held = fixture.claim_one(fixture.worker().await).await;
     assert_eq!((held.run, held.epoch.0), (run, 2));
     held.append_ok(events_batch([progress(2)])).await;
-    world.assert_consistent().await;
+    fixture.assert_consistent().await;
 }
 
-/// Makes every sync fail with EIO while a file is there, and says so to nobody.
+/// Library that makes every sync fail with EIO while a flag file exists.
 const NO_SYNC: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -148,8 +148,8 @@ int fdatasync(int fd) {
 #[tokio::test]
 async fn a_failing_sync_stops_the_writer() {
     let folder = StoreDir::new();
-    let home = folder.dir.path();
-    let (source, library, flag) = (home.join("n.c"), home.join("n.so"), home.join("no-sync"));
+    let dir = folder.dir.path();
+    let (source, library, flag) = (dir.join("n.c"), dir.join("n.so"), dir.join("no-sync"));
     std::fs::write(&source, NO_SYNC).unwrap();
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])
@@ -168,15 +168,15 @@ async fn a_failing_sync_stops_the_writer() {
     driver.resume();
     assert_eq!(driver.next_line(), "fatal");
     assert_eq!(driver.next_line(), "closed");
-    // Even when the disk seems well again: what it holds is not known.
+    // The store stays closed even if the disk works again, because its content is unknown.
     std::fs::remove_file(&flag).unwrap();
     driver.resume();
     assert_eq!(driver.next_line(), "closed");
     drop(driver);
 
-    let world = folder.fixture(folder.drive());
-    let kinds = world.kinds(run).await;
+    let fixture = folder.fixture(folder.drive());
+    let kinds = fixture.kinds(run).await;
     assert!(kinds.starts_with(&["run.created", "run.claimed", "progress.reported"]), "{kinds:?}");
-    assert_eq!(world.row(run).await.last_seq.0 as usize, kinds.len());
-    world.assert_consistent().await;
+    assert_eq!(fixture.row(run).await.last_seq.0 as usize, kinds.len());
+    fixture.assert_consistent().await;
 }

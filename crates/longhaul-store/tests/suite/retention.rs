@@ -1,4 +1,4 @@
-//! Forgetting many runs, or one with a long journal, in transactions of bounded size.
+//! Pruning many runs, or one with a long journal, in transactions of limited size.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use longhaul_testkit::conformance::store::fixture::{StoreFixture, assert_appende
 
 use super::harness::{StoreDir, connect};
 
-/// Counts commits and lets all of them happen.
+/// Counts commits without making them fail.
 #[derive(Debug, Default)]
 struct CommitCounter(AtomicUsize);
 
 impl FaultInjector for CommitCounter {
-    fn at_commit(&self) -> Option<CommitFault> {
+    fn commit_fault(&self) -> Option<CommitFault> {
         self.0.fetch_add(1, Ordering::Relaxed);
         None
     }
@@ -33,52 +33,52 @@ fn fixture(folder: &StoreDir) -> (StoreFixture, Arc<CommitCounter>) {
     (folder.fixture(store.unwrap()), commits)
 }
 
-/// Forgets everything but the newest run; returns how many commits that took.
-async fn prune(world: &StoreFixture, commits: &CommitCounter) -> (PruneOutcome, usize) {
-    // The run that was written last stays.
-    world.open(|_| {}).await;
-    world.advance(Millis(1));
+/// Prunes everything but the newest run. Returns the outcome and the number of commits.
+async fn prune(store_fixture: &StoreFixture, commits: &CommitCounter) -> (PruneOutcome, usize) {
+    // The run that was written last is kept.
+    store_fixture.open(|_| {}).await;
+    store_fixture.advance(Millis(1));
     let before = commits.0.load(Ordering::Relaxed);
-    let ask = PruneRequest {
+    let request = PruneRequest {
         runs_older_than: Millis::ZERO,
         blobs_older_than: Millis::ZERO,
         limit: 1_000,
     };
-    let pruned = world.harness.store.prune(ask).await.unwrap();
+    let pruned = store_fixture.harness.store.prune(request).await.unwrap();
     (pruned, commits.0.load(Ordering::Relaxed) - before)
 }
 
 #[tokio::test]
 async fn many_runs_are_pruned_in_many_transactions() {
     let folder = StoreDir::new();
-    let (world, commits) = fixture(&folder);
-    let runs: Vec<_> = (0..300).map(|_| world.new_run(|_| {})).collect();
+    let (store_fixture, commits) = fixture(&folder);
+    let runs: Vec<_> = (0..300).map(|_| store_fixture.new_run(|_| {})).collect();
     let ids: Vec<_> = runs.iter().map(|run| run.id).collect();
-    world.open_runs(runs).await;
+    store_fixture.open_runs(runs).await;
     for run in ids {
-        assert_appended(&world.append_as_closer(run, Seq(1), cancel_batch()).await);
+        assert_appended(&store_fixture.append_as_closer(run, Seq(1), cancel_batch()).await);
     }
-    let (pruned, commits) = prune(&world, &commits).await;
+    let (pruned, commits) = prune(&store_fixture, &commits).await;
     assert_eq!(pruned.runs, 300);
-    // With 22 rows each, no more than 46 runs go at once.
+    // With 22 rows per run, one transaction deletes at most 46 runs.
     assert!(commits >= 300 / 46, "{commits}");
-    world.assert_consistent().await;
+    store_fixture.assert_consistent().await;
 }
 
 #[tokio::test]
 async fn a_long_journal_is_pruned_in_many_transactions() {
     let folder = StoreDir::new();
-    let (world, commits) = fixture(&folder);
-    let mut held = world.open_and_claim(|_| {}).await;
+    let (store_fixture, commits) = fixture(&folder);
+    let mut held = store_fixture.open_and_claim(|_| {}).await;
     for _ in 0..10 {
         held.append_ok(events_batch(vec![progress(1); 500])).await;
     }
     held.end().await;
-    let (pruned, commits) = prune(&world, &commits).await;
+    let (pruned, commits) = prune(&store_fixture, &commits).await;
     assert_eq!(pruned.runs, 1);
     assert!(commits >= 5, "{commits}");
     let rows =
         connect(&folder.file()).query_row("SELECT count(*) FROM journal", (), |row| row.get(0));
     assert_eq!(rows, Ok(1));
-    world.assert_consistent().await;
+    store_fixture.assert_consistent().await;
 }

@@ -1,6 +1,4 @@
-//! What a store brings along to be looked at.
-//!
-//! Never: a check.
+//! The store under test, with the clock that controls it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,28 +9,28 @@ use longhaul_core::port::store::Store;
 
 use crate::clock::SimClock;
 
-/// How many rounds a race is run unless the harness says otherwise.
+/// Default number of rounds of a race.
 const RACE_ROUNDS: usize = 2_000;
 
-/// A fresh, empty store and the clock that it reads. One for each check.
+/// A new, empty store and its clock. Each check gets its own.
 #[derive(Debug, Clone)]
 pub struct Harness {
-    /// The journal and the queue.
+    /// Journals and the ready queue.
     pub store: Arc<dyn Store>,
-    /// The rows beside it, of the same store.
+    /// Other records of the same store.
     pub records: Arc<dyn RecordStore>,
-    /// Keys and what they gave out, of the same store.
+    /// API keys, sessions and idempotent requests of the same store.
     pub auth: Arc<dyn AuthStore>,
-    /// The clock that the store reads.
+    /// Clock of the store.
     pub clock: SimClock,
-    /// How many rounds a race is run: fewer where each costs an fsync.
+    /// Number of rounds of a race; lower for stores where each round costs an fsync.
     pub rounds: usize,
-    /// What must live as long as the store, such as its directory.
+    /// Value that must live as long as the store, such as its temporary directory.
     pub guard: Arc<dyn Any + Send + Sync>,
 }
 
 impl Harness {
-    /// A harness around one value that is all three ports.
+    /// Creates a harness for one value that implements all three ports.
     pub fn new(store: impl Store + RecordStore + AuthStore + 'static, clock: SimClock) -> Self {
         let store = Arc::new(store);
         Self {
@@ -45,13 +43,13 @@ impl Harness {
         }
     }
 
-    /// The same with so many rounds for each race.
+    /// Sets the number of rounds of a race.
     #[must_use]
     pub fn with_rounds(self, rounds: usize) -> Self {
         Self { rounds, ..self }
     }
 
-    /// The same, keeping `guard` until the check is over.
+    /// Keeps `guard` alive until the check has finished.
     #[must_use]
     pub fn with_guard(self, guard: impl Any + Send + Sync) -> Self {
         Self { guard: Arc::new(guard), ..self }

@@ -1,5 +1,4 @@
-//! What every store must do: one list of checks, and the macro that makes each
-//! of them a test.
+//! Conformance suite for stores: a list of checks, and a macro that turns each into a test.
 //!
 //! ```
 //! use longhaul_testkit::clock::SimClock;
@@ -14,8 +13,8 @@
 //! }
 //! ```
 //!
-//! Never: sleeps, and never waits for what may not come: a store that loses a
-//! wake-up fails a check, it does not hang it.
+//! The checks never sleep and never wait without a bound: a store that loses a wake-up fails a
+//! check instead of blocking it.
 
 use std::future::Future;
 
@@ -50,10 +49,10 @@ pub mod sandbox_slot_race;
 pub mod steer;
 pub mod timer;
 
-/// A check of the list, by name.
+/// A check with its name.
 pub type Check = (&'static str, fn(StoreFixture) -> BoxFuture<'static, ()>);
 
-/// The checks, in one place, so that no store forgets one.
+/// The list of all checks, used for every store.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! each_store_check {
@@ -268,13 +267,13 @@ macro_rules! each_store_check {
     };
 }
 
-/// Makes every check a test of this store, in a module called `$name`.
-/// `$fresh` is an async function that makes a [`Harness`] around an empty store.
+/// Creates a test for every check of this store, in a module called `$name`. `$fresh` is an
+/// async function that returns a [`Harness`] with an empty store.
 #[macro_export]
 macro_rules! store_conformance {
     ($name:ident, $fresh:path) => {
         mod $name {
-            #[allow(unused_imports, reason = "`fresh` may be given by its whole path")]
+            #[allow(unused_imports, reason = "`fresh` may be given as a full path")]
             use super::*;
 
             $crate::each_store_check! { store_checks_as_tests ($fresh) }
@@ -287,7 +286,7 @@ macro_rules! store_conformance {
 macro_rules! store_checks_as_tests {
     (($fresh:path) $($group:ident { $($check:ident)* })*) => {
         $(mod $group {
-            #[allow(unused_imports, reason = "`fresh` may be given by its whole path")]
+            #[allow(unused_imports, reason = "`fresh` may be given as a full path")]
             use super::*;
 
             $(#[test]
@@ -312,21 +311,21 @@ macro_rules! store_checks_as_list {
     };
 }
 
-/// Every check by name, for whoever wants to run them otherwise.
+/// All checks by name, for other test runners.
 pub const CHECKS: &[Check] = crate::each_store_check! { store_checks_as_list () };
 
-/// Runs the check of this name against one fresh store.
+/// Runs the check with this name on a new store.
 pub fn run_named<H>(fresh: impl FnOnce() -> H + Send + 'static, name: &str)
 where
     H: Future<Output = Harness> + Send + 'static,
 {
-    let check = CHECKS.iter().find(|(known, _)| *known == name);
-    let (_, check) = check.unwrap_or_else(|| panic!("there is no check called {name}"));
+    let check = CHECKS.iter().find(|(check_name, _)| *check_name == name);
+    let (_, check) = check.unwrap_or_else(|| panic!("there is no check named {name}"));
     run_check(fresh, *check);
 }
 
-/// Runs one check against one fresh store, on threads of its own. Afterwards
-/// nothing may be left to mend.
+/// Runs one check on a new store, in a runtime of its own. Afterwards a repair must find
+/// nothing.
 pub fn run_check<H>(fresh: impl FnOnce() -> H, check: fn(StoreFixture) -> BoxFuture<'static, ()>)
 where
     H: Future<Output = Harness> + Send + 'static,
@@ -334,8 +333,7 @@ where
     run_boxed(Box::pin(fresh()), check);
 }
 
-/// The checks are compiled once, here, and not again for every store: they come
-/// in boxes.
+/// Takes boxed futures, so that the checks are compiled once and not again for every store.
 fn run_boxed(
     fresh: BoxFuture<'static, Harness>,
     check: fn(StoreFixture) -> BoxFuture<'static, ()>,
@@ -344,10 +342,10 @@ fn run_boxed(
         .worker_threads(3)
         .enable_all()
         .build()
-        .expect("a runtime can be made");
+        .expect("create a runtime");
     runtime.block_on(async {
-        let world = StoreFixture::new(fresh.await);
-        check(world.clone()).await;
-        world.assert_consistent().await;
+        let fixture = StoreFixture::new(fresh.await);
+        check(fixture.clone()).await;
+        fixture.assert_consistent().await;
     });
 }

@@ -1,8 +1,8 @@
-//! The account of a tree of runs: held, spent, lost, capped.
+//! Budget accounts of run trees.
 //!
-//! Never: spent + lost + held above a cap because of a hold.
+//! Invariant: a hold never makes spent, lost and held amounts together exceed a cap.
 
-use longhaul_core::change::Settlement;
+use longhaul_core::change::HoldSettlement;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::port::records::BudgetAccount;
@@ -12,7 +12,7 @@ use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
-    /// Sets a call's worst case aside.
+    /// Holds the maximum cost of a call.
     pub(crate) fn hold(&mut self, run: RunId, hold: Hold) -> ChangeResult {
         let root = self.root(run);
         let mut account = self.account(root);
@@ -25,8 +25,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// What was set aside is used, lost or given back.
-    pub(crate) fn settle(&mut self, run: RunId, settlement: Settlement) {
+    /// Settles a hold: the amount is spent, lost or released.
+    pub(crate) fn settle(&mut self, run: RunId, settlement: HoldSettlement) {
         let root = self.root(run);
         let mut account = self.account(root);
         account.held = minus(account.held, settlement.held);
@@ -35,7 +35,7 @@ impl Tx<'_> {
         self.tables.accounts.insert(root, account);
     }
 
-    /// The caps that `raise` names are put in place.
+    /// Replaces the caps that `raise` contains.
     pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.root(run);
         let mut account = self.account(root);

@@ -1,8 +1,8 @@
-//! The only way a journal grows, and the conditions of its authors.
+//! Appends to journals, with the conditions of each kind of author.
 //!
-//! Never: a fact without the changes that go with it.
+//! Invariant: events and their changes are committed together.
 
-use longhaul_core::change::{Batch, Change, HeadUpdate};
+use longhaul_core::change::{Batch, Change, SchedulingUpdate};
 use longhaul_core::port::store::{AppendRequest, Appended, Author, Refused};
 use longhaul_core::request::RequestEffect;
 
@@ -10,7 +10,7 @@ use crate::mem_store::rows::{Head, State};
 use crate::mem_store::tx::{BrokenRule, JournalAppend, Rollback, Tx};
 
 impl Tx<'_> {
-    /// Lets a journal grow, if what its author says of it still holds.
+    /// Appends a batch if the author's condition holds.
     pub(crate) fn append(&mut self, append: AppendRequest) -> Result<Appended, Rollback<Appended>> {
         let AppendRequest { run, author, batch } = append;
         if author == Author::Outsider
@@ -34,24 +34,25 @@ impl Tx<'_> {
         }
         let mut request = None;
         for change in &batch.changes {
-            if let Change::MarkRequestApplied(of) = change {
-                request = Some(of.clone());
+            if let Change::MarkRequestApplied(request_key) = change {
+                request = Some(request_key.clone());
             }
         }
         for change in batch.changes {
             self.change(run, change).map_err(|undo| match undo {
                 Rollback::Answer(why) => Rollback::Answer(Appended::Refused(why)),
-                Rollback::Error(fault) => Rollback::Error(fault),
+                Rollback::Error(error) => Rollback::Error(error),
             })?;
         }
         let seq = self.append_events(&JournalAppend { run, epoch, events: &batch.events })?;
-        if let Some(of) = request {
-            self.mark_request(&of, RequestEffect::Events { run, seq });
+        if let Some(request_key) = request {
+            self.mark_request(&request_key, RequestEffect::Events { run, seq });
         }
-        Ok(Appended::At { seq, now: self.now })
+        Ok(Appended::Committed { seq, now: self.now })
     }
 
-    /// What the author is told instead, if its condition does not hold.
+    /// Returns the outcome of an append whose author's condition does not hold. `None` means
+    /// that it holds.
     fn rejection(
         &self,
         author: Author,
@@ -86,8 +87,8 @@ impl Tx<'_> {
                     State::Ready | State::Parked { .. } | State::LaneWait | State::Paused => true,
                     State::Leased(_) | State::Ended { .. } => false,
                 };
-                // A closer holds no fence; between its two tries the run may
-                // have been claimed, which takes nothing from what it wrote.
+                // A closer has no epoch. The run may have been claimed between two attempts,
+                // which does not invalidate what the closer has written.
                 (after, holds, true)
             }
         };
@@ -100,10 +101,11 @@ impl Tx<'_> {
         if holds && (head.last_seq == after || blind) {
             return None;
         }
-        // The answer of an append may be lost: what stands already, stands.
+        // The response to an append may have been lost: if the same events are in the journal
+        // already, the append has succeeded.
         if self.is_already_written(after, growth, any_epoch) {
             let seq = after.plus(growth.events.len() as u64);
-            return Some(Appended::At { seq, now: self.now });
+            return Some(Appended::Committed { seq, now: self.now });
         }
         Some(if head.state.is_ended() {
             Appended::RunEnded
@@ -117,5 +119,5 @@ impl Tx<'_> {
 
 fn is_park(batch: &Batch) -> bool {
     let mut changes = batch.changes.iter();
-    changes.any(|change| matches!(change, Change::SetHead(HeadUpdate::Park { .. })))
+    changes.any(|change| matches!(change, Change::UpdateScheduling(SchedulingUpdate::Park { .. })))
 }

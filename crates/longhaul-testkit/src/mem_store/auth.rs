@@ -1,9 +1,12 @@
-//! Keys, the passes that they gave out, and links to single gates.
+//! API keys, their session tokens and tickets, and links to gates.
 //!
-//! Never: a pass that outlives its time or its key, or a link its gate.
+//! Invariant: a token is valid only until it expires and only as long as its key. A link exists
+//! only as long as its gate.
 
 use longhaul_core::id::KeyName;
-use longhaul_core::port::auth::{KeyRef, KeyRow, LinkRow, NewKey, NewToken, TokenKind, TokenRow};
+use longhaul_core::port::auth::{
+    GateLinkRow, KeyRef, KeyRow, NewKey, NewToken, TokenKind, TokenRow,
+};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
 use longhaul_core::request::RequestEffect;
@@ -12,16 +15,16 @@ use longhaul_core::time::Millis;
 use crate::mem_store::rows::Tables;
 use crate::mem_store::tx::Tx;
 
-/// So old may the note of a key's last use be.
+/// Interval at which the last use of a key is recorded.
 const LAST_USED_PRECISION: Millis = Millis::from_secs(5 * 60);
 
 impl Tables {
-    /// The key with this hash, and its place.
+    /// Returns the key with this hash, and its row id.
     pub(crate) fn key(&self, hash: Hash) -> Option<(&u64, &KeyRow)> {
         self.api_keys.iter().find(|(_, row)| row.hash == hash)
     }
 
-    /// The key of this name that is not revoked.
+    /// Returns the key with this name that is not revoked.
     fn active_key(&self, name: &KeyName) -> Option<(&u64, &KeyRow)> {
         let mut rows = self.api_keys.iter();
         rows.find(|(_, row)| row.name == *name && row.revoked_at.is_none())
@@ -29,15 +32,15 @@ impl Tables {
 }
 
 impl Tx<'_> {
-    /// Takes a key in; false: its name is taken.
+    /// Adds a key. Returns `false` if the name is taken.
     pub(crate) fn add_key(&mut self, key: NewKey) -> Result<bool, StoreError> {
-        let earlier = key.request.as_ref().and_then(|of| self.request_effect(of));
+        let earlier = key.request.as_ref().and_then(|request_key| self.request_effect(request_key));
         if let Some(RequestEffect::Key(unseen)) = earlier
-            && let Some((place, _)) = self.tables.key(unseen)
+            && let Some((row_id, _)) = self.tables.key(unseen)
         {
-            let (place, now) = (*place, self.now);
-            let doors = &mut self.tables.api_keys;
-            doors.update(&place, |row| row.revoked_at = row.revoked_at.or(Some(now)));
+            let (row_id, now) = (*row_id, self.now);
+            let keys = &mut self.tables.api_keys;
+            keys.update(&row_id, |row| row.revoked_at = row.revoked_at.or(Some(now)));
         }
         if self.tables.active_key(&key.name).is_some() {
             return Ok(false);
@@ -45,7 +48,7 @@ impl Tx<'_> {
         if self.tables.key(key.hash).is_some() {
             return Err(StoreError::Database {
                 at: "memory".to_owned(),
-                source: "a key with this hash exists already".into(),
+                source: "a key with this hash already exists".into(),
             });
         }
         let row = KeyRow {
@@ -54,54 +57,54 @@ impl Tx<'_> {
             hash: key.hash,
             by: key.by,
             created_at: self.now,
-            expires_at: key.ttl.map(|span| self.now.plus(span)),
+            expires_at: key.ttl.map(|ttl| self.now.plus(ttl)),
             revoked_at: None,
             last_used_at: None,
         };
-        let place = self.tables.next_row_id();
-        self.tables.api_keys.insert(place, row);
-        if let Some(of) = &key.request {
-            self.mark_request(of, RequestEffect::Key(key.hash));
+        let row_id = self.tables.next_row_id();
+        self.tables.api_keys.insert(row_id, row);
+        if let Some(request_key) = &key.request {
+            self.mark_request(request_key, RequestEffect::Key(key.hash));
         }
         Ok(true)
     }
 
-    /// Ends a key and every pass that it gave out.
+    /// Revokes a key and deletes its tokens.
     pub(crate) fn revoke_key(&mut self, name: &KeyName) -> Option<KeyRow> {
-        let (place, row) = self.tables.active_key(name)?;
-        let (place, mut row) = (*place, row.clone());
+        let (row_id, row) = self.tables.active_key(name)?;
+        let (row_id, mut row) = (*row_id, row.clone());
         row.revoked_at = Some(self.now);
-        self.tables.api_keys.insert(place, row.clone());
+        self.tables.api_keys.insert(row_id, row.clone());
         let held = KeyRef::Key(row.hash);
-        let passes = &mut self.tables.tokens;
-        passes.remove_where(|_, pass| pass.issuer == held);
+        let tokens = &mut self.tables.tokens;
+        tokens.remove_where(|_, token| token.issuer == held);
         Some(row)
     }
 
-    /// Notes that a key was used now, unless that is known well enough.
+    /// Records the use of a key, unless a recent use is recorded already.
     pub(crate) fn touch_key(&mut self, hash: Hash) {
         let now = self.now;
-        let known = self.tables.key(hash);
-        let due = known.filter(|(_, row)| {
+        let found = self.tables.key(hash);
+        let due = found.filter(|(_, row)| {
             let used = row.last_used_at;
             used.is_none_or(|used| used.plus(LAST_USED_PRECISION) < now)
         });
-        if let Some((place, _)) = due {
-            let place = *place;
-            let doors = &mut self.tables.api_keys;
-            doors.update(&place, |row| row.last_used_at = Some(now));
+        if let Some((row_id, _)) = due {
+            let row_id = *row_id;
+            let keys = &mut self.tables.api_keys;
+            keys.update(&row_id, |row| row.last_used_at = Some(now));
         }
     }
 
-    /// Takes a pass in, and those away that are over.
-    pub(crate) fn add_token(&mut self, pass: NewToken) {
+    /// Adds a token and deletes expired ones.
+    pub(crate) fn add_token(&mut self, token: NewToken) {
         let now = self.now;
         self.tables.tokens.remove_where(|_, row| row.expires_at <= now);
-        let row = TokenRow { issuer: pass.issuer, expires_at: now.plus(pass.ttl) };
-        self.tables.tokens.insert((pass.kind, pass.hash), row);
+        let row = TokenRow { issuer: token.issuer, expires_at: now.plus(token.ttl) };
+        self.tables.tokens.insert((token.kind, token.hash), row);
     }
 
-    /// The pass, if it still counts.
+    /// Returns a token if it is valid.
     pub(crate) fn token(&self, kind: TokenKind, hash: Hash) -> Option<TokenRow> {
         let row = self.tables.tokens.get(&(kind, hash))?;
         let counts = match &row.issuer {
@@ -114,15 +117,15 @@ impl Tx<'_> {
         (counts && row.expires_at > self.now).then(|| row.clone())
     }
 
-    /// The pass, if it still counts, and it is gone.
+    /// Returns a token if it is valid, and deletes it.
     pub(crate) fn consume_token(&mut self, kind: TokenKind, hash: Hash) -> Option<TokenRow> {
-        let pass = self.token(kind, hash)?;
+        let token = self.token(kind, hash)?;
         self.tables.tokens.remove(&(kind, hash));
-        Some(pass)
+        Some(token)
     }
 
-    /// Takes a link in, unless its gate is forgotten already: then so is the link.
-    pub(crate) fn add_link(&mut self, link: LinkRow) {
+    /// Adds a link, unless its gate has been pruned already.
+    pub(crate) fn add_link(&mut self, link: GateLinkRow) {
         if self.tables.gates.contains(&link.gate) {
             self.tables.links.insert(link.hash, link);
         }

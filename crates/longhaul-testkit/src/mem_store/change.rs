@@ -1,6 +1,4 @@
-//! Each change of a row, once.
-//!
-//! Never: decides which changes go with a fact.
+//! Applies the individual changes of a batch.
 
 use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, UsageRow};
 use longhaul_core::id::{RunId, ThreadKey};
@@ -11,18 +9,18 @@ use crate::mem_store::rows::{OutboxEntry, UsageEntry};
 use crate::mem_store::tx::{ChangeResult, Tx};
 
 impl Tx<'_> {
-    /// Carries one change out, or says why a row does not allow it.
+    /// Applies one change. Returns an error if a row does not allow it.
     pub(crate) fn change(&mut self, run: RunId, change: Change) -> ChangeResult {
         match change {
-            Change::OpenRun(new) => return self.open_run(*new, RunOrigin::Run),
-            Change::OpenStep(new) => return self.open_run(*new, RunOrigin::Step),
+            Change::CreateRun(new) => return self.open_run(*new, RunOrigin::Run),
+            Change::CreateStep(new) => return self.open_run(*new, RunOrigin::Step),
             Change::UpdateGate(closing) => return self.update_gate(closing),
             Change::SetTimer(timer) => return self.set_timer(timer),
             Change::QueueSteer(steer) => return self.queue_steer(run, steer),
             Change::UpdateSteer(steer) => return self.update_steer(run, &steer),
-            Change::AcquireSlot(seat) => return self.acquire_slot(run, seat),
+            Change::AcquireSlot(slot) => return self.acquire_slot(run, slot),
             Change::Hold(hold) => return self.hold(run, hold),
-            Change::SetHead(to) => self.set_head(run, to),
+            Change::UpdateScheduling(to) => self.set_head(run, to),
             Change::RaiseGate(spec) => self.raise_gate(run, *spec),
             Change::ReleaseSlot(sandbox) => self.release_slot(sandbox),
             Change::QueueForSlot(provider) => self.queue_for_slot(run, provider),
@@ -40,8 +38,8 @@ impl Tx<'_> {
             }
             Change::SetSandbox(row) => self.set_sandbox(row),
             Change::PutRule(row) => self.put_rule(run, row),
-            // The append stores it, which knows the place of the last event.
-            Change::MarkRequestApplied(of) => return self.check_not_applied(&of),
+            // Stored by `append`, which knows the sequence number of the last event.
+            Change::MarkRequestApplied(request_key) => return self.check_not_applied(&request_key),
         }
         Ok(())
     }
@@ -70,16 +68,16 @@ impl Tx<'_> {
     }
 
     fn add_outbox(&mut self, run: RunId, row: OutboxRow) {
-        let letter = OutboxEntry { run, row, attempts: 0, next_at: self.now };
+        let entry = OutboxEntry { run, row, attempts: 0, next_at: self.now };
         let key = self.tables.next_row_id();
-        self.tables.outbox.insert(key, letter);
+        self.tables.outbox.insert(key, entry);
     }
 
-    /// Adds messages to a thread.
+    /// Appends messages to a thread.
     pub(crate) fn extend_thread(&mut self, thread: &ThreadKey, messages: Vec<Message>) {
         for message in messages {
-            let place = self.tables.next_row_id();
-            self.tables.threads.insert((thread.clone(), place), message);
+            let row_id = self.tables.next_row_id();
+            self.tables.threads.insert((thread.clone(), row_id), message);
         }
     }
 

@@ -1,6 +1,5 @@
-//! Workers: taking runs, signs of life, and freeing the runs of the dead.
-//!
-//! Never: a run for a worker that is not live.
+//! Workers: claims, heartbeats, and releasing the runs of dead workers. Only live workers can
+//! claim runs.
 
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
@@ -14,22 +13,24 @@ use crate::mem_store::rows::{State, Worker};
 use crate::mem_store::tx::{JournalAppend, Tx};
 
 impl Tx<'_> {
-    /// Takes ready runs for a worker, in order.
-    pub(crate) fn claim(&mut self, ask: &ClaimRequest) -> Result<Vec<Claim>, StoreError> {
-        let is_live = self.tables.workers.get(&ask.worker).is_some_and(|worker| {
+    /// Claims ready runs for a worker, in queue order.
+    pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+        let is_live = self.tables.workers.get(&request.worker).is_some_and(|worker| {
             worker.liveness == WorkerLiveness::Live && !worker.is_stale(self.now)
         });
         if !is_live {
             return Ok(Vec::new());
         }
         let mut picked: Vec<RunId> = Vec::new();
-        for inbox in &ask.inboxes {
-            let fits = self.ready_runs(inbox).filter(|run| self.may_claim(*run, ask));
-            let more: Vec<RunId> =
-                fits.filter(|run| !picked.contains(run)).take(ask.limit - picked.len()).collect();
+        for inbox in &request.inboxes {
+            let fits = self.ready_runs(inbox).filter(|run| self.may_claim(*run, request));
+            let more: Vec<RunId> = fits
+                .filter(|run| !picked.contains(run))
+                .take(request.limit - picked.len())
+                .collect();
             picked.extend(more);
         }
-        picked.into_iter().map(|run| self.claim_run(run, ask.worker)).collect()
+        picked.into_iter().map(|run| self.claim_run(run, request.worker)).collect()
     }
 
     fn ready_runs(&self, inbox: &InboxName) -> impl Iterator<Item = RunId> {
@@ -38,11 +39,12 @@ impl Tx<'_> {
         self.tables.ready.range(first..=last).map(|((_, _, _, run), ())| *run)
     }
 
-    fn may_claim(&self, run: RunId, ask: &ClaimRequest) -> bool {
+    fn may_claim(&self, run: RunId, request: &ClaimRequest) -> bool {
         self.tables.heads.get(&run).is_some_and(|head| {
-            let is_type = |kind: &String| ask.types.contains(kind);
-            let right_type = ask.types.is_empty() || head.task.kind.as_ref().is_some_and(is_type);
-            right_type && head.format <= ask.format
+            let is_type = |kind: &String| request.types.contains(kind);
+            let right_type =
+                request.types.is_empty() || head.task.kind.as_ref().is_some_and(is_type);
+            right_type && head.format <= request.format
         })
     }
 
@@ -60,29 +62,31 @@ impl Tx<'_> {
         Ok(Claim { run, epoch, last_seq: last })
     }
 
-    /// Notes a sign of life and, after one ttl in touch, frees the runs of the dead.
-    pub(crate) fn heartbeat(&mut self, beat: Heartbeat) -> HeartbeatAck {
+    /// Records a heartbeat. If the worker has been in contact for one TTL, it also releases the
+    /// runs of dead workers.
+    pub(crate) fn heartbeat(&mut self, heartbeat: Heartbeat) -> HeartbeatAck {
         let now = self.now;
-        let before = self.tables.workers.get(&beat.worker);
+        let before = self.tables.workers.get(&heartbeat.worker);
         if before.is_some_and(|worker| worker.liveness == WorkerLiveness::Dead) {
             return HeartbeatAck { liveness: WorkerLiveness::Dead, reaped: 0, now };
         }
-        // Whoever was silent itself can't tell the silent from the dead yet.
+        // A worker that was silent itself can't tell yet whether other silent workers are dead.
         let in_touch_since =
             before.filter(|worker| !worker.is_stale(now)).map_or(now, |worker| worker.live_since);
-        let standing = if beat.draining { WorkerLiveness::Draining } else { WorkerLiveness::Live };
+        let liveness =
+            if heartbeat.draining { WorkerLiveness::Draining } else { WorkerLiveness::Live };
         let worker = Worker {
-            host: beat.host,
-            build: beat.build,
-            liveness: standing,
+            host: heartbeat.host,
+            build: heartbeat.build,
+            liveness,
             heartbeat_at: now,
             live_since: in_touch_since,
-            ttl: beat.ttl,
+            ttl: heartbeat.ttl,
         };
-        self.tables.workers.insert(beat.worker, worker);
-        let may_reap = in_touch_since.plus(beat.ttl) <= now;
+        self.tables.workers.insert(heartbeat.worker, worker);
+        let may_reap = in_touch_since.plus(heartbeat.ttl) <= now;
         let reaped = if may_reap { self.reap(now) } else { 0 };
-        HeartbeatAck { liveness: standing, reaped, now }
+        HeartbeatAck { liveness, reaped, now }
     }
 
     fn reap(&mut self, now: Timestamp) -> usize {

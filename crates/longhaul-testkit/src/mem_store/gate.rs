@@ -1,6 +1,5 @@
-//! Gates: raised once, answered once.
-//!
-//! Never: touches a gate's timer. It fires later and finds nothing to do.
+//! Gates: raised once, closed once. The timer of a closed gate is not removed; it fires later
+//! and has no effect.
 
 use longhaul_core::change::{GateTransition, GateUpdate};
 use longhaul_core::id::RunId;
@@ -11,14 +10,14 @@ use crate::mem_store::rows::Tables;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
-    /// A gate opens.
+    /// Opens a gate.
     pub(crate) fn raise_gate(&mut self, run: RunId, spec: GateSpec) {
         let submitter = self.tables.heads.get(&run).and_then(|head| head.task.submitter.clone());
         let row = GateRow {
             run,
             status: GateStatus::Open,
             raised_at: self.now,
-            deadline: spec.timeout.map(|span| self.now.plus(span)),
+            deadline: spec.timeout.map(|timeout| self.now.plus(timeout)),
             submitter,
             answers: Vec::new(),
             spec,
@@ -26,7 +25,7 @@ impl Tx<'_> {
         self.tables.gates.insert(row.spec.id, row);
     }
 
-    /// An open gate gets an answer or closes.
+    /// Adds an answer to an open gate, or closes it.
     pub(crate) fn update_gate(&mut self, closing: GateUpdate) -> ChangeResult {
         let Some(gate) = self.tables.gates.get(&closing.gate) else {
             return refuse(Refused::GateNotFound);
@@ -35,7 +34,7 @@ impl Tx<'_> {
             let last = gate.answers.last().cloned().map(Box::new);
             return refuse(Refused::GateClosed(gate.status, last));
         }
-        // A gate without a deadline is answerable for ever.
+        // A gate without a deadline never expires.
         let is_over = gate.deadline.is_some_and(|deadline| self.now >= deadline);
         let (status, answer) = match closing.transition {
             GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
@@ -57,15 +56,15 @@ impl Tx<'_> {
 }
 
 impl Tables {
-    /// Gates, newest first.
-    pub(crate) fn gates(&self, ask: &GateFilter) -> Vec<GateRow> {
+    /// Returns gates, newest first.
+    pub(crate) fn gates(&self, filter: &GateFilter) -> Vec<GateRow> {
         let fits = |row: &&GateRow| {
-            ask.gate.is_none_or(|gate| row.spec.id == gate)
-                && ask.run.is_none_or(|run| row.run == run)
-                && ask.status.is_none_or(|status| row.status == status)
-                && ask.after.is_none_or(|after| row.spec.id < after)
+            filter.gate.is_none_or(|gate| row.spec.id == gate)
+                && filter.run.is_none_or(|run| row.run == run)
+                && filter.status.is_none_or(|status| row.status == status)
+                && filter.after.is_none_or(|after| row.spec.id < after)
         };
         let rows = self.gates.iter().rev().map(|(_, row)| row);
-        rows.filter(fits).take(ask.limit).cloned().collect()
+        rows.filter(fits).take(filter.limit).cloned().collect()
     }
 }

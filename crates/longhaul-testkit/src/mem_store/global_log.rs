@@ -1,50 +1,50 @@
-//! What was written to all journals, in the order of writing.
+//! The global log: the entries of all journals in the order of writing.
 //!
-//! Never: a place that goes back. The run that was written to last is not
-//! forgotten, so no line ever gets the place of one that was.
+//! Invariant: a global sequence number is never reused. The run with the newest event is never
+//! pruned for this reason.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::records::{ChangedRuns, GlobalPage, GlobalSeq};
+use longhaul_core::port::records::{ChangedRuns, GlobalJournalPage, GlobalSeq};
 use longhaul_core::port::store::StoreError;
 
 use crate::mem_store::rows::Tables;
 
 impl Tables {
-    /// What was written after a place.
+    /// Returns the entries after a global sequence number.
     pub(crate) fn read_all(
         &self,
         after: GlobalSeq,
         limit: usize,
-    ) -> Result<GlobalPage, StoreError> {
+    ) -> Result<GlobalJournalPage, StoreError> {
         let rows = self.rows_after(after).take(limit);
-        let entries = rows.filter_map(|(place, (run, seq))| {
+        let entries = rows.filter_map(|(global_seq, (run, seq))| {
             let line = self.journal.get(&(*run, *seq))?;
             let entry = self.entry(*run, *seq, line);
-            Some(entry.map(|entry| (*place, entry)))
+            Some(entry.map(|entry| (*global_seq, entry)))
         });
-        Ok(GlobalPage { entries: entries.collect::<Result<_, _>>()? })
+        Ok(GlobalJournalPage { entries: entries.collect::<Result<_, _>>()? })
     }
 
-    /// Which journals have grown after a place.
+    /// Returns the runs that have changed after a global sequence number.
     pub(crate) fn changed_since(&self, after: GlobalSeq, limit: usize) -> ChangedRuns {
         let rows = || self.rows_after(after).take(limit);
         let runs: BTreeMap<RunId, Seq> = rows().map(|(_, row)| *row).collect();
         ChangedRuns {
             runs: runs.into_iter().collect(),
-            end: rows().last().map_or(after, |(place, _)| *place),
+            end: rows().last().map_or(after, |(global_seq, _)| *global_seq),
         }
     }
 
-    /// The place of what was written last.
+    /// Returns the last global sequence number.
     pub(crate) fn last_global_seq(&self) -> GlobalSeq {
         let last = self.global_log.iter().next_back();
-        last.map_or_else(GlobalSeq::default, |(place, _)| *place)
+        last.map_or_else(GlobalSeq::default, |(global_seq, _)| *global_seq)
     }
 
-    /// The run that was written to last.
+    /// Returns the run with the newest event.
     pub(crate) fn last_written_run(&self) -> Option<RunId> {
         let last = self.global_log.iter().next_back();
         last.map(|(_, (run, _))| *run)

@@ -1,8 +1,8 @@
-//! Heads: where a run stands, and its place in the queue, which follows from it.
+//! Heads: the state of each run, and its position in the ready queue.
 //!
-//! Never: a ready head without its place, or a place without a ready head.
+//! Invariant: a run is in the queue if and only if its state is ready.
 
-use longhaul_core::change::HeadUpdate;
+use longhaul_core::change::SchedulingUpdate;
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
@@ -11,14 +11,14 @@ use longhaul_core::status::Status;
 use crate::mem_store::rows::{Head, ReadyKey, State};
 use crate::mem_store::tx::Tx;
 
-/// A run's place in its queue.
+/// Returns the key of a run in the ready queue.
 pub(crate) fn ready_key(run: RunId, head: &Head) -> ReadyKey {
     let rank = -i64::from(head.task.priority);
     (head.task.inbox.clone(), rank, 0, run)
 }
 
 impl Tx<'_> {
-    /// Moves a head, and its place in the queue with it.
+    /// Sets the state of a run, and updates the queue.
     pub(crate) fn set_state(&mut self, run: RunId, state: State) {
         let Some(head) = self.tables.heads.get(&run) else {
             return;
@@ -33,18 +33,18 @@ impl Tx<'_> {
         self.tables.heads.update(&run, |head| head.state = state);
     }
 
-    /// Carries out what the author of a batch decided about the head.
-    pub(crate) fn set_head(&mut self, run: RunId, to: HeadUpdate) {
+    /// Applies the head update of a batch.
+    pub(crate) fn set_head(&mut self, run: RunId, to: SchedulingUpdate) {
         match to {
-            HeadUpdate::Park { reason, blocked, release_lane } => {
+            SchedulingUpdate::Park { reason, blocked, release_lane } => {
                 self.set_state(run, State::Parked { reason, blocked });
                 if release_lane {
                     self.leave_lane(run);
                 }
             }
-            HeadUpdate::Pause => self.set_state(run, State::Paused),
-            HeadUpdate::Release => self.set_state(run, State::Ready),
-            HeadUpdate::End { status, code, releases_lane: frees_lane } => {
+            SchedulingUpdate::Pause => self.set_state(run, State::Paused),
+            SchedulingUpdate::Release => self.set_state(run, State::Ready),
+            SchedulingUpdate::End { status, code, releases_lane: frees_lane } => {
                 self.set_state(run, State::Ended { status, code });
                 let now = self.now;
                 let heads = &mut self.tables.heads;
@@ -57,9 +57,9 @@ impl Tx<'_> {
         }
     }
 
-    /// What an outsider's facts do to a run that rests.
+    /// Wakes an idle run if the events of an outsider do so.
     pub(crate) fn wake_by_events(&mut self, run: RunId, events: &[Event]) {
-        let wakes = |wanted| events.iter().any(|event| event.from_outside() == Some(wanted));
+        let wakes = |target| events.iter().any(|event| event.from_outside() == Some(target));
         let rested = wakes(WakeTarget::ParkedOrPaused);
         let parked = rested || wakes(WakeTarget::Parked);
         let is_woken = match self.tables.heads.get(&run).map(|head| &head.state) {
@@ -75,7 +75,7 @@ impl Tx<'_> {
 }
 
 impl Head {
-    /// The run as lists show it.
+    /// Returns the row of the run for lists.
     pub(crate) fn row(&self, id: RunId) -> RunRow {
         let (status, reason, code) = self.status_columns();
         let task = &self.task;

@@ -1,7 +1,7 @@
-//! Requests that must count once, and the answers that are kept for them.
+//! Idempotent requests and their stored responses.
 //!
-//! Never: an answer that changes. Whoever was taken for dead and speaks after all
-//! takes nothing back from who took its place.
+//! Invariant: a stored response never changes. A server that counted as dead and finishes after
+//! all does not overwrite the response of the server that took over.
 
 use longhaul_core::port::auth::{
     IdempotencyKey, IdempotencyRequest, IdempotencyState, StoredResponse,
@@ -14,33 +14,33 @@ use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Begins a request.
-    pub(crate) fn begin_request(&mut self, ask: IdempotencyRequest) -> IdempotencyState {
+    pub(crate) fn begin_request(&mut self, new_request: IdempotencyRequest) -> IdempotencyState {
         let now = self.now;
-        let known = self.tables.requests.get(&ask.key);
-        let known = known.filter(|known| {
-            let stands = known.response.is_some() || known.effect.is_some();
-            known.until > now && (stands || known.lease_until > now)
+        let existing = self.tables.requests.get(&new_request.key);
+        let existing = existing.filter(|existing| {
+            let is_done = existing.response.is_some() || existing.effect.is_some();
+            existing.until > now && (is_done || existing.lease_until > now)
         });
-        match known {
+        match existing {
             None => {
                 let request = IdempotentRequest {
-                    body: ask.body_hash,
-                    until: now.plus(ask.ttl),
-                    lease_until: now.plus(ask.lease),
+                    body: new_request.body_hash,
+                    until: now.plus(new_request.ttl),
+                    lease_until: now.plus(new_request.lease),
                     response: None,
                     effect: None,
                 };
-                self.tables.requests.insert(ask.key, request);
+                self.tables.requests.insert(new_request.key, request);
                 IdempotencyState::Acquired
             }
-            Some(known) if known.body != ask.body_hash => IdempotencyState::Conflict,
-            Some(known) => match (&known.response, &known.effect) {
+            Some(existing) if existing.body != new_request.body_hash => IdempotencyState::Conflict,
+            Some(existing) => match (&existing.response, &existing.effect) {
                 (Some(reply), _) => IdempotencyState::Completed(reply.clone()),
-                (None, Some(effect)) if known.lease_until <= now => {
+                (None, Some(effect)) if existing.lease_until <= now => {
                     let effect = effect.clone();
                     let requests = &mut self.tables.requests;
-                    requests.update(&ask.key, |request| {
-                        request.lease_until = now.plus(ask.lease);
+                    requests.update(&new_request.key, |request| {
+                        request.lease_until = now.plus(new_request.lease);
                     });
                     IdempotencyState::Applied(effect)
                 }
@@ -49,46 +49,49 @@ impl Tx<'_> {
         }
     }
 
-    /// Refuses a second effect of a request, and any of one that is not in progress.
-    pub(crate) fn check_not_applied(&self, of: &IdempotencyKey) -> ChangeResult {
-        let known = self.tables.requests.get(of);
-        match known.is_some_and(|known| known.response.is_none() && known.effect.is_none()) {
+    /// Refuses a second effect of a request, and any effect of a request that is not in
+    /// progress.
+    pub(crate) fn check_not_applied(&self, key: &IdempotencyKey) -> ChangeResult {
+        let existing = self.tables.requests.get(key);
+        match existing
+            .is_some_and(|existing| existing.response.is_none() && existing.effect.is_none())
+        {
             true => Ok(()),
             false => refuse(Refused::RequestAlreadyApplied),
         }
     }
 
-    /// Stores what a request in progress has changed.
-    pub(crate) fn mark_request(&mut self, of: &IdempotencyKey, effect: RequestEffect) {
-        self.tables.requests.update(of, |request| {
+    /// Records the effect of a request in progress.
+    pub(crate) fn mark_request(&mut self, key: &IdempotencyKey, effect: RequestEffect) {
+        self.tables.requests.update(key, |request| {
             if request.response.is_none() {
                 request.effect = Some(effect);
             }
         });
     }
 
-    /// What an earlier attempt at a request has changed.
-    pub(crate) fn request_effect(&self, of: &IdempotencyKey) -> Option<RequestEffect> {
-        let known = self.tables.requests.get(of)?;
-        known.effect.clone().filter(|_| known.response.is_none())
+    /// Returns the effect of an earlier attempt at a request.
+    pub(crate) fn request_effect(&self, key: &IdempotencyKey) -> Option<RequestEffect> {
+        let existing = self.tables.requests.get(key)?;
+        existing.effect.clone().filter(|_| existing.response.is_none())
     }
 
-    /// Keeps the answer of a request that was begun and has none.
-    pub(crate) fn complete_request(&mut self, of: &IdempotencyKey, reply: StoredResponse) {
-        self.tables.requests.update(of, |request| {
+    /// Stores the response of a request in progress that has none.
+    pub(crate) fn complete_request(&mut self, key: &IdempotencyKey, reply: StoredResponse) {
+        self.tables.requests.update(key, |request| {
             request.response.get_or_insert(reply);
         });
     }
 
-    /// Ends an attempt without an answer, and forgets a request without an effect.
-    pub(crate) fn abort_request(&mut self, of: &IdempotencyKey) {
+    /// Ends an attempt without a response, and deletes a request without an effect.
+    pub(crate) fn abort_request(&mut self, key: &IdempotencyKey) {
         let now = self.now;
         let requests = &mut self.tables.requests;
-        match requests.get(of) {
-            Some(known) if known.response.is_none() && known.effect.is_none() => {
-                requests.remove(of);
+        match requests.get(key) {
+            Some(existing) if existing.response.is_none() && existing.effect.is_none() => {
+                requests.remove(key);
             }
-            Some(_) => requests.update(of, |request| request.lease_until = now),
+            Some(_) => requests.update(key, |request| request.lease_until = now),
             None => {}
         }
     }

@@ -1,6 +1,5 @@
-//! Journals: facts are stored encoded and decoded when they are read.
-//!
-//! Never: changes or drops a line.
+//! Journals: events are encoded when they are stored and decoded when they are read. Entries
+//! are never changed or removed individually.
 
 use std::sync::Arc;
 
@@ -8,17 +7,17 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::GlobalSeq;
-use longhaul_core::port::store::{JournalPage, ReadRequest, StoreError};
+use longhaul_core::port::store::{JournalPage, JournalReadRequest, StoreError};
 use longhaul_core::raw::Hash;
 
 use crate::mem_store::rows::{JournalRow, StoredBlob, StoredBody, Tables};
 use crate::mem_store::tx::{JournalAppend, Tx};
 
-/// A body longer than this is kept as a blob, by what it says.
+/// Maximum size of a body in its entry. A longer body is stored as a blob under its hash.
 const INLINE_BODY_BYTES_MAX: usize = 8_192;
 
 impl Tx<'_> {
-    /// Adds facts to a journal and lifts its head's last place and format.
+    /// Appends events to a journal and updates the head's last sequence number and format.
     pub(crate) fn append_events(&mut self, growth: &JournalAppend<'_>) -> Result<Seq, StoreError> {
         let JournalAppend { run, epoch, events } = *growth;
         let mut last = self.tables.heads.get(&run).map_or(Seq::START, |head| head.last_seq);
@@ -29,9 +28,9 @@ impl Tx<'_> {
                 seq: last,
                 source,
             })?;
-            let place = GlobalSeq(self.tables.last_global_seq().0 + 1);
+            let global_seq = GlobalSeq(self.tables.last_global_seq().0 + 1);
             let line = JournalRow {
-                global_seq: place,
+                global_seq,
                 at: self.now,
                 epoch,
                 kind: event.kind(),
@@ -39,7 +38,7 @@ impl Tx<'_> {
                 body: self.store_body(body),
             };
             self.tables.journal.insert((run, last), line);
-            self.tables.global_log.insert(place, (run, last));
+            self.tables.global_log.insert(global_seq, (run, last));
         }
         let format = events.iter().map(Event::format).max().unwrap_or(0);
         self.tables.heads.update(&run, |head| {
@@ -56,7 +55,7 @@ impl Tx<'_> {
         StoredBody::Blob(self.put_blob(body.into_bytes().into()))
     }
 
-    /// Keeps a content under its hash and notes that somebody needed it now.
+    /// Stores a blob under its hash and updates the time of its last use.
     pub(crate) fn put_blob(&mut self, bytes: Arc<[u8]>) -> Hash {
         let hash = Hash::digest(&bytes);
         let touched_at = self.now;
@@ -64,7 +63,8 @@ impl Tx<'_> {
         hash
     }
 
-    /// Whether exactly these facts follow `after`, in this epoch if one is named.
+    /// Returns whether exactly these events follow `after`, and, unless `any_epoch` is set, in
+    /// the same epoch.
     pub(crate) fn is_already_written(
         &self,
         after: Seq,
@@ -87,15 +87,20 @@ impl Tx<'_> {
 }
 
 impl Tables {
-    /// A part of a journal.
-    pub(crate) fn page(&self, ask: ReadRequest) -> Result<(Vec<Entry>, Seq), StoreError> {
-        let last = self.heads.get(&ask.run).map_or(Seq::START, |head| head.last_seq);
-        let lines = self.journal.range((ask.run, ask.after.next())..=(ask.run, Seq(u64::MAX)));
-        let entries = lines.take(ask.limit).map(|((run, seq), line)| self.entry(*run, *seq, line));
+    /// Returns a page of a journal.
+    pub(crate) fn page(
+        &self,
+        request: JournalReadRequest,
+    ) -> Result<(Vec<Entry>, Seq), StoreError> {
+        let last = self.heads.get(&request.run).map_or(Seq::START, |head| head.last_seq);
+        let lines =
+            self.journal.range((request.run, request.after.next())..=(request.run, Seq(u64::MAX)));
+        let entries =
+            lines.take(request.limit).map(|((run, seq), line)| self.entry(*run, *seq, line));
         Ok((entries.collect::<Result<_, _>>()?, last))
     }
 
-    /// A line as a fact.
+    /// Decodes a stored entry.
     pub(crate) fn entry(
         &self,
         run: RunId,
@@ -104,7 +109,7 @@ impl Tables {
     ) -> Result<Entry, StoreError> {
         let body = self.body_text(line).ok_or_else(|| StoreError::Corrupt {
             at: "memory".to_owned(),
-            why: format!("the body of event {seq} of {run} is gone"),
+            why: format!("the body of event {seq} of {run} is missing"),
         })?;
         let event = Event::decode(line.kind, line.version, &body)
             .map_err(|source| StoreError::InvalidEvent { run, seq, source })?;
@@ -122,8 +127,11 @@ impl Tables {
     }
 }
 
-/// A page with the store's time.
-pub(crate) fn page_with_time(tx: &Tx<'_>, ask: ReadRequest) -> Result<JournalPage, StoreError> {
-    let (entries, last) = tx.tables.page(ask)?;
+/// Returns a page with the store's time.
+pub(crate) fn page_with_time(
+    tx: &Tx<'_>,
+    request: JournalReadRequest,
+) -> Result<JournalPage, StoreError> {
+    let (entries, last) = tx.tables.page(request)?;
     Ok(JournalPage { entries, last_seq: last, now: tx.now })
 }

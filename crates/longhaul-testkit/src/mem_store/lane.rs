@@ -1,6 +1,6 @@
-//! Lanes: who is in one, and whose turn it is.
+//! Lanes: their members, and the run whose turn it is.
 //!
-//! Never: two runs of a lane that may go at once.
+//! Invariant: at most one run of a lane can run at a time.
 
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::port::store::Refused;
@@ -8,17 +8,17 @@ use longhaul_core::port::store::Refused;
 use crate::mem_store::rows::State;
 use crate::mem_store::tx::{BrokenRule, ChangeResult, Tx, refuse};
 
-/// Whether a lane may turn a run away.
+/// Whether a lane may reject a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LaneLimit {
-    /// It may not be longer than this with the run in it.
+    /// Maximum number of runs in the lane, including this one.
     Depth(u32),
-    /// A run that was let in once is let in again.
+    /// No limit: a run that was admitted once is admitted again.
     None,
 }
 
 impl Tx<'_> {
-    /// Lets a run into its lane, or, without one, straight into the queue.
+    /// Adds a run to its lane, or to the ready queue if it has none.
     pub(crate) fn enter_lane(&mut self, run: RunId, bound: LaneLimit) -> ChangeResult {
         let lane = self.tables.heads.get(&run).and_then(|head| head.lane.clone());
         let Some(key) = lane else {
@@ -31,7 +31,7 @@ impl Tx<'_> {
         {
             return refuse(Refused::LaneFull(key));
         }
-        let place = lane.next_position;
+        let position = lane.next_position;
         lane.next_position += 1;
         lane.depth += 1;
         let is_free = lane.head.is_none();
@@ -39,13 +39,13 @@ impl Tx<'_> {
             lane.head = Some(run);
         }
         self.tables.lanes.insert(key.clone(), lane);
-        self.tables.lane_members.insert((key, place), run);
-        self.tables.heads.update(&run, |head| head.lane_position = Some(place));
+        self.tables.lane_members.insert((key, position), run);
+        self.tables.heads.update(&run, |head| head.lane_position = Some(position));
         self.set_state(run, if is_free { State::Ready } else { State::LaneWait });
         Ok(())
     }
 
-    /// A run that rested wants to go on: now, or when its lane lets it.
+    /// Makes an idle run ready. A run with a lane waits there for its turn.
     pub(crate) fn wake(&mut self, run: RunId) {
         let Some(head) = self.tables.heads.get(&run) else {
             return;
@@ -54,7 +54,7 @@ impl Tx<'_> {
             return self.set_state(run, State::Ready);
         };
         if head.lane_position.is_none() {
-            // Without a bound nothing is refused.
+            // Without a limit nothing is refused.
             _ = self.enter_lane(run, LaneLimit::None);
             return;
         }
@@ -63,15 +63,15 @@ impl Tx<'_> {
         self.set_state(run, if is_turn { State::Ready } else { State::LaneWait });
     }
 
-    /// A run gives its place up; the next one goes if it held the lane.
+    /// Removes a run from its lane. If it held the lane, the next run becomes ready.
     pub(crate) fn leave_lane(&mut self, run: RunId) {
         let head = self.tables.heads.get(&run);
-        let Some((key, place)) = head.and_then(|head| head.lane.clone().zip(head.lane_position))
+        let Some((key, position)) = head.and_then(|head| head.lane.clone().zip(head.lane_position))
         else {
             return;
         };
         self.tables.heads.update(&run, |head| head.lane_position = None);
-        self.tables.lane_members.remove(&(key.clone(), place));
+        self.tables.lane_members.remove(&(key.clone(), position));
         let mut held = false;
         self.tables.lanes.update(&key, |lane| {
             lane.depth = lane.depth.saturating_sub(1);
@@ -82,7 +82,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Gives the lane to the first who is in it and has not ended.
+    /// Gives the lane to its first run that has not ended.
     pub(crate) fn promote(&mut self, key: &LaneKey) {
         let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
         let members = self.tables.lane_members.range(everybody).map(|(_, run)| *run);
@@ -101,7 +101,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Whether a run has ended or is gone.
+    /// Returns whether a run has ended or does not exist.
     pub(crate) fn is_ended(&self, run: RunId) -> bool {
         self.tables.heads.get(&run).is_none_or(|head| head.state.is_ended())
     }

@@ -1,14 +1,15 @@
-//! Runs come to be: by a caller's request, or by another run's facts.
-//!
-//! Never: a part of a request.
+//! Opens runs, for a caller's request or for events of another run. A request opens all its
+//! runs or none.
 
 use std::sync::Arc;
 
 use longhaul_core::change::{NewRun, TimerKind};
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, TimerId};
 use longhaul_core::port::records::BudgetAccount;
-use longhaul_core::port::store::{Idempotency, OpenOutcome, OpenRequest, Refused, StoreError};
-use longhaul_core::task::Start;
+use longhaul_core::port::store::{
+    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, Refused, StoreError,
+};
+use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
 
@@ -16,35 +17,40 @@ use crate::mem_store::lane::LaneLimit;
 use crate::mem_store::rows::{Head, IdempotentOpen, RunTotals, State, Timer};
 use crate::mem_store::tx::{ChangeResult, JournalAppend, Rollback, Tx};
 
-/// How a run comes to be.
+/// How a run is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunOrigin {
-    /// By itself: it takes its own lane.
+    /// Independently: the run takes its own lane.
     Run,
-    /// As a chain's next step: it lives in its root's lane.
+    /// As the next step of a chain: the run uses the lane of its root.
     Step,
 }
 
 impl Tx<'_> {
-    /// Opens runs: all of them or none.
-    pub(crate) fn open(&mut self, ask: OpenRequest) -> Result<OpenOutcome, Rollback<OpenOutcome>> {
-        // The key comes first: a request that was carried out is answered as it
-        // was then, however full its lane is by now.
-        if let Some(before) = ask.idempotency.as_ref().and_then(|key| self.earlier_response(key)) {
+    /// Opens all runs of a request, or none.
+    pub(crate) fn open(
+        &mut self,
+        request: CreateRunsRequest,
+    ) -> Result<CreateRunsOutcome, Rollback<CreateRunsOutcome>> {
+        // The idempotency key is checked first: a repeated request gets the first result, even
+        // if its lane is full now.
+        if let Some(before) =
+            request.idempotency.as_ref().and_then(|key| self.earlier_response(key))
+        {
             return Ok(before);
         }
-        let runs: Vec<RunId> = ask.runs.iter().map(|run| run.id).collect();
-        for blob in ask.blobs {
+        let runs: Vec<RunId> = request.runs.iter().map(|run| run.id).collect();
+        for blob in request.blobs {
             self.tables.definitions.insert(blob.hash(), blob.content.clone());
             let hash = self.put_blob(blob.content);
             for run in &runs {
                 self.tables.blob_refs.insert((*run, hash), ());
             }
         }
-        for run in ask.runs {
+        for run in request.runs {
             self.open_run(run, RunOrigin::Run).map_err(map_refusal)?;
         }
-        if let Some(key) = ask.idempotency {
+        if let Some(key) = request.idempotency {
             let remembered = IdempotentOpen {
                 body: key.body_hash,
                 runs: runs.clone(),
@@ -52,22 +58,25 @@ impl Tx<'_> {
             };
             self.tables.idempotency_keys.insert((key.principal, key.key), remembered);
         }
-        Ok(OpenOutcome::Created(runs))
+        Ok(CreateRunsOutcome::Created(runs))
     }
 
-    fn earlier_response(&self, key: &Idempotency) -> Option<OpenOutcome> {
-        let place = (key.principal.clone(), key.key.clone());
-        let known =
-            self.tables.idempotency_keys.get(&place).filter(|known| known.until > self.now)?;
-        Some(if known.body == key.body_hash {
-            OpenOutcome::Existing(known.runs.clone())
+    fn earlier_response(&self, key: &IdempotencyRecord) -> Option<CreateRunsOutcome> {
+        let table_key = (key.principal.clone(), key.key.clone());
+        let existing = self
+            .tables
+            .idempotency_keys
+            .get(&table_key)
+            .filter(|existing| existing.until > self.now)?;
+        Some(if existing.body == key.body_hash {
+            CreateRunsOutcome::Existing(existing.runs.clone())
         } else {
-            OpenOutcome::KeyReused
+            CreateRunsOutcome::KeyReused
         })
     }
 
-    /// One run with the first facts of its journal.
-    pub(crate) fn open_run(&mut self, new: NewRun, how: RunOrigin) -> ChangeResult {
+    /// Opens one run with the first events of its journal.
+    pub(crate) fn open_run(&mut self, new: NewRun, origin: RunOrigin) -> ChangeResult {
         let NewRun { id, task, events, lane_depth_max } = new;
         if self.tables.heads.contains(&id) {
             return Err(Rollback::Error(duplicate_run(id)));
@@ -81,27 +90,28 @@ impl Tx<'_> {
             };
             self.tables.accounts.insert(id, account);
         }
-        let lane = task.lane.clone().filter(|_| how == RunOrigin::Run);
+        let lane = task.lane.clone().filter(|_| origin == RunOrigin::Run);
         self.tables.heads.insert(id, self.new_head(task, lane));
         let growth = JournalAppend { run: id, epoch: Epoch(0), events: &events };
         self.append_events(&growth)?;
         match start {
-            Start::Now => self.enter_lane(id, LaneLimit::Depth(lane_depth_max)),
-            Start::At(due) => {
+            EarliestStart::Now => self.enter_lane(id, LaneLimit::Depth(lane_depth_max)),
+            EarliestStart::At(due) => {
                 let timer = Timer { run: id, due, kind: TimerKind::Start };
                 self.arm(TimerId::derive(id.bits(), "start", self.now), timer);
                 Ok(())
             }
-            Start::AfterBatch => Ok(()),
+            EarliestStart::AfterBatch => Ok(()),
         }
     }
 
     fn new_head(&self, task: longhaul_core::task::TaskSpec, lane: Option<LaneKey>) -> Head {
         let reason = match task.start {
-            // Nobody sees this word: the run enters lane or queue before the commit.
-            Start::Now => "start",
-            Start::At(_) => "start_at",
-            Start::AfterBatch => "batch",
+            // This reason is never visible: the run enters its lane or the queue before the
+            // commit.
+            EarliestStart::Now => "start",
+            EarliestStart::At(_) => "start_at",
+            EarliestStart::AfterBatch => "batch",
         };
         Head {
             task: Arc::new(task),
@@ -124,18 +134,20 @@ impl Tx<'_> {
     }
 }
 
-fn map_refusal(undo: Rollback<Refused>) -> Rollback<OpenOutcome> {
+fn map_refusal(undo: Rollback<Refused>) -> Rollback<CreateRunsOutcome> {
     match undo {
-        Rollback::Answer(Refused::LaneFull(lane)) => Rollback::Answer(OpenOutcome::LaneFull(lane)),
-        // Opening a run asks one row only, the lane's.
+        Rollback::Answer(Refused::LaneFull(lane)) => {
+            Rollback::Answer(CreateRunsOutcome::LaneFull(lane))
+        }
+        // Opening a run can be refused only by its lane.
         Rollback::Answer(other) => Rollback::Error(StoreError::Closed {
             at: "memory".to_owned(),
             why: format!("opening a run was refused by {other:?}"),
         }),
-        Rollback::Error(fault) => Rollback::Error(fault),
+        Rollback::Error(error) => Rollback::Error(error),
     }
 }
 
 fn duplicate_run(run: RunId) -> StoreError {
-    StoreError::Database { at: "memory".to_owned(), source: format!("{run} exists already").into() }
+    StoreError::Database { at: "memory".to_owned(), source: format!("{run} already exists").into() }
 }

@@ -1,7 +1,7 @@
-//! Forgets what is past its keep.
+//! Deletes data after its retention period.
 //!
-//! Never: a run whose tree still goes on, a content that somebody names, or the run
-//! that was written to last: its place would be given away again.
+//! Not deleted are runs of a tree with an open run, referenced blobs, and the run with the
+//! newest event: its global sequence number would be reused.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ use crate::mem_store::rows::StoredBody;
 use crate::mem_store::tx::Tx;
 
 impl Tx<'_> {
-    /// Forgets old runs, contents without a name, and keys that are over.
-    pub(crate) fn prune(&mut self, ask: PruneRequest) -> PruneOutcome {
-        let runs = self.expired_runs(ask);
+    /// Deletes old runs, unreferenced blobs and expired idempotency keys.
+    pub(crate) fn prune(&mut self, prune_request: PruneRequest) -> PruneOutcome {
+        let runs = self.expired_runs(prune_request);
         for run in &runs {
             self.delete_run(*run);
         }
@@ -26,12 +26,12 @@ impl Tx<'_> {
         self.tables.lanes.remove_where(|_, lane| lane.depth == 0);
         let named = self.referenced_blobs();
         let blobs = self.tables.blobs.remove_where(|hash, content| {
-            content.touched_at.plus(ask.blobs_older_than) < now && !named.contains(hash)
+            content.touched_at.plus(prune_request.blobs_older_than) < now && !named.contains(hash)
         });
         PruneOutcome { runs: runs.len(), blobs, idempotency_keys: keys + replies }
     }
 
-    fn expired_runs(&self, ask: PruneRequest) -> Vec<RunId> {
+    fn expired_runs(&self, request: PruneRequest) -> Vec<RunId> {
         let heads = || self.tables.heads.iter();
         let open = heads().filter(|(_, head)| !head.state.is_ended());
         let open: BTreeSet<RunId> = open.map(|(_, head)| head.task.root).collect();
@@ -41,10 +41,10 @@ impl Tx<'_> {
             .filter(|(_, head)| !open.contains(&head.task.root))
             .filter(|(_, head)| {
                 let finished = head.finished_at.unwrap_or(self.now);
-                finished.plus(ask.runs_older_than) < self.now
+                finished.plus(request.runs_older_than) < self.now
             })
             .map(|(run, _)| *run)
-            .take(ask.limit)
+            .take(request.limit)
             .collect()
     }
 
@@ -56,14 +56,14 @@ impl Tx<'_> {
         tables.checkpoints.remove(&run);
         let lines = tables.journal.range((run, Seq::START)..=(run, Seq(u64::MAX)));
         let lines: Vec<_> = lines.map(|(key, line)| (*key, line.global_seq)).collect();
-        for (line, place) in lines {
+        for (line, global_seq) in lines {
             tables.journal.remove(&line);
-            tables.global_log.remove(&place);
+            tables.global_log.remove(&global_seq);
         }
-        tables.blob_refs.remove_where(|(of, _), ()| *of == run);
-        tables.steers.remove_where(|(of, _), _| *of == run);
-        tables.rules.remove_where(|(of, _), _| *of == run);
-        tables.late_results.remove_where(|(of, _), _| *of == run);
+        tables.blob_refs.remove_where(|(owner, _), ()| *owner == run);
+        tables.steers.remove_where(|(owner, _), _| *owner == run);
+        tables.rules.remove_where(|(owner, _), _| *owner == run);
+        tables.late_results.remove_where(|(owner, _), _| *owner == run);
         tables.gates.remove_where(|_, gate| gate.run == run);
         let gates = &tables.gates;
         tables.links.remove_where(|_, link| !gates.contains(&link.gate));
@@ -71,9 +71,9 @@ impl Tx<'_> {
         let timers = &tables.timers;
         tables.due.remove_where(|(_, timer), ()| !timers.contains(timer));
         tables.usage.remove_where(|_, used| used.run == run);
-        tables.outbox.remove_where(|_, letter| letter.run == run);
+        tables.outbox.remove_where(|_, entry| entry.run == run);
         tables.sandboxes.remove_where(|_, row| row.owner == run);
-        tables.slot_waits.remove_where(|(_, of), _| *of == run);
+        tables.slot_waits.remove_where(|(_, owner), _| *owner == run);
     }
 
     fn referenced_blobs(&self) -> BTreeSet<Hash> {

@@ -1,15 +1,13 @@
-//! What stands beside journal and queue.
-//!
-//! Never: lets a journal grow.
+//! Records besides journals and the ready queue.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use longhaul_core::change::LateResult;
+use longhaul_core::change::LateToolResult;
 use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::records::{
-    Checkpoint, LaneRow, ModelUsage, OutboxItem, UsageQuery, WorkerRow,
+    LaneRow, ModelUsage, OutboxItem, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{RunFilter, RunRow};
 use longhaul_core::time::Millis;
@@ -19,35 +17,35 @@ use crate::mem_store::rows::{Lane, State, Tables, Worker};
 use crate::mem_store::tx::Tx;
 
 impl Tables {
-    /// Rows of runs, newest first.
-    pub(crate) fn list_runs(&self, ask: &RunFilter) -> Vec<RunRow> {
+    /// Returns rows of runs, newest first.
+    pub(crate) fn list_runs(&self, filter: &RunFilter) -> Vec<RunRow> {
         let fits = |row: &RunRow| {
-            (ask.statuses.is_empty() || ask.statuses.contains(&row.status))
-                && ask.agent.as_ref().is_none_or(|agent| row.agent == *agent)
-                && (ask.lane.is_none() || ask.lane == row.lane)
-                && ask.root.is_none_or(|root| row.root == root)
-                && ask.after.is_none_or(|after| row.id < after)
+            (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
+                && filter.agent.as_ref().is_none_or(|agent| row.agent == *agent)
+                && (filter.lane.is_none() || filter.lane == row.lane)
+                && filter.root.is_none_or(|root| row.root == root)
+                && filter.after.is_none_or(|after| row.id < after)
         };
         let rows = self.heads.iter().rev().map(|(run, head)| head.row(*run));
-        rows.filter(fits).take(ask.limit).collect()
+        rows.filter(fits).take(filter.limit).collect()
     }
 
-    /// The newest messages of a thread, oldest first.
+    /// Returns the newest messages of a thread, oldest first.
     pub(crate) fn thread_messages(&self, thread: &ThreadKey, limit: usize) -> Vec<Message> {
-        let places = (thread.clone(), 0)..=(thread.clone(), u64::MAX);
-        let newest = self.threads.range(places).rev().take(limit);
+        let range = (thread.clone(), 0)..=(thread.clone(), u64::MAX);
+        let newest = self.threads.range(range).rev().take(limit);
         let mut messages: Vec<Message> = newest.map(|(_, message)| message.clone()).collect();
         messages.reverse();
         messages
     }
 
-    /// What was used, by model.
-    pub(crate) fn usage_by_model(&self, ask: UsageQuery) -> Vec<ModelUsage> {
+    /// Returns the usage by model.
+    pub(crate) fn usage_by_model(&self, query: UsageQuery) -> Vec<ModelUsage> {
         let mut sums: BTreeMap<&str, (Usage, MicroUsd, u64)> = BTreeMap::new();
         let rows = self.usage.iter().map(|(_, used)| used);
         let rows = rows.filter(|used| {
-            ask.root.is_none_or(|root| used.root == root)
-                && ask.since.is_none_or(|since| used.at >= since)
+            query.root.is_none_or(|root| used.root == root)
+                && query.since.is_none_or(|since| used.at >= since)
         });
         for used in rows {
             let (usage, cost, unpriced) = sums.entry(&used.row.model).or_default();
@@ -65,7 +63,7 @@ impl Tables {
             .collect()
     }
 
-    /// Lanes with anybody in them, in the order of their names, after one of them.
+    /// Returns the lanes with at least one run after a name, in order of their names.
     pub(crate) fn lanes(&self, after: Option<&LaneKey>, limit: usize) -> Vec<LaneRow> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.lanes.range((from.cloned(), Bound::Unbounded));
@@ -73,18 +71,18 @@ impl Tables {
         used.take(limit).map(|(key, lane)| lane_row(key, lane)).collect()
     }
 
-    /// One lane.
+    /// Returns one lane.
     pub(crate) fn lane(&self, key: &LaneKey) -> Option<LaneRow> {
         self.lanes.get(key).map(|lane| lane_row(key, lane))
     }
 
-    /// The runs in a worker's hands.
+    /// Returns the runs that a worker has claimed.
     pub(crate) fn claimed_runs(&self, worker: WorkerId) -> Vec<(RunId, Seq)> {
         let held = self.heads.iter().filter(|(_, head)| head.state == State::Leased(worker));
         held.map(|(run, head)| (*run, head.last_seq)).collect()
     }
 
-    /// The workers that are known.
+    /// Returns all known workers.
     pub(crate) fn workers(&self) -> Vec<WorkerRow> {
         let rows = self.workers.iter();
         rows.map(|(id, worker)| self.worker_row(*id, worker)).collect()
@@ -104,53 +102,54 @@ impl Tables {
         }
     }
 
-    /// Results that came late, in order of arrival.
-    pub(crate) fn late_results(&self, run: RunId) -> Vec<LateResult> {
+    /// Returns the late results of a run, in order of arrival.
+    pub(crate) fn late_results(&self, run: RunId) -> Vec<LateToolResult> {
         let rows = self.late_results.range((run, 0)..=(run, u64::MAX));
         rows.map(|(_, late)| late.clone()).collect()
     }
 }
 
 impl Tx<'_> {
-    /// Messages to the outside that are due.
+    /// Returns the outbox messages that are due.
     pub(crate) fn due_outbox(&self, limit: usize) -> Vec<OutboxItem> {
-        let letters = self.tables.outbox.iter();
-        let due = letters.filter(|(_, letter)| letter.next_at <= self.now);
+        let entries = self.tables.outbox.iter();
+        let due = entries.filter(|(_, entry)| entry.next_at <= self.now);
         due.take(limit)
-            .map(|(id, letter)| OutboxItem {
+            .map(|(id, entry)| OutboxItem {
                 id: *id,
-                run: letter.run,
-                row: letter.row.clone(),
-                attempts: letter.attempts,
+                run: entry.run,
+                row: entry.row.clone(),
+                attempts: entry.attempts,
             })
             .collect()
     }
 
-    /// A message was delivered, or is to be tried again after a while.
+    /// Deletes a delivered outbox message, or schedules the next attempt.
     pub(crate) fn settle_outbox(&mut self, id: u64, again: Option<Millis>) {
         let now = self.now;
         match again {
             None => _ = self.tables.outbox.remove(&id),
-            Some(span) => self.tables.outbox.update(&id, |letter| {
-                letter.attempts += 1;
-                letter.next_at = now.plus(span);
+            Some(delay) => self.tables.outbox.update(&id, |entry| {
+                entry.attempts += 1;
+                entry.next_at = now.plus(delay);
             }),
         }
     }
 
-    /// A provider's account rests; a longer rest is never cut short.
-    pub(crate) fn block_provider(&mut self, account: &str, span: Millis) {
-        let until = self.now.plus(span);
+    /// Blocks a provider's account for a while. A longer block is never shortened.
+    pub(crate) fn block_provider(&mut self, account: &str, duration: Millis) {
+        let until = self.now.plus(duration);
         let before = self.tables.blocked_providers.get(&account.to_owned()).copied();
         let until = before.map_or(until, |before| before.max(until));
         self.tables.blocked_providers.insert(account.to_owned(), until);
     }
 
-    /// The fold of a run if this build made it; another build's is dropped.
-    pub(crate) fn checkpoint(&mut self, run: RunId, fold: &str) -> Option<Checkpoint> {
-        let kept = self.tables.checkpoints.get(&run)?;
-        if kept.fold_hash == fold {
-            return Some(kept.clone());
+    /// Returns the checkpoint of a run if this build made it. A checkpoint of another build is
+    /// deleted.
+    pub(crate) fn checkpoint(&mut self, run: RunId, fold: &str) -> Option<RunCheckpoint> {
+        let stored = self.tables.checkpoints.get(&run)?;
+        if stored.fold_hash == fold {
+            return Some(stored.clone());
         }
         self.tables.checkpoints.remove(&run);
         None

@@ -1,26 +1,24 @@
-//! Looks for rows that crossed each other, mends and counts them.
-//!
-//! Never: finds anything, unless there is a bug elsewhere.
+//! Finds, repairs and counts rows that violate an invariant. Any hit is a bug elsewhere.
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::{GateId, LaneKey, RunId, SandboxId};
 use longhaul_core::policy::gate::GateStatus;
-use longhaul_core::port::records::Repairs;
+use longhaul_core::port::records::RepairCounts;
 
 use crate::mem_store::head::ready_key;
 use crate::mem_store::rows::{Head, Lane, ReadyKey, State};
 use crate::mem_store::tx::Tx;
 
 impl Tx<'_> {
-    /// Mends everything that can be mended.
-    pub(crate) fn repair(&mut self) -> Repairs {
+    /// Repairs all inconsistent rows.
+    pub(crate) fn repair(&mut self) -> RepairCounts {
         let ready_without_row = self.add_missing_ready_rows();
         let row_without_ready = self.remove_stale_ready_rows();
         let parked_for_ever = self.wake_stranded();
         let lane_stuck = self.promote_stuck_lanes();
         let gate_of_ended = self.withdraw_gates_of_ended();
         let seat_leaked = self.release_leaked_slots();
-        Repairs {
+        RepairCounts {
             ready_without_row,
             row_without_ready,
             parked_without_waker: parked_for_ever,
@@ -46,10 +44,10 @@ impl Tx<'_> {
 
     fn remove_stale_ready_rows(&mut self) -> u64 {
         let heads = &self.tables.heads;
-        let gone = self.tables.ready.remove_where(|(_, _, _, run), ()| {
+        let removed = self.tables.ready.remove_where(|(_, _, _, run), ()| {
             heads.get(run).is_none_or(|head| head.state != State::Ready)
         });
-        gone as u64
+        removed as u64
     }
 
     fn wake_stranded(&mut self) -> u64 {
@@ -64,7 +62,7 @@ impl Tx<'_> {
         lost.len() as u64
     }
 
-    /// Whether nothing that the store knows of could wake a parked run.
+    /// Returns whether nothing in the store could wake a parked run.
     fn is_stranded(&self, run: RunId, head: &Head) -> bool {
         let State::Parked { reason, .. } = head.state else {
             return false;
@@ -79,7 +77,7 @@ impl Tx<'_> {
             "approval" | "question" | "signal" | "blocked" => !gate(),
             "timer" | "retry" | "rate_limit" | "message" | "start_at" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
-            // A person, a child or the run before it in its batch wakes it.
+            // A person, a child run or the previous run of its batch wakes it.
             _ => false,
         }
     }
@@ -96,8 +94,8 @@ impl Tx<'_> {
         stuck.len() as u64
     }
 
-    /// A root that has ended holds its lane as long as a run of its tree goes on:
-    /// the later steps of a chain.
+    /// Returns whether a lane is stuck. A root that has ended holds its lane as long as a run
+    /// of its tree is open, such as a later step of a chain.
     fn is_stuck(&self, key: &LaneKey, lane: &Lane) -> bool {
         let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
         let mut members = self.tables.lane_members.range(everybody).map(|(_, run)| *run);
@@ -130,8 +128,8 @@ impl Tx<'_> {
             | SandboxState::Stopping => Some(()),
             SandboxState::Stopped | SandboxState::Deleted | SandboxState::Lost => None,
         };
-        let seats = self.tables.slots.iter().map(|(sandbox, _)| *sandbox);
-        let leaked: Vec<SandboxId> = seats.filter(|sandbox| sits(sandbox).is_none()).collect();
+        let slots = self.tables.slots.iter().map(|(sandbox, _)| *sandbox);
+        let leaked: Vec<SandboxId> = slots.filter(|sandbox| sits(sandbox).is_none()).collect();
         for sandbox in &leaked {
             self.release_slot(*sandbox);
         }

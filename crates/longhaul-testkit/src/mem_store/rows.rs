@@ -1,11 +1,9 @@
-//! The rows of the store in memory, table by table.
-//!
-//! Never: a rule about them.
+//! Rows of the in-memory store, table by table.
 
 use std::sync::Arc;
 
 use longhaul_core::change::{
-    LateResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind, UsageRow,
+    LateToolResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind, UsageRow,
 };
 use longhaul_core::id::{
     Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, Seq, ThreadKey,
@@ -15,9 +13,9 @@ use longhaul_core::message::Message;
 use longhaul_core::note::Note;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::auth::{
-    IdempotencyKey, KeyRow, LinkRow, StoredResponse, TokenKind, TokenRow,
+    GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
 };
-use longhaul_core::port::records::{BudgetAccount, Checkpoint, GlobalSeq};
+use longhaul_core::port::records::{BudgetAccount, GlobalSeq, RunCheckpoint};
 use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
 use longhaul_core::request::RequestEffect;
@@ -30,23 +28,23 @@ use crate::mem_store::table::Table;
 
 macro_rules! tables {
     ($($name:ident: $key:ty => $row:ty,)*) => {
-        /// Everything that the store holds.
+        /// All tables of the store.
         #[derive(Debug, Default)]
         pub(crate) struct Tables {
             $(pub(crate) $name: Table<$key, $row>,)*
-            /// Counts rows that have no key of their own. Never falls.
+            /// Last number given to a row without a natural key. Never decreases.
             pub(crate) last_row_id: u64,
         }
 
         impl Tables {
-            /// What was done stands. Says whether anything was.
+            /// Commits the changes and returns whether there were any.
             pub(crate) fn commit(&mut self) -> bool {
                 let mut touched = false;
                 $(touched |= self.$name.commit();)*
                 touched
             }
 
-            /// What was done since the last `commit` never was.
+            /// Rolls back the changes since the last commit.
             pub(crate) fn rollback(&mut self) {
                 $(self.$name.rollback();)*
             }
@@ -79,27 +77,27 @@ tables! {
     rules: (RunId, RuleId) => RuleRow,
     idempotency_keys: (String, String) => IdempotentOpen,
     workers: WorkerId => Worker,
-    late_results: (RunId, u64) => LateResult,
-    checkpoints: RunId => Checkpoint,
+    late_results: (RunId, u64) => LateToolResult,
+    checkpoints: RunId => RunCheckpoint,
     blocked_providers: String => Timestamp,
     api_keys: u64 => KeyRow,
     tokens: (TokenKind, Hash) => TokenRow,
-    links: Hash => LinkRow,
+    links: Hash => GateLinkRow,
     requests: IdempotencyKey => IdempotentRequest,
 }
 
 impl Tables {
-    /// The next number for a row that has no key of its own.
+    /// Returns the next number for a row without a natural key.
     pub(crate) fn next_row_id(&mut self) -> u64 {
         self.last_row_id += 1;
         self.last_row_id
     }
 }
 
-/// A place in a queue: inbox, rank (the highest priority has the lowest), pass, run.
+/// Key in the ready queue: inbox, rank (the highest priority has the lowest rank), pass (always 0), run.
 pub(crate) type ReadyKey = (InboxName, i64, u64, RunId);
 
-/// A run's hot row and its cold one together.
+/// State of a run with its task.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(crate) task: Arc<TaskSpec>,
@@ -107,9 +105,9 @@ pub(crate) struct Head {
     pub(crate) epoch: Epoch,
     pub(crate) last_seq: Seq,
     pub(crate) format: u32,
-    /// The lane it takes: none for a step, which lives in its root's.
+    /// Lane of the run. `None` for a step of a chain, which uses the lane of its root.
     pub(crate) lane: Option<LaneKey>,
-    /// Its place in the lane while it is in it.
+    /// Position in the lane while the run is in it.
     pub(crate) lane_position: Option<u64>,
     pub(crate) totals: RunTotals,
     pub(crate) created_at: Timestamp,
@@ -117,7 +115,7 @@ pub(crate) struct Head {
     pub(crate) finished_at: Option<Timestamp>,
 }
 
-/// Where a head stands.
+/// State of a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
@@ -133,7 +131,7 @@ impl State {
         matches!(self, Self::Ended { .. })
     }
 
-    /// The state's name, as dumps show it.
+    /// Returns the name of the state, as in dumps.
     pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -146,7 +144,7 @@ impl State {
     }
 }
 
-/// What a run has used.
+/// Usage totals of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunTotals {
     pub(crate) turns: u32,
@@ -155,7 +153,7 @@ pub(crate) struct RunTotals {
     pub(crate) active: Millis,
 }
 
-/// A fact as it is stored: encoded.
+/// An encoded journal entry.
 #[derive(Debug, Clone)]
 pub(crate) struct JournalRow {
     pub(crate) at: Timestamp,
@@ -163,11 +161,11 @@ pub(crate) struct JournalRow {
     pub(crate) kind: &'static str,
     pub(crate) version: u16,
     pub(crate) body: StoredBody,
-    /// Where it stands in the order of writing.
+    /// Global sequence number.
     pub(crate) global_seq: GlobalSeq,
 }
 
-/// A body that stands in its line, or elsewhere because it is long.
+/// The body of an entry, stored inline or, if it is long, as a blob.
 #[derive(Debug, Clone)]
 pub(crate) enum StoredBody {
     Inline(Arc<str>),
@@ -216,14 +214,14 @@ pub(crate) struct StoredBlob {
     pub(crate) touched_at: Timestamp,
 }
 
-/// A note under its writer's key.
+/// A note with its writer's key.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredNote {
     pub(crate) key: String,
     pub(crate) note: Note,
 }
 
-/// A request that was carried out under a key.
+/// A completed request to open runs, with its idempotency key.
 #[derive(Debug, Clone)]
 pub(crate) struct IdempotentOpen {
     pub(crate) body: Hash,
@@ -231,13 +229,13 @@ pub(crate) struct IdempotentOpen {
     pub(crate) until: Timestamp,
 }
 
-/// A request that must count once.
+/// An idempotent HTTP request.
 #[derive(Debug, Clone)]
 pub(crate) struct IdempotentRequest {
     pub(crate) body: Hash,
     pub(crate) until: Timestamp,
     pub(crate) lease_until: Timestamp,
-    /// None: it still runs.
+    /// Stored response. `None` means that the request is in progress.
     pub(crate) response: Option<StoredResponse>,
     pub(crate) effect: Option<RequestEffect>,
 }
@@ -253,7 +251,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Whether its heartbeat is stale: too old, or from the future.
+    /// Returns whether the heartbeat is stale: too old, or in the future.
     pub(crate) fn is_stale(&self, now: Timestamp) -> bool {
         !self.heartbeat_at.is_within(self.ttl, now)
     }

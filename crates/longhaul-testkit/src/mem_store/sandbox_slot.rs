@@ -1,6 +1,7 @@
-//! Seats of sandboxes and the queue for them.
+//! Sandbox slots and the queue for them.
 //!
-//! Never: more seats than the provider has, or a wake for a run that has ended.
+//! Invariant: a provider never has more slots in use than it offers, and ended runs are not
+//! woken.
 
 use std::cmp::Reverse;
 
@@ -12,22 +13,22 @@ use crate::mem_store::rows::{SlotWait, Timer};
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
-    /// A sandbox takes a seat, and its run waits for none any more.
-    pub(crate) fn acquire_slot(&mut self, run: RunId, seat: SandboxSlot) -> ChangeResult {
-        if self.tables.slots.contains(&seat.sandbox) {
+    /// Acquires a slot for a sandbox and removes its run from the queue.
+    pub(crate) fn acquire_slot(&mut self, run: RunId, slot: SandboxSlot) -> ChangeResult {
+        if self.tables.slots.contains(&slot.sandbox) {
             return Ok(());
         }
         let taken = self.tables.slots.iter();
-        let taken = taken.filter(|(_, provider)| **provider == seat.provider).count();
-        if taken >= seat.capacity as usize {
+        let taken = taken.filter(|(_, provider)| **provider == slot.provider).count();
+        if taken >= slot.capacity as usize {
             return refuse(Refused::NoSlot);
         }
-        self.tables.slot_waits.remove(&(seat.provider.clone(), run));
-        self.tables.slots.insert(seat.sandbox, seat.provider);
+        self.tables.slot_waits.remove(&(slot.provider.clone(), run));
+        self.tables.slots.insert(slot.sandbox, slot.provider);
         Ok(())
     }
 
-    /// A seat becomes free, and the first who waits for one is told by a timer.
+    /// Releases a slot and arms a timer that wakes the first waiting run.
     pub(crate) fn release_slot(&mut self, sandbox: SandboxId) {
         let Some(provider) = self.tables.slots.remove(&sandbox) else {
             return;
@@ -42,7 +43,8 @@ impl Tx<'_> {
         self.arm(timer, Timer { run, due, kind: what });
     }
 
-    /// Whoever has ended is passed over: the seat would be told to nobody.
+    /// Returns the first waiting run. Ended runs are skipped, because nobody would use the
+    /// slot.
     fn next_slot_waiter(&self, provider: &str) -> Option<RunId> {
         let waits = self.tables.slot_waits.iter();
         let waits = waits.filter(|((at, run), _)| at == provider && !self.is_ended(*run));
@@ -51,7 +53,7 @@ impl Tx<'_> {
             .map(|((_, run), _)| *run)
     }
 
-    /// A run queues for a seat; who queues already keeps its place.
+    /// Adds a run to the queue for a slot. A run that is queued already keeps its position.
     pub(crate) fn queue_for_slot(&mut self, run: RunId, provider: String) {
         let key = (provider, run);
         let Some(head) = self.tables.heads.get(&run) else {

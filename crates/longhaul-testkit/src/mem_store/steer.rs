@@ -1,6 +1,4 @@
-//! Messages that wait for a run.
-//!
-//! Never: settles one twice.
+//! Messages that wait for a run. Each is settled once.
 
 use longhaul_core::change::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::id::RunId;
@@ -10,18 +8,18 @@ use crate::mem_store::rows::Tables;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
-    /// One more message waits.
+    /// Queues a message.
     pub(crate) fn queue_steer(&mut self, run: RunId, steer: SteerRow) -> ChangeResult {
         let rows = self.tables.steers_of(run);
         if rows.filter(|(_, row)| is_queued(row)).count() >= STEERS_MAX {
             return refuse(Refused::SteersFull);
         }
-        let place = self.tables.next_row_id();
-        self.tables.steers.insert((run, place), steer);
+        let row_id = self.tables.next_row_id();
+        self.tables.steers.insert((run, row_id), steer);
         Ok(())
     }
 
-    /// A waiting message changes or is settled.
+    /// Updates or settles a queued message.
     pub(crate) fn update_steer(&mut self, run: RunId, to: &SteerUpdate) -> ChangeResult {
         let rows = self.tables.steers_of(run);
         let mut waiting = rows.filter(|(_, row)| row.steer == to.steer && is_queued(row));
@@ -42,7 +40,7 @@ impl Tx<'_> {
 }
 
 impl Tables {
-    /// The messages for a run, in order of arrival.
+    /// Returns the messages of a run, in order of arrival.
     pub(crate) fn steers_of(&self, run: RunId) -> impl Iterator<Item = (&(RunId, u64), &SteerRow)> {
         self.steers.range((run, 0)..=(run, u64::MAX))
     }

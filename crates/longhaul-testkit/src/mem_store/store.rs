@@ -1,6 +1,5 @@
-//! The store itself: tables behind one lock, and a clock.
-//!
-//! Never: holds the lock over an await.
+//! The in-memory store: tables behind one lock, and a clock. The lock is never held across an
+//! await.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,14 +8,14 @@ use tokio::sync::watch;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::{StoreError, Watch};
+use longhaul_core::port::store::{StoreError, StoreWatcher};
 use longhaul_core::time::{Clock, Timestamp};
 
 use crate::mem_store::rows::Tables;
 use crate::mem_store::tx::{BrokenRule, Rollback, Tx};
 use crate::mem_store::view::{HeadView, LaneView};
 
-/// A store in memory. Clones are handles of the same store.
+/// An in-memory store. Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct MemStore {
     shared: Arc<Shared>,
@@ -31,12 +30,12 @@ struct Shared {
 }
 
 impl MemStore {
-    /// An empty store that reads the time from `clock`.
+    /// Creates an empty store that reads the time from `clock`.
     pub fn new(clock: impl Clock + 'static) -> Self {
         Self::build(clock, None)
     }
 
-    /// A store with one of its rules broken, for checking the checkers.
+    /// Creates a store that violates one of its rules, to test the checks.
     pub fn with_broken_rule(clock: impl Clock + 'static, broken: BrokenRule) -> Self {
         Self::build(clock, Some(broken))
     }
@@ -52,28 +51,28 @@ impl MemStore {
         }
     }
 
-    /// Every journal that is kept, whole, in the order of the runs' ids.
+    /// Returns all journals, ordered by run id.
     pub fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, StoreError> {
         self.tables().journals()
     }
 
-    /// Every head, in the order of the runs' ids.
+    /// Returns all heads, ordered by run id.
     pub fn heads(&self) -> Vec<HeadView> {
         self.tables().head_views()
     }
 
-    /// Every lane with its members, in the order of the lanes' names.
+    /// Returns all lanes with their members, ordered by name.
     pub fn lane_members(&self) -> Vec<LaneView> {
         self.tables().lane_views()
     }
 
-    /// Looks, without changing anything.
+    /// Runs a read-only transaction.
     pub(crate) fn read_tx<T>(&self, look: impl FnOnce(&Tx<'_>) -> T) -> T {
         let mut tables = self.tables();
         look(&self.tx(&mut tables))
     }
 
-    /// One transaction: what it says to be undone never was.
+    /// Runs a transaction, which is rolled back if it returns an error.
     pub(crate) fn write_tx<T>(
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T, Rollback<T>>,
@@ -92,13 +91,13 @@ impl MemStore {
             self.shared.changes.send_modify(|count| *count += 1);
         }
         match done {
-            Ok(said) | Err(Rollback::Answer(said)) => Ok(said),
-            Err(Rollback::Error(fault)) => Err(fault),
+            Ok(value) | Err(Rollback::Answer(value)) => Ok(value),
+            Err(Rollback::Error(error)) => Err(error),
         }
     }
 
-    /// Tells of every transaction from now on.
-    pub(crate) fn watch_changes(&self) -> Box<dyn Watch> {
+    /// Returns a watch that signals every later transaction.
+    pub(crate) fn watch_changes(&self) -> Box<dyn StoreWatcher> {
         Box::new(MemWatch { changes: self.shared.changes.subscribe() })
     }
 
@@ -111,25 +110,25 @@ impl MemStore {
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        // A test that panicked inside has failed already; the others go on.
+        // A test that panicked while holding the lock has failed already; the others continue.
         let lock = self.shared.tables.lock();
         lock.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Counts the transactions of one store.
+/// Signals the transactions of one store.
 #[derive(Debug)]
 struct MemWatch {
     changes: watch::Receiver<u64>,
 }
 
 #[async_trait]
-impl Watch for MemWatch {
-    async fn changed(&mut self) -> Result<(), StoreError> {
-        let gone = |_| StoreError::Closed {
+impl StoreWatcher for MemWatch {
+    async fn wait_for_change(&mut self) -> Result<(), StoreError> {
+        let closed = |_| StoreError::Closed {
             at: "memory".to_owned(),
-            why: "every handle is gone".to_owned(),
+            why: "all handles of the store are dropped".to_owned(),
         };
-        self.changes.changed().await.map_err(gone)
+        self.changes.changed().await.map_err(closed)
     }
 }

@@ -1,12 +1,10 @@
-//! Rows by key that can be put back as they were.
-//!
-//! Never: knows what its rows mean.
+//! A table of rows by key with rollback.
 
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 
-/// Rows by key, and what stood in their places before this transaction began.
-/// Only what was touched is remembered, so undoing costs what was done.
+/// Rows by key, and the previous values of rows that this transaction has changed. Only changed
+/// rows are recorded, so the cost of a rollback depends on the number of changes.
 #[derive(Debug)]
 pub(crate) struct Table<K, V> {
     rows: BTreeMap<K, V>,
@@ -39,20 +37,20 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         self.rows.range(keys)
     }
 
-    /// Puts a row in its place, whatever stood there.
+    /// Inserts or replaces a row.
     pub(crate) fn insert(&mut self, key: K, row: V) {
         let before = self.rows.insert(key.clone(), row);
         self.undo_log.push((key, before));
     }
 
-    /// Takes a row away.
+    /// Removes a row.
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let row = self.rows.remove(key)?;
         self.undo_log.push((key.clone(), Some(row.clone())));
         Some(row)
     }
 
-    /// Changes a row if it is there.
+    /// Updates a row if it exists.
     pub(crate) fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) {
         if let Some(row) = self.rows.get_mut(key) {
             self.undo_log.push((key.clone(), Some(row.clone())));
@@ -60,12 +58,12 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         }
     }
 
-    /// Takes away the rows that `gone` points at and says how many they were.
-    pub(crate) fn remove_where(&mut self, gone: impl Fn(&K, &V) -> bool) -> usize {
+    /// Removes the matching rows and returns how many there were.
+    pub(crate) fn remove_where(&mut self, predicate: impl Fn(&K, &V) -> bool) -> usize {
         let keys: Vec<K> = self
             .rows
             .iter()
-            .filter(|(key, row)| gone(key, row))
+            .filter(|(key, row)| predicate(key, row))
             .map(|(key, _)| key.clone())
             .collect();
         for key in &keys {
@@ -74,14 +72,14 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         keys.len()
     }
 
-    /// What was done stands. Says whether anything was.
+    /// Commits the changes and returns whether there were any.
     pub(crate) fn commit(&mut self) -> bool {
         let touched = !self.undo_log.is_empty();
         self.undo_log.clear();
         touched
     }
 
-    /// What was done since the last `commit` never was.
+    /// Rolls back the changes since the last commit.
     pub(crate) fn rollback(&mut self) {
         while let Some((key, row)) = self.undo_log.pop() {
             match row {

@@ -1,10 +1,9 @@
-//! Timers: armed, due, spent by whoever tells them first.
-//!
-//! Never: wakes a run itself. A fact does, and it spends the timer with it.
+//! Timers: armed, due, and consumed once. A timer does not wake a run itself: the event that
+//! reports it does, and consumes the timer in the same batch.
 
-use longhaul_core::change::{Due, TimerKind, TimerUpdate};
+use longhaul_core::change::{DueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::TimerId;
-use longhaul_core::policy::gate::{GateStatus, OnTimeout};
+use longhaul_core::policy::gate::{GateStatus, TimeoutAction};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::Refused;
 
@@ -12,14 +11,14 @@ use crate::mem_store::rows::Timer;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
-    /// Arms a timer or spends one.
+    /// Arms or consumes a timer.
     pub(crate) fn set_timer(&mut self, to: TimerUpdate) -> ChangeResult {
         match to {
             TimerUpdate::Arm { timer, run, due, kind: what } => {
                 let due = match due {
-                    Due::Now => self.now,
-                    Due::After(span) => self.now.plus(span),
-                    Due::At(at) => at,
+                    DueTime::Now => self.now,
+                    DueTime::After(delay) => self.now.plus(delay),
+                    DueTime::At(at) => at,
                 };
                 self.arm(timer, Timer { run, due, kind: what });
             }
@@ -33,7 +32,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Sets a timer, in place of the one that had its name.
+    /// Arms a timer and replaces the one with the same id.
     pub(crate) fn arm(&mut self, id: TimerId, timer: Timer) {
         if let Some(before) = self.tables.timers.remove(&id) {
             self.tables.due.remove(&(before.due, id));
@@ -42,7 +41,7 @@ impl Tx<'_> {
         self.tables.timers.insert(id, timer);
     }
 
-    /// Timers that are due, the longest due first.
+    /// Returns the due timers, longest due first.
     pub(crate) fn due_timers(&self, limit: usize) -> Vec<DueTimer> {
         let come = self.tables.due.iter().map(|(key, ())| key);
         let come = come.take_while(|(due, _)| *due <= self.now).take(limit);
@@ -60,8 +59,8 @@ impl Tx<'_> {
         .collect()
     }
 
-    /// What the silence at a gate means, if it is still open.
-    fn gate_timeout(&self, what: &TimerKind) -> Option<OnTimeout> {
+    /// Returns the timeout action of the timer's gate, if the gate is still open.
+    fn gate_timeout(&self, what: &TimerKind) -> Option<TimeoutAction> {
         let (TimerKind::GateDeadline(gate) | TimerKind::GateRemind(gate)) = what else {
             return None;
         };

@@ -1,10 +1,8 @@
-//! The three ports, each verb handed to its room.
-//!
-//! Never: a rule. Nothing here knows what a verb does.
+//! Implementation of the three store ports. Each method delegates to its module.
 
 use async_trait::async_trait;
 
-use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
 use longhaul_core::id::{
     KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
 };
@@ -12,17 +10,17 @@ use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::auth::{
-    AuthStore, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, LinkRow, NewKey,
+    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, NewKey,
     NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, Checkpoint, DueTimer, GlobalPage, GlobalSeq, LaneRow, ModelUsage,
-    OutboxItem, RecordStore, Repairs, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, LaneRow, ModelUsage,
+    OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Claim, ClaimRequest, GateFilter, Heartbeat, HeartbeatAck, JournalPage,
-    OpenOutcome, OpenRequest, PruneOutcome, PruneRequest, ReadRequest, RunFilter, RunRow, Store,
-    StoreError, Watch,
+    AppendRequest, Appended, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
+    RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -34,20 +32,20 @@ type StoreResult<T> = Result<T, StoreError>;
 
 #[async_trait]
 impl Store for MemStore {
-    async fn open_runs(&self, ask: OpenRequest) -> StoreResult<OpenOutcome> {
-        self.write_tx(|tx| tx.open(ask))
+    async fn create_runs(&self, request: CreateRunsRequest) -> StoreResult<CreateRunsOutcome> {
+        self.write_tx(|tx| tx.open(request))
     }
 
-    async fn claim(&self, ask: ClaimRequest) -> StoreResult<Vec<Claim>> {
-        self.write_tx(|tx| Ok(tx.claim(&ask)?))
+    async fn claim_runs(&self, request: ClaimRequest) -> StoreResult<Vec<Claim>> {
+        self.write_tx(|tx| Ok(tx.claim(&request)?))
     }
 
-    async fn heartbeat(&self, beat: Heartbeat) -> StoreResult<HeartbeatAck> {
-        self.write_tx(|tx| Ok(tx.heartbeat(beat)))
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<HeartbeatAck> {
+        self.write_tx(|tx| Ok(tx.heartbeat(heartbeat)))
     }
 
-    async fn read(&self, ask: ReadRequest) -> StoreResult<JournalPage> {
-        self.read_tx(|tx| journal::page_with_time(tx, ask))
+    async fn read_journal(&self, request: JournalReadRequest) -> StoreResult<JournalPage> {
+        self.read_tx(|tx| journal::page_with_time(tx, request))
     }
 
     async fn append(&self, append: AppendRequest) -> StoreResult<Appended> {
@@ -58,20 +56,20 @@ impl Store for MemStore {
         Ok(self.read_tx(|tx| tx.tables.heads.get(&run).map(|head| head.row(run))))
     }
 
-    async fn list_runs(&self, ask: RunFilter) -> StoreResult<Vec<RunRow>> {
-        Ok(self.read_tx(|tx| tx.tables.list_runs(&ask)))
+    async fn list_runs(&self, filter: RunFilter) -> StoreResult<Vec<RunRow>> {
+        Ok(self.read_tx(|tx| tx.tables.list_runs(&filter)))
     }
 
-    async fn list_gates(&self, ask: GateFilter) -> StoreResult<Vec<GateRow>> {
-        Ok(self.read_tx(|tx| tx.tables.gates(&ask)))
+    async fn list_gates(&self, filter: GateFilter) -> StoreResult<Vec<GateRow>> {
+        Ok(self.read_tx(|tx| tx.tables.gates(&filter)))
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
+    fn watch(&self) -> Box<dyn StoreWatcher> {
         self.watch_changes()
     }
 
-    async fn prune(&self, ask: PruneRequest) -> StoreResult<PruneOutcome> {
-        self.write_tx(|tx| Ok(tx.prune(ask)))
+    async fn prune(&self, request: PruneRequest) -> StoreResult<PruneOutcome> {
+        self.write_tx(|tx| Ok(tx.prune(request)))
     }
 }
 
@@ -85,7 +83,7 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.due.iter().next().map(|((due, _), ())| *due)))
     }
 
-    async fn repair(&self) -> StoreResult<Repairs> {
+    async fn repair_rows(&self) -> StoreResult<RepairCounts> {
         self.write_tx(|tx| Ok(tx.repair()))
     }
 
@@ -93,7 +91,7 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.blobs.get(&hash).map(|blob| blob.bytes.to_vec())))
     }
 
-    async fn definition(&self, hash: Hash) -> StoreResult<Option<Vec<u8>>> {
+    async fn agent_definition(&self, hash: Hash) -> StoreResult<Option<Vec<u8>>> {
         Ok(self.read_tx(|tx| tx.tables.definitions.get(&hash).map(|bytes| bytes.to_vec())))
     }
 
@@ -101,7 +99,7 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.thread_messages(thread, limit)))
     }
 
-    async fn thread_len(&self, thread: &ThreadKey) -> StoreResult<u64> {
+    async fn thread_message_count(&self, thread: &ThreadKey) -> StoreResult<u64> {
         Ok(self.read_tx(|tx| tx.tables.thread_messages(thread, usize::MAX).len() as u64))
     }
 
@@ -135,21 +133,23 @@ impl RecordStore for MemStore {
     }
 
     async fn delete_note(&self, note: NoteId) -> StoreResult<bool> {
-        self.write_tx(|tx| Ok(tx.tables.notes.remove_where(|_, kept| kept.note.id == note) > 0))
+        self.write_tx(|tx| Ok(tx.tables.notes.remove_where(|_, row| row.note.id == note) > 0))
     }
 
     async fn clear_notes(&self, resource: &ResourceKey) -> StoreResult<u64> {
-        self.write_tx(|tx| Ok(tx.tables.notes.remove_where(|(of, _), _| of == resource) as u64))
+        self.write_tx(|tx| {
+            Ok(tx.tables.notes.remove_where(|(owner, _), _| owner == resource) as u64)
+        })
     }
 
     async fn clear_thread(&self, thread: &ThreadKey) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.tables.threads.remove_where(|(of, _), _| of == thread);
+            tx.tables.threads.remove_where(|(owner, _), _| owner == thread);
             Ok(())
         })
     }
 
-    async fn steers(&self, run: RunId) -> StoreResult<Vec<SteerRow>> {
+    async fn queued_steers(&self, run: RunId) -> StoreResult<Vec<SteerRow>> {
         Ok(self.read_tx(|tx| tx.tables.steers_of(run).map(|(_, row)| row.clone()).collect()))
     }
 
@@ -169,15 +169,15 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.accounts.get(&root).copied()))
     }
 
-    async fn usage_by_model(&self, ask: UsageQuery) -> StoreResult<Vec<ModelUsage>> {
-        Ok(self.read_tx(|tx| tx.tables.usage_by_model(ask)))
+    async fn usage_by_model(&self, query: UsageQuery) -> StoreResult<Vec<ModelUsage>> {
+        Ok(self.read_tx(|tx| tx.tables.usage_by_model(query)))
     }
 
-    async fn lane(&self, lane: &LaneKey) -> StoreResult<Option<LaneRow>> {
+    async fn find_lane(&self, lane: &LaneKey) -> StoreResult<Option<LaneRow>> {
         Ok(self.read_tx(|tx| tx.tables.lane(lane)))
     }
 
-    async fn lanes(&self, after: Option<&LaneKey>, limit: usize) -> StoreResult<Vec<LaneRow>> {
+    async fn list_lanes(&self, after: Option<&LaneKey>, limit: usize) -> StoreResult<Vec<LaneRow>> {
         Ok(self.read_tx(|tx| tx.tables.lanes(after, limit)))
     }
 
@@ -185,27 +185,31 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.claimed_runs(worker)))
     }
 
-    async fn workers(&self) -> StoreResult<Vec<WorkerRow>> {
+    async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
         Ok(self.read_tx(|tx| tx.tables.workers()))
     }
 
-    async fn save_late_result(&self, run: RunId, late: LateResult) -> StoreResult<()> {
+    async fn save_late_tool_result(&self, run: RunId, late: LateToolResult) -> StoreResult<()> {
         self.write_tx(|tx| {
-            let place = tx.tables.next_row_id();
-            tx.tables.late_results.insert((run, place), late);
+            let row_id = tx.tables.next_row_id();
+            tx.tables.late_results.insert((run, row_id), late);
             Ok(())
         })
     }
 
-    async fn late_results(&self, run: RunId) -> StoreResult<Vec<LateResult>> {
+    async fn late_tool_results(&self, run: RunId) -> StoreResult<Vec<LateToolResult>> {
         Ok(self.read_tx(|tx| tx.tables.late_results(run)))
     }
 
-    async fn read_all(&self, after: GlobalSeq, limit: usize) -> StoreResult<GlobalPage> {
+    async fn read_all_journals(
+        &self,
+        after: GlobalSeq,
+        limit: usize,
+    ) -> StoreResult<GlobalJournalPage> {
         self.read_tx(|tx| tx.tables.read_all(after, limit))
     }
 
-    async fn changed_since(&self, after: GlobalSeq, limit: usize) -> StoreResult<ChangedRuns> {
+    async fn changed_runs_since(&self, after: GlobalSeq, limit: usize) -> StoreResult<ChangedRuns> {
         Ok(self.read_tx(|tx| tx.tables.changed_since(after, limit)))
     }
 
@@ -213,20 +217,20 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.last_global_seq()))
     }
 
-    async fn due_outbox(&self, limit: usize) -> StoreResult<Vec<OutboxItem>> {
+    async fn due_outbox_messages(&self, limit: usize) -> StoreResult<Vec<OutboxItem>> {
         Ok(self.read_tx(|tx| tx.due_outbox(limit)))
     }
 
-    async fn settle_outbox(&self, id: u64, again: Option<Millis>) -> StoreResult<()> {
+    async fn settle_outbox_message(&self, id: u64, again: Option<Millis>) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.settle_outbox(id, again);
             Ok(())
         })
     }
 
-    async fn block_provider(&self, account: &str, span: Millis) -> StoreResult<()> {
+    async fn block_provider(&self, account: &str, duration: Millis) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.block_provider(account, span);
+            tx.block_provider(account, duration);
             Ok(())
         })
     }
@@ -238,14 +242,18 @@ impl RecordStore for MemStore {
         }))
     }
 
-    async fn save_checkpoint(&self, run: RunId, at: Checkpoint) -> StoreResult<()> {
+    async fn save_checkpoint(&self, run: RunId, at: RunCheckpoint) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.tables.checkpoints.insert(run, at);
             Ok(())
         })
     }
 
-    async fn checkpoint(&self, run: RunId, fold: &str) -> StoreResult<Option<Checkpoint>> {
+    async fn newest_checkpoint(
+        &self,
+        run: RunId,
+        fold: &str,
+    ) -> StoreResult<Option<RunCheckpoint>> {
         self.write_tx(|tx| Ok(tx.checkpoint(run, fold)))
     }
 
@@ -260,11 +268,11 @@ impl AuthStore for MemStore {
         self.write_tx(|tx| Ok(tx.add_key(key)?))
     }
 
-    async fn key(&self, hash: Hash) -> StoreResult<Option<KeyRow>> {
+    async fn find_key(&self, hash: Hash) -> StoreResult<Option<KeyRow>> {
         Ok(self.read_tx(|tx| tx.tables.key(hash).map(|(_, row)| row.clone())))
     }
 
-    async fn keys(&self) -> StoreResult<Vec<KeyRow>> {
+    async fn list_keys(&self) -> StoreResult<Vec<KeyRow>> {
         Ok(self.read_tx(|tx| tx.tables.api_keys.iter().map(|(_, row)| row.clone()).collect()))
     }
 
@@ -273,21 +281,21 @@ impl AuthStore for MemStore {
         Ok(revoked.map(|row| *row))
     }
 
-    async fn touch_key(&self, hash: Hash) -> StoreResult<()> {
+    async fn record_key_use(&self, hash: Hash) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.touch_key(hash);
             Ok(())
         })
     }
 
-    async fn add_token(&self, pass: NewToken) -> StoreResult<()> {
+    async fn add_token(&self, token: NewToken) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.add_token(pass);
+            tx.add_token(token);
             Ok(())
         })
     }
 
-    async fn token(&self, kind: TokenKind, hash: Hash) -> StoreResult<Option<TokenRow>> {
+    async fn find_token(&self, kind: TokenKind, hash: Hash) -> StoreResult<Option<TokenRow>> {
         Ok(self.read_tx(|tx| tx.token(kind, hash)))
     }
 
@@ -295,31 +303,35 @@ impl AuthStore for MemStore {
         self.write_tx(|tx| Ok(tx.consume_token(kind, hash)))
     }
 
-    async fn add_link(&self, link: LinkRow) -> StoreResult<()> {
+    async fn add_gate_link(&self, link: GateLinkRow) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.add_link(link);
             Ok(())
         })
     }
 
-    async fn link(&self, hash: Hash) -> StoreResult<Option<LinkRow>> {
+    async fn find_gate_link(&self, hash: Hash) -> StoreResult<Option<GateLinkRow>> {
         Ok(self.read_tx(|tx| tx.tables.links.get(&hash).cloned()))
     }
 
-    async fn begin_request(&self, ask: IdempotencyRequest) -> StoreResult<IdempotencyState> {
-        self.write_tx(|tx| Ok(tx.begin_request(ask)))
+    async fn begin_request(&self, request: IdempotencyRequest) -> StoreResult<IdempotencyState> {
+        self.write_tx(|tx| Ok(tx.begin_request(request)))
     }
 
-    async fn complete_request(&self, of: IdempotencyKey, reply: StoredResponse) -> StoreResult<()> {
+    async fn complete_request(
+        &self,
+        key: IdempotencyKey,
+        reply: StoredResponse,
+    ) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.complete_request(&of, reply);
+            tx.complete_request(&key, reply);
             Ok(())
         })
     }
 
-    async fn abort_request(&self, of: IdempotencyKey) -> StoreResult<()> {
+    async fn abort_request(&self, key: IdempotencyKey) -> StoreResult<()> {
         self.write_tx(|tx| {
-            tx.abort_request(&of);
+            tx.abort_request(&key);
             Ok(())
         })
     }

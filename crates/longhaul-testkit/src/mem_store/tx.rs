@@ -1,6 +1,5 @@
-//! One transaction: the tables, the time, and the two ways it can end.
-//!
-//! Never: half a transaction. What is refused leaves no trace.
+//! A transaction: the tables, the time, and its two possible ends, commit and rollback. A
+//! refused transaction changes nothing.
 
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId};
@@ -9,21 +8,22 @@ use longhaul_core::time::Timestamp;
 
 use crate::mem_store::rows::Tables;
 
-/// A rule that is broken on purpose, so that a checker can show that it sees it.
+/// A rule that a store violates on purpose, to show that the checks detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokenRule {
-    /// A driver's epoch and name are not looked at.
+    /// The epoch and worker of a driver are not checked.
     Fence,
-    /// A run parks although its journal has moved on.
+    /// A run is parked although its journal has new events.
     Park,
-    /// A lane lets two runs go at once.
+    /// Two runs of a lane can run at the same time.
     LanePromotion,
-    /// Takes a driver's append whoever holds the run and whatever was read: a
-    /// driver that reads the claim of the next one stops by itself otherwise.
+    /// Every append of a driver is accepted, even if the run has another driver or new events.
+    /// This is needed because a driver that reads the next driver's claim would otherwise stop
+    /// by itself.
     Driver,
 }
 
-/// A transaction in the making.
+/// A transaction in progress.
 #[derive(Debug)]
 pub(crate) struct Tx<'a> {
     pub(crate) tables: &'a mut Tables,
@@ -31,30 +31,30 @@ pub(crate) struct Tx<'a> {
     pub(crate) broken_rule: Option<BrokenRule>,
 }
 
-/// Why a transaction is taken back.
+/// Reason for a rollback.
 #[derive(Debug)]
 pub(crate) enum Rollback<T> {
-    /// The caller is told this.
+    /// The caller gets this result.
     Answer(T),
     /// The store itself failed.
     Error(StoreError),
 }
 
 impl<T> From<StoreError> for Rollback<T> {
-    fn from(fault: StoreError) -> Self {
-        Self::Error(fault)
+    fn from(error: StoreError) -> Self {
+        Self::Error(error)
     }
 }
 
-/// What one change of a row gives.
+/// Result of one change.
 pub(crate) type ChangeResult = Result<(), Rollback<Refused>>;
 
-/// A row says no.
+/// Refuses a change.
 pub(crate) fn refuse(why: Refused) -> ChangeResult {
     Err(Rollback::Answer(why))
 }
 
-/// Facts that one author adds to one journal.
+/// Events that one author appends to one journal.
 #[derive(Debug)]
 pub(crate) struct JournalAppend<'a> {
     pub(crate) run: RunId,

@@ -1,42 +1,40 @@
-//! What a checker may see of the store: every journal and the rows that matter.
-//!
-//! Never: a way to change any of it.
+//! Read-only views of the store for the checks: all journals and the relevant rows.
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, WorkerId};
-use longhaul_core::port::store::{ReadRequest, StoreError};
+use longhaul_core::port::store::{JournalReadRequest, StoreError};
 
 use crate::mem_store::rows::{State, Tables};
 
-/// A head as it stands.
+/// The state of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadView {
-    /// Whose.
+    /// Id of the run.
     pub run: RunId,
     /// `ready`, `leased`, `parked`, `lane_wait`, `paused` or `ended`.
     pub state: &'static str,
-    /// The fence.
+    /// Epoch of the latest claim.
     pub epoch: Epoch,
-    /// The last place of its journal.
+    /// Last sequence number of the journal.
     pub last_seq: Seq,
-    /// Who drives it.
+    /// Worker that drives the run.
     pub worker: Option<WorkerId>,
-    /// Why it is parked.
+    /// Reason for parking.
     pub reason: Option<&'static str>,
-    /// Its place in its lane while it is in it.
+    /// Position in the lane while the run is in it.
     pub lane_position: Option<u64>,
 }
 
-/// A lane as it stands, with everybody in it.
+/// A lane with its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneView {
-    /// Which.
+    /// Name of the lane.
     pub lane: LaneKey,
-    /// Who holds it.
+    /// Run that holds the lane.
     pub head: Option<RunId>,
-    /// How many are said to be in it.
+    /// Stored number of members.
     pub depth: u32,
-    /// Who is in it, in order.
+    /// Members in order.
     pub members: Vec<RunId>,
 }
 
@@ -44,7 +42,7 @@ impl Tables {
     pub(crate) fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, StoreError> {
         let runs = self.heads.iter().map(|(run, _)| *run);
         runs.map(|run| {
-            let whole = ReadRequest { run, after: Seq::START, limit: usize::MAX };
+            let whole = JournalReadRequest { run, after: Seq::START, limit: usize::MAX };
             self.page(whole).map(|(entries, _)| (run, entries))
         })
         .collect()

@@ -1,7 +1,5 @@
-//! The invariants, read from the journals and the world outside alone.
-//!
-//! Never: asks the store or the heart what should be. A checker that shares
-//! code with what it checks finds nothing.
+//! Invariant checks. They use only the journals and the external world, and share no code with
+//! the store or the state machine, so that they can't repeat its bugs.
 
 mod budget;
 mod calls;
@@ -17,20 +15,19 @@ pub use crate::sim::check::lost_results::check_lost_results;
 use crate::sim::SimError;
 use crate::sim::external_world::{ModelCall, ToolEffect};
 
-/// What is left of a history.
+/// Result of a simulation, as input of the checks.
 #[derive(Debug)]
 pub struct SimHistory {
-    /// Every journal.
+    /// All journals.
     pub journals: Vec<(RunId, Vec<Entry>)>,
-    /// Everything that was done to the world.
+    /// All effects on the external world.
     pub effects: Vec<ToolEffect>,
-    /// Every question to the model.
+    /// All model requests.
     pub model_calls: Vec<ModelCall>,
 }
 
 impl SimHistory {
-    /// Every event of every run in the order of time, for whoever must find out
-    /// what happened.
+    /// Lists the events of all runs in order of time, for debugging.
     pub fn timeline(&self) -> String {
         let mut all: Vec<&Entry> = self.journals.iter().flat_map(|(_, entries)| entries).collect();
         all.sort_by_key(|entry| (entry.at, entry.run, entry.seq));
@@ -42,15 +39,15 @@ impl SimHistory {
     }
 }
 
-/// Checks everything; the first violation is told.
-pub fn check(seen: &SimHistory) -> Result<(), SimError> {
-    for (run, entries) in &seen.journals {
+/// Checks all invariants and returns the first violation.
+pub fn check(history: &SimHistory) -> Result<(), SimError> {
+    for (run, entries) in &history.journals {
         order::check(entries).map_err(|what| with_run(*run, &what))?;
-        calls::check(entries, &seen.effects).map_err(|what| with_run(*run, &what))?;
+        calls::check(entries, &history.effects).map_err(|what| with_run(*run, &what))?;
         budget::check(entries).map_err(|what| with_run(*run, &what))?;
     }
-    calls::check_model_calls(&seen.model_calls)?;
-    lanes::check(&seen.journals)?;
+    calls::check_model_calls(&history.model_calls)?;
+    lanes::check(&history.journals)?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
-//! A crew of workers and the people around it: claim, step, crash, stall, and
-//! in the end bring every run home.
+//! A cluster of simulated workers: claim, step, crash, stall, and finally drive all runs to
+//! their end.
 //!
-//! Never: helps a run along. A run that nothing wakes is found, not woken.
+//! Invariant: no run is woken artificially, so a run that nothing wakes is detected.
 
 use longhaul_core::event::EVENT_FORMAT;
 use longhaul_core::id::{InboxName, WorkerId};
@@ -17,16 +17,16 @@ use crate::sim::driver::{DriveProgress, SimServices};
 use crate::sim::driver_factory::{DriverFactory, SimDriver, SimProcess};
 use crate::sim::external_actors;
 
-/// A worker that is silent for longer counts as dead.
+/// Time without a heartbeat after which a worker counts as dead.
 pub const TTL: Millis = Millis::from_secs(15);
 
-/// A worker stops beginning anything when its last sign of life is this old.
+/// Age of the last heartbeat after which a worker starts no new work (self-fencing).
 const SELF_FENCE: Millis = Millis::from_secs(10);
 
-/// So many runs a worker drives at once.
+/// Maximum number of runs that a worker drives at once.
 const SLOTS: usize = 3;
 
-/// One worker.
+/// One simulated worker.
 #[derive(Debug)]
 pub struct SimWorker {
     id: WorkerId,
@@ -36,27 +36,27 @@ pub struct SimWorker {
     stalled_until: Timestamp,
 }
 
-/// All workers, over one store.
+/// All workers of one store.
 #[derive(Debug)]
 pub struct Cluster {
-    /// What everybody works with.
+    /// Services of the drivers.
     pub services: SimServices,
-    /// Who is hired.
+    /// Factory of the drivers.
     pub factory: DriverFactory,
-    /// The clock of the store.
+    /// Clock of the store.
     pub clock: SimClock,
     ids: SeededIds,
     inbox: InboxName,
     workers: Vec<SimWorker>,
-    /// How many batches drivers have written.
+    /// Number of batches that drivers have appended.
     pub commits: usize,
 }
 
 impl Cluster {
-    /// Nobody yet; the stand-in will be hired.
-    pub fn new(ports: SimServices, clock: SimClock, ids: SeededIds, inbox: InboxName) -> Self {
+    /// Creates a cluster without workers. Its drivers are the small simulated ones.
+    pub fn new(services: SimServices, clock: SimClock, ids: SeededIds, inbox: InboxName) -> Self {
         Self {
-            services: ports,
+            services,
             factory: DriverFactory::reference(),
             clock,
             ids,
@@ -66,79 +66,79 @@ impl Cluster {
         }
     }
 
-    /// The same, hiring others.
+    /// Sets the driver factory.
     #[must_use]
-    pub fn with_factory(self, staff: DriverFactory) -> Self {
-        Self { factory: staff, ..self }
+    pub fn with_factory(self, factory: DriverFactory) -> Self {
+        Self { factory, ..self }
     }
 
-    /// One worker more, which has said that it lives.
+    /// Adds a worker that has sent its first heartbeat.
     pub async fn add_worker(&mut self) -> Result<(), SimError> {
-        let hand = SimWorker {
+        let worker = SimWorker {
             id: self.ids.worker(),
             process: (self.factory.spawn)(&self.services, &self.clock),
             drivers: Vec::new(),
             heartbeat_at: self.clock.now(),
             stalled_until: Timestamp::default(),
         };
-        self.workers.push(hand);
+        self.workers.push(worker);
         self.heartbeat(self.workers.len() - 1).await
     }
 
-    /// How many there are.
+    /// Returns the number of workers.
     pub fn len(&self) -> usize {
         self.workers.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no workers.
     pub fn is_empty(&self) -> bool {
         self.workers.is_empty()
     }
 
-    /// A worker dies with everything it holds; its place is taken by a new one.
-    pub async fn crash(&mut self, place: usize) -> Result<(), SimError> {
-        self.workers.remove(place);
+    /// Crashes a worker, which loses all its state, and adds a new one.
+    pub async fn crash(&mut self, index: usize) -> Result<(), SimError> {
+        self.workers.remove(index);
         self.add_worker().await
     }
 
-    /// Every worker dies, and nobody comes.
+    /// Crashes all workers without replacement.
     pub fn crash_all(&mut self) {
         self.workers.clear();
     }
 
-    /// A worker stands still for a while, as under SIGSTOP.
-    pub fn stall(&mut self, place: usize, span: Millis) {
-        let until = self.clock.now().plus(span);
-        if let Some(hand) = self.workers.get_mut(place) {
-            hand.stalled_until = until;
+    /// Suspends a worker for a while, as SIGSTOP does.
+    pub fn stall(&mut self, index: usize, duration: Millis) {
+        let until = self.clock.now().plus(duration);
+        if let Some(worker) = self.workers.get_mut(index) {
+            worker.stalled_until = until;
         }
     }
 
-    fn is_stalled(&self, place: usize) -> bool {
-        self.workers[place].stalled_until > self.clock.now()
+    fn is_stalled(&self, index: usize) -> bool {
+        self.workers[index].stalled_until > self.clock.now()
     }
 
-    /// A worker says that it lives. One that counts as dead lets go of its runs
-    /// and comes back under a new id; what it has in its hands it still tells.
-    pub async fn heartbeat(&mut self, place: usize) -> Result<(), SimError> {
-        if self.is_stalled(place) {
+    /// Sends the heartbeat of a worker. A worker that counts as dead releases its runs and
+    /// returns with a new id, but still saves the results it has received.
+    pub async fn heartbeat(&mut self, index: usize) -> Result<(), SimError> {
+        if self.is_stalled(index) {
             return Ok(());
         }
-        let hand = &mut self.workers[place];
-        let beat = Heartbeat {
-            worker: hand.id,
+        let worker = &mut self.workers[index];
+        let heartbeat = Heartbeat {
+            worker: worker.id,
             host: "sim".into(),
             build: "sim".into(),
             draining: false,
             ttl: TTL,
         };
-        hand.heartbeat_at = self.clock.now();
-        if self.services.store.heartbeat(beat).await?.liveness == WorkerLiveness::Dead {
-            hand.drivers.retain(|drive| drive.may_run_without_lease());
-            hand.process.on_new_identity();
-            hand.id = self.ids.worker();
+        worker.heartbeat_at = self.clock.now();
+        if self.services.store.heartbeat(heartbeat).await?.liveness == WorkerLiveness::Dead {
+            worker.drivers.retain(|drive| drive.may_run_without_lease());
+            worker.process.on_new_identity();
+            worker.id = self.ids.worker();
             let again = Heartbeat {
-                worker: hand.id,
+                worker: worker.id,
                 host: "sim".into(),
                 build: "sim".into(),
                 draining: false,
@@ -146,43 +146,43 @@ impl Cluster {
             };
             self.services.store.heartbeat(again).await?;
         }
-        hand.process.on_heartbeat(hand.id).await
+        worker.process.on_heartbeat(worker.id).await
     }
 
-    /// Every worker says that it lives.
+    /// Sends the heartbeats of all workers.
     pub async fn heartbeat_all(&mut self) -> Result<(), SimError> {
-        for place in 0..self.workers.len() {
-            self.heartbeat(place).await?;
+        for index in 0..self.workers.len() {
+            self.heartbeat(index).await?;
         }
         Ok(())
     }
 
-    /// A worker does one small thing: claims, or goes on with a run. Whether it
-    /// did anything.
+    /// Executes one step of a worker: a claim, or a step of one of its runs. Returns whether
+    /// anything was done.
     pub async fn step(
         &mut self,
-        place: usize,
+        index: usize,
         choose: &mut dyn FnMut(usize) -> usize,
     ) -> Result<bool, SimError> {
-        if self.is_stalled(place) {
+        if self.is_stalled(index) {
             return Ok(false);
         }
-        let fenced = self.workers[place].heartbeat_at.plus(SELF_FENCE) < self.clock.now();
-        let count = self.workers[place].drivers.len();
-        if !fenced && count < SLOTS && (count == 0 || choose(4) == 0) && self.claim(place).await? {
+        let fenced = self.workers[index].heartbeat_at.plus(SELF_FENCE) < self.clock.now();
+        let count = self.workers[index].drivers.len();
+        if !fenced && count < SLOTS && (count == 0 || choose(4) == 0) && self.claim(index).await? {
             return Ok(true);
         }
-        let hand = &mut self.workers[place];
-        if hand.drivers.is_empty() {
+        let worker = &mut self.workers[index];
+        if worker.drivers.is_empty() {
             return Ok(false);
         }
-        // Whoever waits for something is passed over.
-        let first = choose(hand.drivers.len());
-        let mut order = (first..hand.drivers.len()).chain(0..first);
-        let Some(chosen) = order.find(|place| hand.drivers[*place].is_ready()) else {
+        // Drivers that are waiting are skipped.
+        let first = choose(worker.drivers.len());
+        let mut order = (first..worker.drivers.len()).chain(0..first);
+        let Some(chosen) = order.find(|index| worker.drivers[*index].is_ready()) else {
             return Ok(false);
         };
-        let drive = &mut hand.drivers[chosen];
+        let drive = &mut worker.drivers[chosen];
         if fenced && !drive.may_run_without_lease() {
             return Ok(false);
         }
@@ -190,43 +190,44 @@ impl Cluster {
             DriveProgress::Continue => {}
             DriveProgress::Committed => self.commits += 1,
             DriveProgress::Done => {
-                hand.drivers.remove(chosen);
+                worker.drivers.remove(chosen);
             }
         }
         Ok(true)
     }
 
-    async fn claim(&mut self, place: usize) -> Result<bool, SimError> {
-        let ask = ClaimRequest {
-            worker: self.workers[place].id,
+    async fn claim(&mut self, index: usize) -> Result<bool, SimError> {
+        let request = ClaimRequest {
+            worker: self.workers[index].id,
             inboxes: vec![self.inbox.clone()],
             types: Vec::new(),
             limit: 1,
             format: EVENT_FORMAT,
             host: None,
         };
-        let claimed = self.services.store.claim(ask).await?;
-        let moment = DecideContext::new(self.clock.now());
-        let hand = &mut self.workers[place];
+        let claimed = self.services.store.claim_runs(request).await?;
+        let ctx = DecideContext::new(self.clock.now());
+        let worker = &mut self.workers[index];
         for run in &claimed {
-            let drive = hand.process.start_driver(hand.id, run, moment);
-            hand.drivers.push(drive);
+            let drive = worker.process.start_driver(worker.id, run, ctx);
+            worker.drivers.push(drive);
         }
         Ok(!claimed.is_empty())
     }
 
-    /// Peace: nothing crashes any more, everybody is answered, and every run
-    /// must come to its end. A run that does not is named.
+    /// Drives all runs to their end, without crashes and with all gates answered. Returns an
+    /// error with the runs that do not end.
     pub async fn run_to_completion(&mut self) -> Result<(), SimError> {
         let mut choose = |_| 0;
-        // Facts of two steps never bear the same time: lanes are judged by it.
+        // Events of different steps must have different times, because the lane check compares
+        // times.
         self.clock.advance(Millis(1));
         for round in 0..ROUNDS_MAX {
             self.heartbeat_all().await?;
             let mut moved = false;
-            for place in 0..self.workers.len() {
+            for index in 0..self.workers.len() {
                 for _ in 0..STEPS_PER_ROUND {
-                    if !self.step(place, &mut choose).await? {
+                    if !self.step(index, &mut choose).await? {
                         break;
                     }
                     moved = true;
@@ -243,8 +244,8 @@ impl Cluster {
                 return Ok(());
             }
             for row in open {
-                let broke = row.reason.as_deref() == Some("budget");
-                if row.status == Status::Paused || broke {
+                let out_of_budget = row.reason.as_deref() == Some("budget");
+                if row.status == Status::Paused || out_of_budget {
                     external_actors::resume(&self.services, row.id).await?;
                     moved = true;
                 }
@@ -256,11 +257,11 @@ impl Cluster {
             .iter()
             .map(|row| format!("{} {} {:?}", row.id, row.status.as_str(), row.reason))
             .collect();
-        Err(format!("these runs never end: {}", stuck.join("; ")).into())
+        Err(format!("these runs did not end: {}", stuck.join("; ")).into())
     }
 
-    /// When nothing moves, the clock goes to the next timer, or far enough for
-    /// the dead to be noticed.
+    /// If there was no progress, advances the clock to the next timer, or far enough for dead
+    /// workers to be detected.
     async fn advance_clock(&mut self, moved: bool) -> Result<(), SimError> {
         if moved {
             self.clock.advance(Millis(1));
@@ -268,12 +269,13 @@ impl Cluster {
         }
         let now = self.clock.now();
         let next = self.services.records.next_timer_due().await?;
-        let wait = next.map_or(Millis::from_secs(5), |due| due.since(now).plus(Millis(1)));
+        let wait = next.map_or(Millis::from_secs(5), |due| due.duration_since(now).plus(Millis(1)));
         self.clock.advance(wait.min(Millis::from_secs(5)));
         Ok(())
     }
 }
 
-/// So many rounds of peace; a day of waiting takes 17,280 of five seconds.
+/// Maximum number of rounds until all runs must have ended. Waiting for a day takes 17,280
+/// rounds of five seconds.
 const ROUNDS_MAX: usize = 40_000;
 const STEPS_PER_ROUND: usize = 200;

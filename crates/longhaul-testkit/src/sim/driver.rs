@@ -1,12 +1,11 @@
-//! Drives one claimed run in small steps, so that a crash fits between any two:
-//! before the effect, after the effect, before the append, after the append.
-//!
-//! Never: keeps anything that a crash could miss. All it holds is lost with it.
+//! A small driver that advances one claimed run in single steps, so that a crash can happen
+//! between any two: before and after each effect, and before and after each append. All its
+//! state is lost in a crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_core::change::LateResult;
+use longhaul_core::change::LateToolResult;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::RunPrepared;
 use longhaul_core::event::tool::{ToolSurfaced, ToolVerified};
@@ -18,7 +17,7 @@ use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ReadRequest, Refused, Store,
+    AppendRequest, Appended, Author, Claim, JournalReadRequest, Refused, Store,
 };
 use longhaul_core::raw::{Hash, StoredText};
 use longhaul_core::time::Millis;
@@ -27,27 +26,27 @@ use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{
     InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
 };
-use longhaul_run::next::{CallAction, CallTask};
+use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{DecideContext, Input, Run, Step, decide, next};
 
 use crate::sim::SimError;
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
 use crate::sim::script::{PRICING, Script, classify};
 
-/// What a driver works with.
+/// Services of a driver.
 #[derive(Debug, Clone)]
 pub struct SimServices {
-    /// The journal and the queue.
+    /// Journals and the ready queue.
     pub store: Arc<dyn Store>,
-    /// The rows beside them.
+    /// Other records.
     pub records: Arc<dyn RecordStore>,
-    /// Keys and what they gave out.
+    /// API keys and sessions.
     pub auth: Arc<dyn AuthStore>,
-    /// The world that tools touch.
+    /// External world that tools act on.
     pub world: ExternalWorld,
 }
 
-/// One claimed run in a worker's hands.
+/// A driver of one claimed run.
 #[derive(Debug)]
 pub struct ReferenceDriver {
     services: SimServices,
@@ -59,62 +58,62 @@ pub struct ReferenceDriver {
     stage: DriverStage,
 }
 
-/// What the driver holds in its hands and would lose in a crash.
+/// State of the driver, lost in a crash.
 #[derive(Debug)]
 enum DriverStage {
-    /// It has just claimed.
+    /// The run was just claimed.
     Claimed,
-    /// It is about to ask what is next.
+    /// The driver is about to ask the state machine for the next step.
     Ready,
-    /// The model was asked and has not answered.
+    /// A model request is in flight.
     CallingModel(ModelRequest),
-    /// Tools are at work: these are not done yet, these are.
-    RunningTools(Vec<CallTask>, Vec<ToolCallResult>),
-    /// It has something to tell.
+    /// Tool calls are running: the pending calls and the results so far.
+    RunningTools(Vec<ToolCallTask>, Vec<ToolCallResult>),
+    /// An input waits to be committed.
     Committing(Input),
 }
 
-/// Whether a drive goes on.
+/// Result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriveProgress {
     /// There is more to do.
     Continue,
-    /// Something was written, and there is more to do.
+    /// A batch was appended, and there is more to do.
     Committed,
-    /// The run rests, has ended, or is another's.
+    /// The run is idle, has ended, or was lost to another driver.
     Done,
 }
 
 impl ReferenceDriver {
-    /// Takes up a claimed run.
+    /// Starts driving a claimed run.
     pub fn new(
-        ports: SimServices,
+        services: SimServices,
         worker: WorkerId,
         claimed: &Claim,
-        moment: DecideContext,
+        ctx: DecideContext,
     ) -> Self {
         Self {
-            services: ports,
+            services,
             run_id: claimed.run,
             worker,
             epoch: claimed.epoch,
             run: None,
-            ctx: moment,
+            ctx,
             stage: DriverStage::Claimed,
         }
     }
 
-    /// Which run.
+    /// Returns the id of the run.
     pub const fn run_id(&self) -> RunId {
         self.run_id
     }
 
-    /// Whether the next step tells something: a kill before it loses an answer.
+    /// Returns whether the next step commits an input. A crash before it loses that input.
     pub const fn is_committing(&self) -> bool {
         matches!(self.stage, DriverStage::Committing(_))
     }
 
-    /// Does one small step. `choose` draws a number below its argument.
+    /// Executes one step. `choose` returns a number below its argument.
     pub async fn step(
         &mut self,
         choose: &mut dyn FnMut(usize) -> usize,
@@ -126,11 +125,11 @@ impl ReferenceDriver {
                 Ok(DriveProgress::Continue)
             }
             DriverStage::Ready => self.next_step(),
-            DriverStage::CallingModel(ask) => {
+            DriverStage::CallingModel(request) => {
                 if choose(3) == 0 {
                     self.catch_up().await?;
                 }
-                self.receive_reply(&ask);
+                self.receive_reply(&request);
                 Ok(DriveProgress::Continue)
             }
             DriverStage::RunningTools(todo, done) => {
@@ -144,12 +143,12 @@ impl ReferenceDriver {
         }
     }
 
-    /// Reads what others have written and folds it.
+    /// Reads and folds the events of other writers.
     async fn catch_up(&mut self) -> Result<(), SimError> {
         loop {
             let after = self.run.as_ref().map_or(Seq::START, Run::seq);
-            let ask = ReadRequest { run: self.run_id, after, limit: 100 };
-            let page = self.services.store.read(ask).await?;
+            let request = JournalReadRequest { run: self.run_id, after, limit: 100 };
+            let page = self.services.store.read_journal(request).await?;
             for entry in &page.entries {
                 match &mut self.run {
                     None => self.run = Some(Run::from_first_entry(entry)?),
@@ -163,7 +162,7 @@ impl ReferenceDriver {
         }
     }
 
-    /// Asks the heart what must be done.
+    /// Asks the state machine for the next step.
     fn next_step(&mut self) -> Result<DriveProgress, SimError> {
         let Some(run) = &self.run else {
             return Ok(DriveProgress::Done);
@@ -175,15 +174,15 @@ impl ReferenceDriver {
             Step::RefreshPerception => {
                 DriverStage::Committing(Input::PerceptionRefreshed(Box::new(sim_perception(run))))
             }
-            Step::AskModel(ask) | Step::Compact(ask) => {
-                longhaul_run::next::check_conversation(&ask.messages)?;
-                let (turn, attempt) = (ask.turn, ask.attempt);
+            Step::AskModel(request) | Step::Compact(request) => {
+                longhaul_run::next::check_conversation(&request.messages)?;
+                let (turn, attempt) = (request.turn, request.attempt);
                 self.services.world.record_model_call(ModelCall {
                     run: self.run_id,
                     turn,
                     attempt,
                 });
-                DriverStage::CallingModel(ask)
+                DriverStage::CallingModel(request)
             }
             Step::UseTools(todo) => DriverStage::RunningTools(todo, Vec::new()),
             Step::Park(_) | Step::Finish(_) | Step::Advance => {
@@ -194,13 +193,13 @@ impl ReferenceDriver {
         Ok(DriveProgress::Continue)
     }
 
-    /// The model answers, or is cut off.
-    fn receive_reply(&mut self, ask: &ModelRequest) {
+    /// Lets the model reply, or truncates its reply.
+    fn receive_reply(&mut self, request: &ModelRequest) {
         let Some(run) = &self.run else { return };
-        let input = if run.is_stopping() {
+        let input = if run.is_cancelling() {
             let failure = Failure::new(FailureClass::Stopped, "stopped");
             Input::ModelFailed { failure, cost: None, active: Millis(3) }
-        } else if run.is_interrupted() {
+        } else if run.has_interrupting_steer() {
             Input::ModelInterrupted(InterruptedReply {
                 text: "I was about to".into(),
                 usage: Usage { output_tokens: 4, estimated: true, ..Usage::default() },
@@ -208,14 +207,14 @@ impl ReferenceDriver {
                 active: Millis(3),
             })
         } else if matches!(next(run, self.ctx.now), Step::Compact(_)) {
-            Input::Compacted(Box::new(sim_compaction(ask)))
+            Input::Compacted(Box::new(sim_compaction(request)))
         } else {
-            match Script::from_input(&run.task().input).reply(ask) {
+            match Script::from_input(&run.task().input).reply(request) {
                 Err(failure) => Input::ModelFailed { failure, cost: None, active: Millis(4) },
-                Ok(answered) => {
-                    let calls = answered.reply.calls().map(classify).collect();
+                Ok(response) => {
+                    let calls = response.reply.tool_calls().map(classify).collect();
                     Input::ModelReplied(Box::new(ModelReply {
-                        response: answered,
+                        response,
                         calls,
                         output_check: None,
                         active: Millis(5),
@@ -226,10 +225,10 @@ impl ReferenceDriver {
         self.stage = DriverStage::Committing(input);
     }
 
-    /// Lets one tool do its work, or tells what is done so far.
+    /// Executes one tool call, or commits the results so far.
     fn run_one_tool(
         &mut self,
-        mut todo: Vec<CallTask>,
+        mut todo: Vec<ToolCallTask>,
         mut done: Vec<ToolCallResult>,
         choose: &mut dyn FnMut(usize) -> usize,
     ) {
@@ -238,25 +237,27 @@ impl ReferenceDriver {
             return;
         }
         let next = todo.remove(choose(todo.len()));
-        if next.action == CallAction::Verify {
+        if next.action == ToolCallAction::Verify {
             let finding = self.services.world.verify(self.run_id, next.call);
             let call = next.call;
-            let seen = ToolVerified { call, outcome: finding };
-            self.stage = DriverStage::Committing(Input::Verified(seen, Vec::new()));
+            let verified = ToolVerified { call, outcome: finding };
+            self.stage = DriverStage::Committing(Input::Verified(verified, Vec::new()));
             return;
         }
-        let stopping =
-            self.run.as_ref().is_some_and(|run| run.is_stopping() || run.is_interrupted());
+        let stopping = self
+            .run
+            .as_ref()
+            .is_some_and(|run| run.is_cancelling() || run.has_interrupting_steer());
         let (end, output) = if stopping {
             (ToolCallStatus::Interrupted, longhaul_core::event::tool::ToolOutput::text("stopped"))
         } else {
-            let deed = ToolEffect {
+            let effect = ToolEffect {
                 run: self.run_id,
                 call: next.call,
                 epoch: self.epoch,
                 class: next.class,
             };
-            (ToolCallStatus::Completed, self.services.world.perform(deed))
+            (ToolCallStatus::Completed, self.services.world.perform(effect))
         };
         done.push(ToolCallResult {
             call: next.call,
@@ -268,14 +269,14 @@ impl ReferenceDriver {
         self.stage = DriverStage::RunningTools(todo, done);
     }
 
-    /// Decides an input and writes what follows; when the journal has moved on
-    /// it is decided again, never produced again.
+    /// Decides on an input and appends the resulting batch. On a conflict the input is decided
+    /// again; the effect is not repeated.
     async fn commit(&mut self, input: Input) -> Result<DriveProgress, SimError> {
         let Some(run) = &self.run else {
             return Ok(DriveProgress::Done);
         };
         let Ok(batch) = decide(run, input.clone(), self.ctx) else {
-            // It no longer fits, such as a result that surfaced meanwhile.
+            // The input is no longer valid, for example a result that was surfaced meanwhile.
             return Ok(DriveProgress::Continue);
         };
         if batch.is_empty() {
@@ -284,7 +285,7 @@ impl ReferenceDriver {
         let author = Author::Driver { worker: self.worker, epoch: self.epoch, after: run.seq() };
         let append = AppendRequest { run: self.run_id, author, batch };
         match self.services.store.append(append).await? {
-            Appended::At { .. } => {
+            Appended::Committed { .. } => {
                 self.catch_up().await?;
                 Ok(DriveProgress::Committed)
             }
@@ -303,12 +304,12 @@ impl ReferenceDriver {
                 Ok(DriveProgress::Done)
             }
             other @ (Appended::RunNotFound | Appended::Refused(_)) => {
-                Err(format!("{}: a driver's append was answered {other:?}", self.run_id).into())
+                Err(format!("{}: a driver's append returned {other:?}", self.run_id).into())
             }
         }
     }
 
-    /// A driver that has lost the run hands its real results in as an outsider.
+    /// Saves the real results of a driver that has lost its run, as an outsider.
     async fn surface_results(&self, input: Input) -> Result<(), SimError> {
         let Input::ToolsDone(done) = input else {
             return Ok(());
@@ -320,8 +321,8 @@ impl ReferenceDriver {
             let status = self.services.store.get_run(self.run_id).await?.map(|row| row.status);
             let Some(status) = status else { continue };
             let view = RunSnapshot { run: self.run_id, status };
-            let told = decide_command(&view, RunCommand::SurfaceResult(surfaced), self.ctx);
-            let kept = match told {
+            let decided = decide_command(&view, RunCommand::SurfaceResult(surfaced), self.ctx);
+            let appended = match decided {
                 Err(_) => Appended::RunEnded,
                 Ok(batch) => {
                     let author = Author::Outsider;
@@ -331,9 +332,9 @@ impl ReferenceDriver {
                         .await?
                 }
             };
-            if kept == Appended::RunEnded {
-                let late = LateResult { call, text };
-                self.services.records.save_late_result(self.run_id, late).await?;
+            if appended == Appended::RunEnded {
+                let late = LateToolResult { call, text };
+                self.services.records.save_late_tool_result(self.run_id, late).await?;
             }
         }
         Ok(())
@@ -356,21 +357,21 @@ fn sim_preparation(run: &Run) -> RunPrepared {
     }
 }
 
-/// A world that is another at every other turn.
+/// Returns a perception that changes every second turn.
 pub(crate) fn sim_perception(run: &Run) -> PerceptionRefresh {
     let turns = run.control().turns;
-    let world = format!("\"turn {}\"", turns / 2);
-    let hash = Hash::digest(world.as_bytes());
-    let is_new = run.perception().world() != Some(hash);
+    let ctx = format!("\"turn {}\"", turns / 2);
+    let hash = Hash::digest(ctx.as_bytes());
+    let is_new = run.perception().world_hash() != Some(hash);
     PerceptionRefresh {
-        message: is_new.then(|| format!("It is now: {world}").into()),
+        message: is_new.then(|| format!("It is now: {ctx}").into()),
         update: is_new.then(|| PerceptionUpdate { world_hash: hash, context: BTreeMap::new() }),
     }
 }
 
-fn sim_compaction(ask: &ModelRequest) -> MemoryCompacted {
+fn sim_compaction(request: &ModelRequest) -> MemoryCompacted {
     MemoryCompacted {
-        replaced: ask.messages.len(),
+        replaced: request.messages.len(),
         summary: vec![Message::user("A summary.")],
         usage: Usage { input_tokens: 50, output_tokens: 5, ..Usage::default() },
         cost: None,

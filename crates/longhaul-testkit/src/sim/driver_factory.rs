@@ -1,13 +1,11 @@
-//! Who drives in a history: the small stand-in of this crate, or the engine.
-//!
-//! Never: drives. It hires those who do, and opens the runs as they need them.
+//! Driver factories: the small simulated driver of this crate, or the engine.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use longhaul_core::change::Blob;
 use longhaul_core::id::{RunId, WorkerId};
-use longhaul_core::port::store::{Claim, OpenRequest};
+use longhaul_core::port::store::{Claim, CreateRunsRequest};
 use longhaul_core::task::TaskSpec;
 use longhaul_run::DecideContext;
 
@@ -15,66 +13,70 @@ use crate::clock::SimClock;
 use crate::sim::SimError;
 use crate::sim::driver::{DriveProgress, ReferenceDriver, SimServices};
 
-/// One claimed run in a worker's hands. To drop it is to crash.
+/// A driver of one claimed run. Dropping it simulates a crash.
 #[async_trait(?Send)]
 pub trait SimDriver: fmt::Debug {
-    /// Does one small step. `choose` draws a number below its argument.
+    /// Executes one step. `choose` returns a number below its argument.
     async fn step(
         &mut self,
         choose: &mut dyn FnMut(usize) -> usize,
     ) -> Result<DriveProgress, SimError>;
 
-    /// Whether a step would do anything now.
+    /// Returns whether a step would make progress now.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// Whether it may go on although its worker was silent for long, or counts
-    /// as dead already: it only tells what it has in its hands.
+    /// Returns whether the driver may continue although its worker has missed heartbeats or
+    /// counts as dead. True only while it saves results that it has received.
     fn may_run_without_lease(&self) -> bool;
 }
 
-/// What the drives of one worker share, and lose together.
+/// A worker process: state that its drivers share and lose together.
 #[async_trait(?Send)]
 pub trait SimProcess: fmt::Debug {
-    /// A sign of life under this id has just arrived.
+    /// Called after a heartbeat with this worker id was stored.
     async fn on_heartbeat(&mut self, _worker: WorkerId) -> Result<(), SimError> {
         Ok(())
     }
 
-    /// Others count it as dead: it goes on under another id.
+    /// Called when the worker counts as dead and continues with another id.
     fn on_new_identity(&mut self) {}
 
-    /// Takes up a claimed run.
+    /// Starts driving a claimed run.
     fn start_driver(
         &mut self,
         worker: WorkerId,
         claimed: &Claim,
-        moment: DecideContext,
+        ctx: DecideContext,
     ) -> Box<dyn SimDriver>;
 }
 
-/// Who drives, and what their runs are opened with.
+/// Creates drivers, and prepares the runs for them.
 #[derive(Debug, Clone)]
 pub struct DriverFactory {
-    /// Starts a worker's process.
+    /// Starts a worker process.
     pub spawn: fn(&SimServices, &SimClock) -> Box<dyn SimProcess>,
-    /// What every run is pinned to, for drivers that look it up.
+    /// Agent definition that every run is pinned to, for drivers that load it.
     pub definition: Option<Blob>,
 }
 
 impl DriverFactory {
-    /// The small driver of this crate.
+    /// Returns the factory of the small simulated driver.
     pub fn reference() -> Self {
-        Self { spawn: |ports, _| Box::new(ReferenceProcess(ports.clone())), definition: None }
+        Self { spawn: |services, _| Box::new(ReferenceProcess(services.clone())), definition: None }
     }
 
-    /// How a task is opened for these drivers.
-    pub fn open_request(&self, run: RunId, mut task: TaskSpec) -> Result<OpenRequest, SimError> {
+    /// Builds the request that opens a task for these drivers.
+    pub fn open_request(
+        &self,
+        run: RunId,
+        mut task: TaskSpec,
+    ) -> Result<CreateRunsRequest, SimError> {
         if let Some(definition) = &self.definition {
             task.definition = definition.hash();
         }
-        Ok(OpenRequest {
+        Ok(CreateRunsRequest {
             runs: vec![longhaul_run::submit::submit(run, task)?],
             blobs: self.definition.iter().cloned().collect(),
             idempotency: None,
@@ -82,7 +84,7 @@ impl DriverFactory {
     }
 }
 
-/// A process of the small driver: its drives share nothing.
+/// A process of the simulated driver. Its drivers share nothing.
 #[derive(Debug)]
 struct ReferenceProcess(SimServices);
 
@@ -91,9 +93,9 @@ impl SimProcess for ReferenceProcess {
         &mut self,
         worker: WorkerId,
         claimed: &Claim,
-        moment: DecideContext,
+        ctx: DecideContext,
     ) -> Box<dyn SimDriver> {
-        Box::new(ReferenceDriver::new(self.0.clone(), worker, claimed, moment))
+        Box::new(ReferenceDriver::new(self.0.clone(), worker, claimed, ctx))
     }
 }
 

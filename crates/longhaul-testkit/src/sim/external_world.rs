@@ -1,6 +1,4 @@
-//! The world that tools touch: it remembers everything that was done to it.
-//!
-//! Never: forgets in a crash. That is the point of it.
+//! The external world that tools act on. It records all effects and survives crashes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,31 +7,31 @@ use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::policy::effect::EffectClass;
 
-/// One thing that was done.
+/// One effect on the external world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolEffect {
-    /// By which run.
+    /// Run that caused the effect.
     pub run: RunId,
-    /// In which call.
+    /// Call that caused the effect.
     pub call: CallId,
-    /// By which driver.
+    /// Epoch of the driver.
     pub epoch: Epoch,
-    /// Of which class.
+    /// Effect class of the call.
     pub class: EffectClass,
 }
 
-/// One question to the model.
+/// One model request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCall {
-    /// By which run.
+    /// Run of the request.
     pub run: RunId,
-    /// In which turn.
+    /// Turn of the request.
     pub turn: u32,
-    /// Which try.
+    /// Number of the attempt.
     pub attempt: u32,
 }
 
-/// The world outside. Clones are the same world.
+/// The external world. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub struct ExternalWorld {
     state: Arc<Mutex<State>>,
@@ -50,27 +48,27 @@ struct State {
 }
 
 impl ExternalWorld {
-    fn with_state<T>(&self, use_it: impl FnOnce(&mut State) -> T) -> T {
-        use_it(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_state<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What a call that was made comes to.
+    /// Returns the result of a successful call.
     pub fn result(run: RunId, call: CallId) -> ToolOutput {
         ToolOutput::text(format!("{call} of {run} done"))
     }
 
-    /// Does something to the world.
-    pub fn perform(&self, deed: ToolEffect) -> ToolOutput {
-        let output = Self::result(deed.run, deed.call);
-        self.with_state(|state| state.effects.push(deed));
+    /// Records an effect and returns its result.
+    pub fn perform(&self, effect: ToolEffect) -> ToolOutput {
+        let output = Self::result(effect.run, effect.call);
+        self.with_state(|state| state.effects.push(effect));
         output
     }
 
-    /// Looks whether a call has happened.
+    /// Checks whether a call has had its effect.
     pub fn verify(&self, run: RunId, call: CallId) -> VerifyOutcome {
         let happened = self.with_state(|state| {
-            let mut deeds = state.effects.iter();
-            deeds.any(|deed| deed.run == run && deed.call == call)
+            let mut effects = state.effects.iter();
+            effects.any(|effect| effect.run == run && effect.call == call)
         });
         if happened {
             VerifyOutcome::Happened(Self::result(run, call))
@@ -79,8 +77,8 @@ impl ExternalWorld {
         }
     }
 
-    /// Whether a tool that heeds the fence lets this driver in: one that comes
-    /// after another with a higher epoch is refused.
+    /// Returns whether a fencing-aware tool accepts this driver. It rejects a driver after
+    /// another one with a higher epoch.
     pub fn admits(&self, run: RunId, call: CallId, epoch: Epoch) -> bool {
         self.with_state(|state| {
             let highest = state.fences.entry((run, call)).or_insert(epoch);
@@ -89,46 +87,47 @@ impl ExternalWorld {
         })
     }
 
-    /// A result is in the hands of this driver.
+    /// Records that a driver has received the result of a call.
     pub fn record_delivered(&self, run: RunId, call: CallId, epoch: Epoch) {
         self.with_state(|state| state.delivered.push((run, call, epoch)));
     }
 
-    /// A driver has ended by itself: what it had in its hands it has told.
+    /// Records that a driver has stopped without a crash, after which all its results must be
+    /// stored.
     pub fn record_driver_end(&self, run: RunId, epoch: Epoch) {
         self.with_state(|state| {
-            let told = |handed: &(RunId, CallId, Epoch)| (handed.0, handed.2) == (run, epoch);
-            let told = state.delivered.iter().filter(|handed| told(handed));
-            state.expected.extend(told.map(|(run, call, _)| (*run, *call)));
+            let delivered = |handed: &(RunId, CallId, Epoch)| (handed.0, handed.2) == (run, epoch);
+            let delivered = state.delivered.iter().filter(|handed| delivered(handed));
+            state.expected.extend(delivered.map(|(run, call, _)| (*run, *call)));
         });
     }
 
-    /// Results that drivers had in their hands and did not lose in a crash.
+    /// Returns the results that drivers had received and did not lose in a crash.
     pub fn expected_results(&self) -> Vec<(RunId, CallId)> {
         self.with_state(|state| state.expected.clone())
     }
 
-    /// Something was done that must not be.
+    /// Records a violation.
     pub fn record_violation(&self, what: String) {
         self.with_state(|state| state.violations.push(what));
     }
 
-    /// What was done that must not be.
+    /// Returns the recorded violations.
     pub fn violations(&self) -> Vec<String> {
         self.with_state(|state| state.violations.clone())
     }
 
-    /// Remembers a question to the model.
-    pub fn record_model_call(&self, asked: ModelCall) {
-        self.with_state(|state| state.model_calls.push(asked));
+    /// Records a model request.
+    pub fn record_model_call(&self, call: ModelCall) {
+        self.with_state(|state| state.model_calls.push(call));
     }
 
-    /// Everything that was done, in order.
+    /// Returns all effects in order.
     pub fn effects(&self) -> Vec<ToolEffect> {
         self.with_state(|state| state.effects.clone())
     }
 
-    /// Every question to the model, in order.
+    /// Returns all model requests in order.
     pub fn model_calls(&self) -> Vec<ModelCall> {
         self.with_state(|state| state.model_calls.clone())
     }

@@ -1,14 +1,12 @@
-//! Recorded journals: one event a line, as exports and streams have them.
-//!
-//! Never: rewrites what an older build recorded.
+//! Recorded journals as JSON Lines, in the format of exports and streams.
 
 use std::path::Path;
 
-use longhaul_core::event::entry::{Entry, Envelope};
+use longhaul_core::event::entry::{Entry, EntryEnvelope};
 
 use crate::sim::SimError;
 
-/// A journal as text, one event a line.
+/// Writes a journal as text, one event per line.
 pub fn to_lines(entries: &[Entry]) -> Result<String, SimError> {
     let mut text = String::new();
     for entry in entries {
@@ -18,18 +16,18 @@ pub fn to_lines(entries: &[Entry]) -> Result<String, SimError> {
     Ok(text)
 }
 
-/// The journal that a text holds.
+/// Parses a journal from text.
 pub fn from_lines(text: &str) -> Result<Vec<Entry>, SimError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines
         .map(|line| {
-            let envelope: Envelope = serde_json::from_str(line)?;
+            let envelope: EntryEnvelope = serde_json::from_str(line)?;
             Ok(Entry::try_from(&envelope)?)
         })
         .collect()
 }
 
-/// Every recorded journal under a folder, by name.
+/// Loads all recorded journals of a directory, by name.
 pub fn load(folder: &Path) -> Result<Vec<(String, Vec<Entry>)>, SimError> {
     let mut found = Vec::new();
     for file in std::fs::read_dir(folder)? {

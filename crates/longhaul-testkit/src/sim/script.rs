@@ -1,13 +1,11 @@
-//! What a simulated agent says: written into the task's input, so that a run
-//! carries its own script and a recorded journal needs no code to go on.
-//!
-//! Never: state. The reply depends on the turn and the try alone, so neither a
-//! crash nor memory moves it.
+//! Script of a simulated model, stored in the input of the task. A recorded journal therefore
+//! contains everything that is needed to continue it. A reply depends only on the turn and the
+//! attempt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_core::event::turn::CallClassification;
+use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{RunId, ToolName};
 use longhaul_core::message::{Block, Reply, StopReason, TextBlock, ToolCall};
@@ -17,11 +15,11 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{ModelPricing, Price, Usage};
 use serde::{Deserialize, Serialize};
 
-/// One cent for a thousand tokens, in and out.
+/// One cent per thousand tokens, input and output.
 const PRICE: Price =
     Price { input: 10_000_000, output: 10_000_000, cached: 1_000_000, cache_write: 12_000_000 };
 
-/// What the simulated model charges.
+/// Pricing of the simulated model.
 pub const PRICING: ModelPricing = ModelPricing {
     price: Some(PRICE),
     max_output_tokens: 2_048,
@@ -30,42 +28,42 @@ pub const PRICING: ModelPricing = ModelPricing {
     fixed_tokens: 50,
 };
 
-/// A whole conversation: the tools of each turn, then the final words.
+/// A conversation: the tool calls of each turn, then the final text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
-    /// The tools that each turn calls.
+    /// Tools that each turn calls.
     pub turns: Vec<Vec<String>>,
-    /// The final words.
+    /// Final text.
     pub text: String,
-    /// So many tries of a turn fail first.
+    /// Number of failed attempts per turn before one succeeds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<u32, u32>,
 }
 
 impl Script {
-    /// The script that a task carries; a task without one says one word.
+    /// Parses the script of a task. A task without one gets a default script with one reply.
     pub fn from_input(input: &RawJson) -> Self {
         serde_json::from_str(input.as_str())
             .unwrap_or_else(|_| Self { text: "done".into(), ..Self::default() })
     }
 
-    /// What the model says to this question.
-    pub fn reply(&self, ask: &ModelRequest) -> Result<ModelResponse, Failure> {
-        let fails = self.failures.get(&ask.turn).copied().unwrap_or(0);
-        if ask.attempt <= fails {
+    /// Returns the model's reply to this request.
+    pub fn reply(&self, request: &ModelRequest) -> Result<ModelResponse, Failure> {
+        let fails = self.failures.get(&request.turn).copied().unwrap_or(0);
+        if request.attempt <= fails {
             return Err(Failure::new(FailureClass::Overloaded, "529 overloaded"));
         }
-        let place = ask.turn as usize - 1;
-        let calls = self.turns.get(place).map_or(&[][..], Vec::as_slice);
-        let words = TextBlock { text: self.turn_text(ask.turn).into(), extra: None };
-        let blocks = std::iter::once(Block::Text(words)).chain(
+        let turn_index = request.turn as usize - 1;
+        let calls = self.turns.get(turn_index).map_or(&[][..], Vec::as_slice);
+        let block = TextBlock { text: self.turn_text(request.turn).into(), extra: None };
+        let blocks = std::iter::once(Block::Text(block)).chain(
             calls
                 .iter()
                 .enumerate()
-                .map(|(index, name)| Block::ToolCall(tool_call(ask.run, name, index))),
+                .map(|(index, name)| Block::ToolCall(tool_call(request.run, name, index))),
         );
         let usage = Usage {
-            input_tokens: 40 + 10 * u64::from(ask.turn),
+            input_tokens: 40 + 10 * u64::from(request.turn),
             output_tokens: 12,
             ..Usage::default()
         };
@@ -86,7 +84,8 @@ impl Script {
     }
 }
 
-/// Providers' ids may repeat from turn to turn; ours do not depend on them.
+/// Builds a call. Its provider id may repeat from turn to turn; Longhaul's call ids do not
+/// depend on it.
 fn tool_call(run: RunId, name: &str, index: usize) -> ToolCall {
     let input = match name {
         "ask_human" => r#"{"question": "Which way?"}"#.to_owned(),
@@ -104,8 +103,8 @@ fn tool_call(run: RunId, name: &str, index: usize) -> ToolCall {
     }
 }
 
-/// What a tool of the simulation is.
-pub fn classify(call: &ToolCall) -> CallClassification {
+/// Classifies a call of a simulated tool.
+pub fn classify(call: &ToolCall) -> ToolCallClassification {
     let (class, verifies, in_doubt) = match call.name.as_str() {
         "look" | "ask_human" | "report_blocked" | "report_progress" | "wait" | "finish" => {
             (EffectClass::Pure, false, None)
@@ -115,7 +114,7 @@ pub fn classify(call: &ToolCall) -> CallClassification {
         "tell" => (EffectClass::Once, false, Some(InDoubtPolicy::Tell)),
         _ => (EffectClass::Once, false, None),
     };
-    CallClassification {
+    ToolCallClassification {
         tool: tool_name(&call.name),
         class,
         subjects: vec![call.name.clone()],
@@ -129,11 +128,11 @@ pub fn classify(call: &ToolCall) -> CallClassification {
 }
 
 fn tool_name(name: &str) -> ToolName {
-    // The names of scripts are short words; an empty one can't be a tool's.
+    // The names in scripts are short words; only an empty name would be invalid.
     ToolName::new(name).unwrap_or_else(|_| {
-        #[expect(clippy::unreachable, reason = "a script's author sees this at once")]
+        #[expect(clippy::unreachable, reason = "only an invalid script gets here")]
         {
-            unreachable!("a script names a tool `{name}`")
+            unreachable!("invalid tool name in a script: `{name}`")
         }
     })
 }

@@ -1,10 +1,9 @@
-//! One seed, one history: who does what next is drawn from it, and nothing else.
-//!
-//! Never: two histories from one seed. A seed that fails is a test case.
+//! Simulated histories: one seed determines the complete history, so a failing seed can be
+//! replayed as a test.
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::OpenOutcome;
+use longhaul_core::port::store::CreateRunsOutcome;
 use longhaul_core::time::Millis;
 
 use crate::clock::SimClock;
@@ -20,24 +19,24 @@ use crate::sim::external_world::ExternalWorld;
 use crate::sim::rng::SeededRng;
 use crate::sim::{external_actors, scenario};
 
-/// What one history came to.
+/// Summary of one history.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SimResult {
-    /// Runs that ended.
+    /// Number of runs that ended.
     pub runs: usize,
-    /// Events in their journals.
+    /// Number of events in their journals.
     pub events: usize,
-    /// Workers that died.
+    /// Number of worker crashes.
     pub crashes: usize,
 }
 
-/// So many things happen before there is peace.
+/// Number of random actions before the simulation lets all runs finish.
 const STEPS: usize = 700;
 const WORKERS: usize = 3;
 const RUNS_MAX: usize = 8;
 
-/// Lives through one seed over a store in memory. A `broken` store must be caught
-/// by some seed.
+/// Simulates one seed on an in-memory store. At least one seed must fail for a store with a
+/// broken rule.
 pub async fn run_seed(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult, SimError> {
     let clock = SimClock::new();
     let store = match broken {
@@ -47,58 +46,59 @@ pub async fn run_seed(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult
     run_seed_on(seed, &Harness::new(store, clock)).await
 }
 
-/// Lives through one seed over any store, and checks every invariant at the end.
+/// Simulates one seed on any store and checks all invariants at the end.
 pub async fn run_seed_on(seed: u64, harness: &Harness) -> Result<SimResult, SimError> {
     run_seed_with(DriverFactory::reference(), seed, harness).await
 }
 
-/// The same in the hands of other drivers.
+/// Like [`run_seed_on`], but with drivers of this factory.
 pub async fn run_seed_with(
-    staff: DriverFactory,
+    factory: DriverFactory,
     seed: u64,
     harness: &Harness,
 ) -> Result<SimResult, SimError> {
-    let outside = ExternalWorld::default();
-    let ports = SimServices {
+    let world = ExternalWorld::default();
+    let services = SimServices {
         store: harness.store.clone(),
         records: harness.records.clone(),
         auth: harness.auth.clone(),
-        world: outside.clone(),
+        world: world.clone(),
     };
     let ids = SeededIds::new(seed as u32);
     let clock = harness.clock.clone();
-    let mut fate = Simulation {
+    let mut simulation = Simulation {
         rng: SeededRng::new(seed),
-        cluster: Cluster::new(ports, clock, ids.clone(), scenario::inbox()?).with_factory(staff),
+        cluster: Cluster::new(services, clock, ids.clone(), scenario::inbox()?)
+            .with_factory(factory),
         ids,
         opened: Vec::new(),
         crashes: 0,
     };
     for _ in 0..WORKERS {
-        fate.cluster.add_worker().await?;
+        simulation.cluster.add_worker().await?;
     }
     for _ in 0..STEPS {
-        fate.random_step().await?;
+        simulation.random_step().await?;
     }
-    let peace = fate.cluster.run_to_completion().await;
-    let seen = SimHistory {
-        journals: fate.journals().await?,
-        effects: outside.effects(),
-        model_calls: outside.model_calls(),
+    let peace = simulation.cluster.run_to_completion().await;
+    let history = SimHistory {
+        journals: simulation.journals().await?,
+        effects: world.effects(),
+        model_calls: world.model_calls(),
     };
-    let repairs = fate.cluster.services.records.repair().await?;
+    let repairs = simulation.cluster.services.records.repair_rows().await?;
     let clean = repairs
         .is_clean()
         .then_some(())
-        .ok_or_else(|| format!("rows crossed each other: {repairs:?}").into());
-    let debts = check_lost_results(&fate.cluster.services, &seen.journals).await;
+        .ok_or_else(|| format!("repaired inconsistent rows: {repairs:?}").into());
+    let debts = check_lost_results(&simulation.cluster.services, &history.journals).await;
     peace
         .and(clean)
-        .and_then(|()| check(&seen))
+        .and_then(|()| check(&history))
         .and(debts)
-        .map_err(|fault| format!("{fault}\n{}", seen.timeline()))?;
-    let events = seen.journals.iter().map(|(_, entries)| entries.len()).sum();
-    Ok(SimResult { runs: seen.journals.len(), events, crashes: fate.crashes })
+        .map_err(|error| format!("{error}\n{}", history.timeline()))?;
+    let events = history.journals.iter().map(|(_, entries)| entries.len()).sum();
+    Ok(SimResult { runs: history.journals.len(), events, crashes: simulation.crashes })
 }
 
 struct Simulation {
@@ -110,7 +110,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    /// The journal of every run that was acknowledged.
+    /// Returns the journals of all acknowledged runs.
     async fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, SimError> {
         let mut journals = Vec::new();
         for run in &self.opened {
@@ -123,16 +123,16 @@ impl Simulation {
         Ok(journals)
     }
 
-    /// One thing happens. Time always moves, so that facts of two ticks never
-    /// bear the same time.
+    /// Executes one random action. Time always advances, so that events of different ticks have
+    /// different times.
     async fn random_step(&mut self) -> Result<(), SimError> {
         self.cluster.clock.advance(Millis(1));
-        let place = self.rng.below(self.cluster.len());
+        let index = self.rng.below(self.cluster.len());
         match self.rng.below(1_000) {
             0..650 => {
-                let mut dice = self.rng.clone();
-                self.cluster.step(place, &mut |bound| dice.below(bound)).await?;
-                self.rng = dice;
+                let mut rng = self.rng.clone();
+                self.cluster.step(index, &mut |bound| rng.below(bound)).await?;
+                self.rng = rng;
             }
             650..750 => self.cluster.heartbeat_all().await?,
             750..800 => self.submit().await?,
@@ -147,11 +147,11 @@ impl Simulation {
             }
             890..905 => {
                 self.crashes += 1;
-                self.cluster.crash(place).await?;
+                self.cluster.crash(index).await?;
             }
             905..915 => {
-                let span = Millis::from_secs(5 + self.rng.below(30) as u64);
-                self.cluster.stall(place, span);
+                let duration = Millis::from_secs(5 + self.rng.below(30) as u64);
+                self.cluster.stall(index, duration);
             }
             _ => self.random_external_action().await?,
         }
@@ -164,20 +164,23 @@ impl Simulation {
         }
         let id = self.ids.run();
         let task = scenario::random_task(&mut self.rng, id)?;
-        let ask = self.cluster.factory.open_request(id, task)?;
-        if matches!(self.cluster.services.store.open_runs(ask).await?, OpenOutcome::Created(_)) {
+        let request = self.cluster.factory.open_request(id, task)?;
+        if matches!(
+            self.cluster.services.store.create_runs(request).await?,
+            CreateRunsOutcome::Created(_)
+        ) {
             self.opened.push(id);
         }
         Ok(())
     }
 
     async fn random_external_action(&mut self) -> Result<(), SimError> {
-        let ports = self.cluster.services.clone();
-        let way = self.rng.below(24);
-        let gates = external_actors::open_gates(&ports).await?;
+        let services = self.cluster.services.clone();
+        let variant = self.rng.below(24);
+        let gates = external_actors::open_gates(&services).await?;
         if !gates.is_empty() && self.rng.one_in(2) {
             let gate = self.rng.pick(&gates);
-            external_actors::answer(&ports, gate, way).await?;
+            external_actors::answer(&services, gate, variant).await?;
             return Ok(());
         }
         if self.opened.is_empty() {
@@ -185,11 +188,11 @@ impl Simulation {
         }
         let run = *self.rng.pick(&self.opened);
         match self.rng.below(20) {
-            0 => external_actors::cancel(&ports, run).await?,
-            1 | 2 => external_actors::pause(&ports, run).await?,
-            3..7 => external_actors::resume(&ports, run).await?,
+            0 => external_actors::cancel(&services, run).await?,
+            1 | 2 => external_actors::pause(&services, run).await?,
+            3..7 => external_actors::resume(&services, run).await?,
             7..14 => {
-                external_actors::steer(&ports, run, self.ids.steer(), way).await?;
+                external_actors::steer(&services, run, self.ids.steer(), variant).await?;
             }
             _ => {}
         }

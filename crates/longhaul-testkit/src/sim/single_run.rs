@@ -1,6 +1,5 @@
-//! One run, no store: a journal in a list, driven by the heart alone.
-//!
-//! Never: a second writer. It shows that a journal is enough to go on from.
+//! A single run without a store: the journal is a list, driven by the state machine alone.
+//! Shows that a journal is sufficient to continue a run.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +11,16 @@ use longhaul_core::event::run::{RunClaimed, RunPrepared};
 use longhaul_core::event::tool::ToolVerified;
 use longhaul_core::id::{Epoch, Seq, WorkerId};
 use longhaul_core::message::Message;
-use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus, Scope};
+use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, GateRow, GateStatus};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::raw::StoredText;
-use longhaul_core::status::Outcome;
+use longhaul_core::status::RunOutcome;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 use longhaul_run::commands::RunCommand;
 use longhaul_run::input::{ModelReply, ToolCallResult, ToolCallStatus};
-use longhaul_run::next::{CallAction, CallTask, check_conversation};
-use longhaul_run::state::control::Idle;
+use longhaul_run::next::{ToolCallAction, ToolCallTask, check_conversation};
+use longhaul_run::state::control::IdleReason;
 use longhaul_run::{DecideContext, Input, Run, Step, decide, next};
 
 use crate::sim::SimError;
@@ -29,10 +28,10 @@ use crate::sim::driver::sim_perception;
 use crate::sim::external_world::{ExternalWorld, ToolEffect};
 use crate::sim::script::{PRICING, Script, classify};
 
-/// So many steps bring any scripted run to its end.
+/// Maximum number of steps of a scripted run.
 const STEPS_MAX: usize = 10_000;
 
-/// A run and its journal.
+/// A run with its journal.
 #[derive(Debug, Clone)]
 pub struct SingleRun {
     run: Run,
@@ -42,15 +41,15 @@ pub struct SingleRun {
 }
 
 impl SingleRun {
-    /// Takes up a run from its journal, as a new driver.
+    /// Replays a journal, as a new driver would.
     pub fn resume(journal: &[Entry]) -> Result<Self, SimError> {
         let run = Run::replay(journal)?;
         let now = journal.last().map_or_else(Timestamp::default, |entry| entry.at);
         Ok(Self { run, journal: journal.to_vec(), world: ExternalWorld::default(), now })
     }
 
-    /// Goes on to the end: every gate is answered, every timer fires.
-    pub fn finish(mut self) -> Result<(Outcome, Vec<Entry>), SimError> {
+    /// Drives the run to its end: every gate is answered and every timer fires.
+    pub fn finish(mut self) -> Result<(RunOutcome, Vec<Entry>), SimError> {
         self.claim()?;
         for _ in 0..STEPS_MAX {
             if let Some(outcome) = self.run.outcome() {
@@ -66,7 +65,7 @@ impl SingleRun {
                 self.apply_input(input)?;
             }
         }
-        Err("a run without an end".into())
+        Err("the run did not end".into())
     }
 
     fn ctx(&self) -> DecideContext {
@@ -93,7 +92,7 @@ impl SingleRun {
 
     fn append(&mut self, batch: Batch) -> Result<(), SimError> {
         for event in batch.events {
-            // A fact is only as good as what can be read back of it.
+            // Encode and decode the event, as a store does.
             let event = Event::decode(event.kind(), event.version(), &event.encode()?)?;
             let epoch = if let Event::RunClaimed(claimed) = &event {
                 claimed.epoch
@@ -111,7 +110,7 @@ impl SingleRun {
     fn perform(&self, step: Step) -> Result<Input, SimError> {
         Ok(match step {
             Step::Prepare => {
-                let seen = RunPrepared {
+                let perceived = RunPrepared {
                     system: StoredText::inline("You are simulated."),
                     tools: StoredText::inline("[]"),
                     initial_messages: vec![Message::user(self.run.task().input.as_str())],
@@ -124,19 +123,19 @@ impl SingleRun {
                     external_tools: Vec::new(),
                     identical_calls: None,
                 };
-                Input::Prepared(Box::new(seen), Vec::new())
+                Input::Prepared(Box::new(perceived), Vec::new())
             }
             Step::RefreshPerception => {
                 Input::PerceptionRefreshed(Box::new(sim_perception(&self.run)))
             }
-            Step::AskModel(ask) => {
-                check_conversation(&ask.messages)?;
-                match Script::from_input(&self.run.task().input).reply(&ask) {
+            Step::AskModel(request) => {
+                check_conversation(&request.messages)?;
+                match Script::from_input(&self.run.task().input).reply(&request) {
                     Err(failure) => Input::ModelFailed { failure, cost: None, active: Millis(4) },
-                    Ok(answered) => {
-                        let calls = answered.reply.calls().map(classify).collect();
+                    Ok(response) => {
+                        let calls = response.reply.tool_calls().map(classify).collect();
                         Input::ModelReplied(Box::new(ModelReply {
-                            response: answered,
+                            response,
                             calls,
                             output_check: None,
                             active: Millis(5),
@@ -144,8 +143,8 @@ impl SingleRun {
                     }
                 }
             }
-            Step::Compact(ask) => Input::Compacted(Box::new(MemoryCompacted {
-                replaced: ask.messages.len(),
+            Step::Compact(request) => Input::Compacted(Box::new(MemoryCompacted {
+                replaced: request.messages.len(),
                 summary: vec![Message::user("A summary.")],
                 usage: Usage::default(),
                 cost: None,
@@ -157,10 +156,10 @@ impl SingleRun {
         })
     }
 
-    fn use_tools(&self, todos: &[CallTask]) -> Input {
+    fn use_tools(&self, todos: &[ToolCallTask]) -> Input {
         let run = self.run.id();
         let epoch = self.run.control().epoch;
-        if let Some(look) = todos.iter().find(|todo| todo.action == CallAction::Verify) {
+        if let Some(look) = todos.iter().find(|todo| todo.action == ToolCallAction::Verify) {
             let finding = self.world.verify(run, look.call);
             let call = look.call;
             return Input::Verified(ToolVerified { call, outcome: finding }, Vec::new());
@@ -179,7 +178,7 @@ impl SingleRun {
         Input::ToolsDone(done.collect())
     }
 
-    /// Whatever it waits for comes: a person, a time, money.
+    /// Wakes the run: answers its gate, fires its timer, or raises its budget.
     fn wake(&mut self) -> Result<(), SimError> {
         if let Some(gate) = self.run.control().gates.first().cloned() {
             let decision = match gate.kind {
@@ -191,7 +190,7 @@ impl SingleRun {
             let answer = Answer {
                 decision,
                 by: "anna".into(),
-                scope: Scope::Once,
+                scope: AnswerScope::Once,
                 note: None,
                 payload: None,
                 digest: gate.digest,
@@ -208,8 +207,8 @@ impl SingleRun {
             return self.apply_input(Input::Command(RunCommand::Answer { gate, answer }));
         }
         let rest = self.run.control().idle.clone();
-        if let Some(Idle::Parked { wait, timer: Some(timer) }) = &rest {
-            self.now = wait.until().unwrap_or(self.now).max(self.now);
+        if let Some(IdleReason::Parked { wait, timer: Some(timer) }) = &rest {
+            self.now = wait.end_time().unwrap_or(self.now).max(self.now);
             let due = Box::new(DueTimer {
                 timer: *timer,
                 run: self.run.id(),

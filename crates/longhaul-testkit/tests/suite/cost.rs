@@ -1,5 +1,4 @@
-//! What a turn costs does not grow with the run: two commits, and the bytes of
-//! what is new in it.
+//! The cost of a turn does not grow with the run: two commits, and the bytes of its new events.
 
 use futures_util::FutureExt as _;
 use longhaul_core::policy::Policy;
@@ -22,12 +21,12 @@ fn run_turns(turns: usize) -> ScenarioResult {
     let policy = Policy::default();
     let scenario = Scenario { name: "many_turns", script, policy };
     let played = run_scenario(&harness, &scenario, Crash::None).now_or_never();
-    played.expect("the store in memory never waits").expect("it ends")
+    played.expect("the in-memory store never waits").expect("the run ends")
 }
 
 #[test]
 fn a_turn_takes_two_commits() {
-    // One more to look at the world, and one to end.
+    // One more commit to prepare the run, and one to end it.
     for turns in [1, 10, 60] {
         assert_eq!(run_turns(turns).commits, 2 * turns + 2);
     }
@@ -37,8 +36,8 @@ fn a_turn_takes_two_commits() {
 fn the_cost_of_a_turn_does_not_grow() {
     let bytes = |turns| {
         let journal = run_turns(turns).journal;
-        // The first two events hold the script itself, which names every turn.
-        to_lines(&journal[3..]).expect("it can be written").len()
+        // The first two events contain the script itself, which lists every turn.
+        to_lines(&journal[3..]).expect("the journal can be serialized").len()
     };
     let (short, long) = (bytes(50), bytes(150));
     let ratio = long as f64 / short as f64;

@@ -1,7 +1,5 @@
-//! Killed between any two steps, and at every prefix of every recorded journal:
-//! the same end.
-//!
-//! Never: a sample. Every point is tried.
+//! A driver that is killed between any two steps, and a run that is continued from any prefix
+//! of any recorded journal, have the same outcome.
 
 use std::path::PathBuf;
 
@@ -25,14 +23,14 @@ async fn fresh() -> Harness {
 
 #[test]
 fn a_driver_killed_between_any_two_steps_does_not_change_the_outcome() {
-    let mut lives = 0;
+    let mut runs = 0;
     for scenario in recorded_scenarios() {
-        let lived = kill_after_every_append(&scenario, fresh).now_or_never();
-        lives += lived
-            .expect("the store in memory never waits")
-            .unwrap_or_else(|fault| panic!("{fault}"));
+        let outcome = kill_after_every_append(&scenario, fresh).now_or_never();
+        runs += outcome
+            .expect("the in-memory store never waits")
+            .unwrap_or_else(|error| panic!("{error}"));
     }
-    assert!(lives > 200, "{lives} lives are too few to prove anything");
+    assert!(runs > 200, "only {runs} executions");
 }
 
 fn recorded() -> Vec<(String, Vec<Entry>)> {
@@ -40,8 +38,8 @@ fn recorded() -> Vec<(String, Vec<Entry>)> {
     let formats = std::fs::read_dir(&folder).expect("recorded journals");
     let mut all = Vec::new();
     for format in formats {
-        let path = format.expect("a folder for each format").path();
-        all.extend(load(&path).unwrap_or_else(|fault| panic!("{}: {fault}", path.display())));
+        let path = format.expect("a directory per format").path();
+        all.extend(load(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())));
     }
     assert!(all.len() >= 30, "only {} recorded journals", all.len());
     all
@@ -50,26 +48,27 @@ fn recorded() -> Vec<(String, Vec<Entry>)> {
 #[test]
 fn every_recorded_journal_folds_and_keeps_the_invariants() {
     for (name, journal) in recorded() {
-        let run = Run::replay(&journal).unwrap_or_else(|misfit| panic!("{name}: {misfit}"));
-        assert!(run.outcome().is_some(), "{name} has ended");
-        let seen = SimHistory {
+        let run = Run::replay(&journal).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(run.outcome().is_some(), "{name} must have ended");
+        let history = SimHistory {
             journals: vec![(run.id(), journal)],
             effects: Vec::new(),
             model_calls: Vec::new(),
         };
-        check(&seen).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        check(&history).unwrap_or_else(|fault| panic!("{name}: {fault}"));
     }
 }
 
 #[test]
 fn every_prefix_of_every_recorded_journal_reaches_the_same_outcome() {
     for (name, journal) in recorded() {
-        let whole = Run::replay(&journal).expect("it folds");
-        for cut in 1..=journal.len() {
-            let lone = SingleRun::resume(&journal[..cut]).expect("every prefix folds");
+        let whole = Run::replay(&journal).expect("the journal can be replayed");
+        for prefix_len in 1..=journal.len() {
+            let lone =
+                SingleRun::resume(&journal[..prefix_len]).expect("every prefix can be replayed");
             let (outcome, _) =
-                lone.finish().unwrap_or_else(|fault| panic!("{name} cut at {cut}: {fault}"));
-            assert_eq!(Some(&outcome), whole.outcome(), "{name} cut at {cut}");
+                lone.finish().unwrap_or_else(|error| panic!("{name} cut at {prefix_len}: {error}"));
+            assert_eq!(Some(&outcome), whole.outcome(), "{name} cut at {prefix_len}");
         }
     }
 }
@@ -77,8 +76,8 @@ fn every_prefix_of_every_recorded_journal_reaches_the_same_outcome() {
 #[test]
 fn recorded_journals_round_trip() {
     for (name, journal) in recorded() {
-        let text = to_lines(&journal).expect("it can be written");
-        assert_eq!(from_lines(&text).expect("it can be read"), journal, "{name}");
+        let text = to_lines(&journal).expect("the journal can be serialized");
+        assert_eq!(from_lines(&text).expect("the journal can be parsed"), journal, "{name}");
     }
 }
 

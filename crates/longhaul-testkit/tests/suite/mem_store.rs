@@ -1,4 +1,4 @@
-//! The store in memory passes the suite, and the suite sees what is broken.
+//! The in-memory store passes the conformance suite, and the suite detects broken rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,8 +27,8 @@ async fn fresh() -> Harness {
     Harness::new(MemStore::new(clock.clone()), clock)
 }
 
-/// Each broken rule is seen by these checks at least. The races see them too,
-/// but by luck, so they are left out.
+/// Each broken rule is detected at least by these checks. Races may detect them too, but not
+/// reliably, so they are left out.
 #[test]
 fn the_conformance_suite_detects_every_broken_rule() {
     let expected: [(BrokenRule, &[&str]); 3] = [
@@ -59,7 +59,7 @@ fn the_conformance_suite_detects_every_broken_rule() {
     for (broken, names) in expected {
         let failing = failing(broken);
         let missed: Vec<_> = names.iter().filter(|name| !failing.contains(*name)).collect();
-        assert!(missed.is_empty(), "{broken:?} was not seen by {missed:?}");
+        assert!(missed.is_empty(), "{broken:?} was not detected by {missed:?}");
         let about = failing.len() < CHECKS.len() / 4;
         assert!(about, "{broken:?} breaks more than one rule: {failing:?}");
     }
@@ -77,7 +77,7 @@ fn failing(broken: BrokenRule) -> BTreeSet<&'static str> {
     failing.map(|(name, _)| *name).collect()
 }
 
-/// A check that stands in no list is run by nobody.
+/// Every check must be in the list, otherwise it is never run.
 #[test]
 fn every_conformance_check_is_listed() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance/store");
@@ -98,8 +98,8 @@ fn every_conformance_check_is_listed() {
     assert_eq!(written, listed);
 }
 
-/// Three workers, of whom one dies at every eighth step, see sixty runs of
-/// four lanes through, and the journals say so. Twice the same.
+/// Three workers, one of which crashes at every eighth step, complete sixty runs of four lanes.
+/// Two executions give the same journals.
 #[tokio::test]
 async fn three_workers_complete_every_run() {
     let first = run_workload().await;
@@ -118,90 +118,90 @@ async fn three_workers_complete_every_run() {
         }
     }
     let deaths = first.iter().filter(|(_, entries)| entries.last().unwrap().epoch > Epoch(2));
-    assert!(deaths.count() > 0, "nobody took a dead worker's run over");
+    assert!(deaths.count() > 0, "no run of a dead worker was taken over");
     assert_eq!(run_workload().await, first);
 }
 
 async fn run_workload() -> Vec<(RunId, Vec<Entry>)> {
     let clock = SimClock::new();
     let store = MemStore::new(clock.clone());
-    let world = StoreFixture::new(Harness::new(store.clone(), clock));
+    let fixture = StoreFixture::new(Harness::new(store.clone(), clock));
     for number in 0..60 {
-        world.open_in_lane(&format!("lane{}", number % 4), 1).await;
+        fixture.open_in_lane(&format!("lane{}", number % 4), 1).await;
     }
-    let mut crew = Vec::new();
+    let mut workers = Vec::new();
     for _ in 0..3 {
-        crew.push(world.worker().await);
+        workers.push(fixture.worker().await);
     }
     for step in 1..=2_000 {
-        let place = step % crew.len();
-        world.advance(Millis(TTL.0 / 20));
-        for worker in &crew {
-            world.heartbeat(*worker).await;
+        let index = step % workers.len();
+        fixture.advance(Millis(TTL.0 / 20));
+        for worker in &workers {
+            fixture.heartbeat(*worker).await;
         }
-        let Some(held) = world.try_claim_one(crew[place]).await else {
+        let Some(held) = fixture.try_claim_one(workers[index]).await else {
             continue;
         };
         if step.is_multiple_of(8) {
-            // The worker dies with the run in its hands; its late word is not heard.
-            crew[place] = world.worker().await;
+            // The worker crashes while it drives the run; its late append is rejected.
+            workers[index] = fixture.worker().await;
             continue;
         }
-        run_to_end(&world, held).await;
+        run_to_end(&fixture, held).await;
     }
-    world.assert_consistent().await;
+    fixture.assert_consistent().await;
     assert!(store.heads().iter().all(|head| head.state == "ended"));
     assert!(store.lane_members().iter().all(|lane| lane.members.is_empty()));
     store.journals().unwrap()
 }
 
-/// The first time a run rests, the second time it ends.
-async fn run_to_end(world: &StoreFixture, mut held: ClaimedRun) {
+/// Parks a run the first time and ends it the second time.
+async fn run_to_end(fixture: &StoreFixture, mut held: ClaimedRun) {
     held.append_ok(events_batch([progress(50)])).await;
-    let has_rested = world.kinds(held.run).await.contains(&"run.waiting");
+    let has_rested = fixture.kinds(held.run).await.contains(&"run.waiting");
     if has_rested {
         held.append_ok(end_batch()).await;
     } else {
         held.append_ok(park_batch("child")).await;
-        world.append_outside(held.run, events_batch([resumed()])).await;
+        fixture.append_outside(held.run, events_batch([resumed()])).await;
     }
 }
 
-/// Whoever repeats an append until it hears an answer writes each fact once,
-/// whichever answers were lost.
+/// An append that is retried until its response arrives writes each event once, whichever
+/// responses are lost.
 #[tokio::test]
 async fn appends_can_be_retried_until_acknowledged() {
     for pattern in 0..64 {
         let clock = SimClock::new();
         let store = MemStore::new(clock.clone());
-        let world = StoreFixture::new(Harness::new(store.clone(), clock));
-        let mut held = world.open_and_claim(|_| {}).await;
+        let fixture = StoreFixture::new(Harness::new(store.clone(), clock));
+        let mut held = fixture.open_and_claim(|_| {}).await;
         let faulty = FaultyStore::new(Arc::new(store));
         faulty.lose_answers(pattern);
         let through = StoreFixture {
-            harness: Harness { store: Arc::new(faulty), ..world.harness.clone() },
-            ..world.clone()
+            harness: Harness { store: Arc::new(faulty), ..fixture.harness.clone() },
+            ..fixture.clone()
         };
         for batch in
             [events_batch([progress(1), progress(2)]), events_batch([progress(3)]), end_batch()]
         {
-            let said = loop {
+            let appended = loop {
                 let append = longhaul_core::port::store::AppendRequest {
                     run: held.run,
                     author: held.author(),
                     batch: batch.clone(),
                 };
-                if let Ok(said) = through.harness.store.append(append).await {
-                    break said;
+                if let Ok(appended) = through.harness.store.append(append).await {
+                    break appended;
                 }
             };
-            let Appended::At { seq, .. } = said else {
-                panic!("{said:?} under {pattern:b}");
+            let Appended::Committed { seq, .. } = appended else {
+                panic!("{appended:?} under {pattern:b}");
             };
             held.last = seq;
         }
-        let facts =
+        let kinds =
             ["progress.reported", "progress.reported", "progress.reported", "run.completed"];
-        assert_eq!(world.kinds(held.run).await[2..], facts, "{pattern:b}");
+        assert_eq!(fixture.kinds(held.run).await[2..], kinds, "{pattern:b}");
     }
 }

@@ -1,4 +1,4 @@
-//! The scripts of the house, run against a machine of stubs.
+//! The scripts of this repository, run with stub commands.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,15 +7,15 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// A folder of stubs that stands before the real commands.
+/// A directory of stub commands that precedes the real ones in `PATH`.
 struct Machine {
     folder: TempDir,
 }
 
 impl Machine {
-    /// `apt-get` and `sudo` write down what they were asked; `id` says who we are.
+    /// Creates stubs: `apt-get` and `sudo` log their arguments, `id` prints the user id.
     fn new(uid: u32, sudo: &str) -> Self {
-        let machine = Self { folder: TempDir::new().expect("a folder") };
+        let machine = Self { folder: TempDir::new().expect("a temporary directory") };
         let log = machine.path("log");
         machine.stub("apt-get", &format!("echo \"apt-get $*\" >>'{}'", log.display()));
         machine.stub("id", &format!("echo {uid}"));
@@ -75,13 +75,13 @@ fn setup_does_nothing_if_nothing_is_missing() {
 
 #[test]
 fn setup_installs_missing_packages_if_permitted() {
-    let asked = "apt-get update -qq\napt-get install -y --no-install-recommends thing-package\n";
+    let expected = "apt-get update -qq\napt-get install -y --no-install-recommends thing-package\n";
     let as_root = Machine::new(0, "exit 1");
     assert!(as_root.setup(MISSING).status.success());
-    assert_eq!(as_root.log(), asked);
+    assert_eq!(as_root.log(), expected);
     let with_sudo = Machine::new(1000, "[[ $1 == -n ]] || exec \"$@\"");
     assert!(with_sudo.setup(MISSING).status.success());
-    assert_eq!(with_sudo.log(), asked);
+    assert_eq!(with_sudo.log(), expected);
 }
 
 #[test]
@@ -99,19 +99,19 @@ fn setup_prints_the_command_if_not_permitted() {
 fn a_failing_stage_stops_the_gate_and_says_how_to_repeat_it() {
     let script = "source scripts/lib.sh; stage one true; stage two grep 'a b' /dev/null; echo on";
     let output = bash(script).output().expect("bash starts");
-    let said = output_text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("== one: 0 s"), "{said}");
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("== one: 0 s"), "{text}");
     assert!(
-        said.contains("== two FAILED after 0 s") && said.contains("grep 'a b' /dev/null"),
-        "{said}"
+        text.contains("== two FAILED after 0 s") && text.contains("grep 'a b' /dev/null"),
+        "{text}"
     );
-    assert!(!said.contains("on\n== "), "{said}");
+    assert!(!text.contains("on\n== "), "{text}");
 }
 
 #[test]
 fn ci_builds_under_the_cache_and_a_person_does_not() {
-    let cache = TempDir::new().expect("a folder");
+    let cache = TempDir::new().expect("a temporary directory");
     let target = |ci: &str, cache: &Path| {
         let mut command = bash("source scripts/lib.sh; echo \"${CARGO_TARGET_DIR:-here}\"");
         command.env_remove("CARGO_TARGET_DIR").env("CI", ci).env("XDG_CACHE_HOME", cache);
@@ -125,15 +125,18 @@ fn ci_builds_under_the_cache_and_a_person_does_not() {
 
 #[test]
 fn interop_programs_live_in_the_ci_cache_or_the_target_folder() {
-    let cache = TempDir::new().expect("a folder");
-    let judges = |ci: &str, said: &str| {
+    let cache = TempDir::new().expect("a temporary directory");
+    let interop_dir = |ci: &str, configured: &str| {
         let mut command = bash("source scripts/lib.sh; echo \"${LONGHAUL_INTEROP_DIR#\"$PWD/\"}\"");
-        command.env("LONGHAUL_INTEROP_DIR", said).env("CI", ci).env("XDG_CACHE_HOME", cache.path());
+        command
+            .env("LONGHAUL_INTEROP_DIR", configured)
+            .env("CI", ci)
+            .env("XDG_CACHE_HOME", cache.path());
         let output = command.output().expect("bash starts");
         self::output_text(&output).trim().to_owned()
     };
     let cached = cache.path().join("longhaul/interop").display().to_string();
-    assert_eq!(judges("true", ""), cached);
-    assert_eq!(judges("", ""), "target/interop");
-    assert_eq!(judges("true", "/elsewhere"), "/elsewhere");
+    assert_eq!(interop_dir("true", ""), cached);
+    assert_eq!(interop_dir("", ""), "target/interop");
+    assert_eq!(interop_dir("true", "/elsewhere"), "/elsewhere");
 }

@@ -1,29 +1,27 @@
-//! Thousands of histories over the store in memory, and the proof that the
-//! checker would see a broken fence, park or lane.
-//!
-//! Never: a lucky seed. A seed that fails prints the command that repeats it.
+//! Thousands of simulated histories on the in-memory store, and proof that the checks detect a
+//! broken fence, park or lane. A failing seed prints the command that repeats it.
 
 use futures_util::FutureExt as _;
 use longhaul_testkit::mem_store::BrokenRule;
 use longhaul_testkit::sim::SimError;
 use longhaul_testkit::sim::seeds::{SimResult, run_seed};
 
-/// So many seeds unless `LONGHAUL_SEEDS` says otherwise.
+/// Default number of seeds; `LONGHAUL_SEEDS` overrides it.
 const SEEDS: u64 = 2_000;
 
-/// A store in memory never waits, so a whole history is one poll.
+/// Simulates one seed. The in-memory store never waits, so a whole history is one poll.
 fn run_seed_blocking(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult, SimError> {
-    run_seed(seed, broken).now_or_never().expect("the store in memory never waits")
+    run_seed(seed, broken).now_or_never().expect("the in-memory store never waits")
 }
 
 fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{text}`")))
+    std::env::var(name).ok().map(|text| {
+        text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not `{text}`"))
+    })
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "whoever runs one seed wants to see it live")]
+#[expect(clippy::print_stdout, reason = "prints the summary when a single seed is run")]
 fn every_simulated_history_satisfies_every_invariant() {
     let one = from_env("LONGHAUL_SEED");
     let seeds = from_env("LONGHAUL_SEEDS").unwrap_or(SEEDS);
@@ -31,13 +29,13 @@ fn every_simulated_history_satisfies_every_invariant() {
     let mut sum = SimResult::default();
     for seed in from..to {
         match run_seed_blocking(seed, None) {
-            Ok(lived) => {
-                sum.runs += lived.runs;
-                sum.events += lived.events;
-                sum.crashes += lived.crashes;
+            Ok(result) => {
+                sum.runs += result.runs;
+                sum.events += result.events;
+                sum.crashes += result.crashes;
             }
-            Err(fault) => panic!(
-                "seed {seed}: {fault}\nrepeat it with: LONGHAUL_SEED={seed} cargo test \
+            Err(error) => panic!(
+                "seed {seed}: {error}\nrepeat it with: LONGHAUL_SEED={seed} cargo test \
                  -p longhaul-testkit --test suite simulation::every_history"
             ),
         }
@@ -46,10 +44,10 @@ fn every_simulated_history_satisfies_every_invariant() {
     println!("{} seeds: {sum:?}", to - from);
 }
 
-/// How many of the first seeds it takes to see that the store is broken.
+/// Returns the first seed that detects the broken rule.
 fn caught_at(broken: BrokenRule) -> u64 {
     let caught = (0..500).find(|seed| run_seed_blocking(*seed, Some(broken)).is_err());
-    caught.unwrap_or_else(|| panic!("{broken:?} was never seen"))
+    caught.unwrap_or_else(|| panic!("{broken:?} was never detected"))
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Tidiness as tests: the walls, limits and habits of the house, read from its files.
+//! Repository checks as tests: layers, limits and conventions, read from the source files.
 //!
-//! Each check is a function from the texts of a house to a list of findings,
-//! and is itself checked on small good and bad houses beside its code.
+//! Each check is a function from file texts to a list of findings, and is tested itself with
+//! small good and bad examples.
 
 mod crate_deps;
 mod external_deps;

@@ -1,6 +1,6 @@
-//! A program that is asked what the world looks like.
+//! Runs a program as a context provider, which describes the current state of the world to a run.
 //!
-//! Never: through a shell, and never with our environment.
+//! Invariant: the program runs without a shell and does not inherit our environment.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,24 +14,25 @@ use longhaul_core::time::{Clock, Millis};
 use crate::command::{Command, CommandError};
 use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, too_long_message};
 
-/// So much of what a program says of itself is told.
+/// Maximum number of stderr bytes in an error message.
 const STDERR_BYTES_MAX: usize = 500;
 
-/// A program that reads who looks on its standard input, and answers on its output.
+/// A context provider: a program that reads the request as JSON on stdin and writes its response to
+/// stdout.
 #[derive(Clone)]
 pub struct CommandContextProvider {
-    /// The program and its words.
+    /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Where it works.
+    /// Working directory of the program.
     pub root: PathBuf,
-    /// Who knows the time.
+    /// Clock that measures the timeout.
     pub clock: Arc<dyn Clock>,
-    /// How long it may take.
+    /// Timeout after which the program is killed.
     pub timeout: Millis,
 }
 
 impl fmt::Debug for CommandContextProvider {
-    /// Words may be secrets.
+    /// Shows no arguments, because they may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandContextProvider")
             .field("program", &self.argv.first())
@@ -43,14 +44,14 @@ impl fmt::Debug for CommandContextProvider {
 
 #[async_trait]
 impl ContextProvider for CommandContextProvider {
-    async fn fetch(&self, glance: &ContextRequest) -> Result<Perception, ContextError> {
+    async fn fetch(&self, request: &ContextRequest) -> Result<Perception, ContextError> {
         let program = self.argv.first().map_or("", String::as_str);
-        let said = |why: String| format!("the program `{program}`: {why}");
-        // What another try would not change is told at once.
-        let lasts = |why: String| ContextError::permanent(said(why));
-        let glance = serde_json::to_vec(glance).map_err(|why| lasts(why.to_string()))?;
+        let describe = |why: String| format!("the program `{program}` failed: {why}");
+        // Permanent errors are not retried.
+        let lasts = |why: String| ContextError::permanent(describe(why));
+        let request = serde_json::to_vec(request).map_err(|why| lasts(why.to_string()))?;
         let command = Command {
-            stdin: glance,
+            stdin: request,
             keep_bytes: 2 * RESPONSE_BYTES_MAX,
             stdout_bytes_max: Some(RESPONSE_BYTES_MAX),
             timeout: self.timeout,
@@ -59,26 +60,27 @@ impl ContextProvider for CommandContextProvider {
         let ended = command.run(&*self.clock).await;
         let ended = ended.map_err(|why| match &why {
             CommandError::SpawnFailed(..) | CommandError::WaitFailed(_) => {
-                ContextError::transient(said(why.to_string()))
+                ContextError::transient(describe(why.to_string()))
             }
             CommandError::Empty
             | CommandError::MissingDir(_)
             | CommandError::NotFound(_)
             | CommandError::NotExecutable(_) => lasts(why.to_string()),
         })?;
-        // What its end says is of no use: it was stopped, or its pipe was closed.
+        // Checked before the exit status, which only says that the program was killed or its pipe
+        // was closed.
         if ended.stdout.total_bytes() > RESPONSE_BYTES_MAX as u64 {
             return Err(lasts(too_long_message()));
         }
         if !ended.exit.is_success() {
-            let words = ended.stderr.last_text(STDERR_BYTES_MAX);
-            let why = match words.is_empty() {
-                true => format!("it {} and said nothing on stderr", ended.exit),
-                false => format!("it {}: {words}", ended.exit),
+            let stderr = ended.stderr.last_text(STDERR_BYTES_MAX);
+            let why = match stderr.is_empty() {
+                true => format!("the process {} and printed nothing on stderr", ended.exit),
+                false => format!("the process {}: {stderr}", ended.exit),
             };
-            return Err(ContextError::transient(said(why)));
+            return Err(ContextError::transient(describe(why)));
         }
-        let answer = ended.stdout.complete().ok_or_else(|| lasts(too_long_message()))?;
+        let answer = ended.stdout.complete_output().ok_or_else(|| lasts(too_long_message()))?;
         parse_perception(&answer).map_err(lasts)
     }
 }

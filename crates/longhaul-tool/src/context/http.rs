@@ -1,6 +1,8 @@
-//! An address that is asked what the world looks like.
+//! Sends an HTTP request as a context provider, which describes the current state of the world to a
+//! run.
 //!
-//! Never: past the guard, and never with its path or query in an error.
+//! Invariant: requests go through the guarded client, and errors contain neither the path nor the
+//! query of the URL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,28 +10,29 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest, Perception};
-use longhaul_core::port::outbound::{NetworkScope, Outbound, OutboundError, Request};
+use longhaul_core::port::outbound::{NetworkScope, OutboundClient, OutboundError, OutboundRequest};
 use longhaul_core::time::Millis;
 
 use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, too_long_message};
 use crate::outbound::hop::{parse_url, redacted_url};
 
-/// An address that who looks is posted to, and that answers with what is seen.
+/// A context provider: an HTTP endpoint that gets the request as a JSON POST and responds with a
+/// perception, which describes the current state of the world.
 #[derive(Clone)]
 pub struct HttpContextProvider {
-    /// Where to.
+    /// URL of the endpoint.
     pub url: String,
-    /// The way out.
-    pub outbound: Arc<dyn Outbound>,
-    /// How long it may take.
+    /// Guarded client for outbound requests.
+    pub outbound: Arc<dyn OutboundClient>,
+    /// Timeout of a request to the endpoint.
     pub timeout: Millis,
-    /// Whether it may be at a private address.
+    /// Whether the endpoint may be on a private network.
     pub reach: NetworkScope,
 }
 
 impl HttpContextProvider {
     fn display_url(&self) -> String {
-        parse_url(&self.url).map_or_else(|_| "the address".into(), |url| redacted_url(&url))
+        parse_url(&self.url).map_or_else(|_| "the URL".into(), |url| redacted_url(&url))
     }
 }
 
@@ -45,17 +48,18 @@ impl fmt::Debug for HttpContextProvider {
 
 #[async_trait]
 impl ContextProvider for HttpContextProvider {
-    async fn fetch(&self, glance: &ContextRequest) -> Result<Perception, ContextError> {
-        let said = |why: String| format!("{}: {why}", self.display_url());
-        // What another try would not change is told at once.
-        let lasts = |why: String| ContextError::permanent(said(why));
-        let glance = serde_json::to_vec(glance).map_err(|why| lasts(why.to_string()))?;
+    async fn fetch(&self, context_request: &ContextRequest) -> Result<Perception, ContextError> {
+        let describe = |why: String| format!("{}: {why}", self.display_url());
+        // Permanent errors are not retried.
+        let lasts = |why: String| ContextError::permanent(describe(why));
+        let context_request =
+            serde_json::to_vec(context_request).map_err(|why| lasts(why.to_string()))?;
         let header = |name: &str| (name.to_owned(), "application/json".to_owned());
-        let request = Request {
+        let request = OutboundRequest {
             method: "POST".into(),
             url: self.url.clone(),
             headers: vec![header("content-type"), header("accept")],
-            body: glance,
+            body: context_request,
             timeout: self.timeout,
             bytes_max: RESPONSE_BYTES_MAX as u64,
             network_scope: self.reach,
@@ -73,8 +77,8 @@ impl ContextProvider for HttpContextProvider {
             }
         };
         if !(200..300).contains(&response.status) {
-            let why = format!("it answered with status {} instead of 200", response.status);
-            return Err(ContextError::transient(said(why)));
+            let why = format!("the endpoint answered {} instead of 200", response.status);
+            return Err(ContextError::transient(describe(why)));
         }
         parse_perception(&response.body).map_err(lasts)
     }

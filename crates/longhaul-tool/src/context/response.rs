@@ -1,6 +1,6 @@
-//! What a provider says, read as a perception.
+//! Parses the response of a context provider.
 //!
-//! Never: something else than JSON, and never more than its bound.
+//! Invariant: a response is JSON of limited size.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,13 @@ use serde::Deserialize;
 use longhaul_core::port::context::Perception;
 use longhaul_core::raw::RawJson;
 
-/// The longest answer, in bytes.
+/// Maximum length of a context provider's response in bytes.
 pub(super) const RESPONSE_BYTES_MAX: usize = 256 * 1024;
-/// The most names that tools are given.
+/// Maximum number of names in the `context` object of a response.
 const CONTEXT_NAMES_MAX: usize = 64;
 
-/// An answer that parts the world from what tools are given.
+/// A context provider's response with separate values for the model (`world`) and for tools
+/// (`context`).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SplitResponse {
@@ -23,75 +24,84 @@ struct SplitResponse {
     context: Option<RawJson>,
 }
 
-/// Reads an answer: `{"world": ..., "context": {...}}`, or any other JSON as the world.
+/// Parses a context provider's response: `{"world": ..., "context": {...}}`, or any other JSON as
+/// the world.
 pub(super) fn parse_perception(bytes: &[u8]) -> Result<Perception, String> {
     if bytes.len() > RESPONSE_BYTES_MAX {
         return Err(too_long_message());
     }
     let text = std::str::from_utf8(bytes);
-    let text = text.map_err(|_| "its answer is not UTF-8".to_owned())?.trim();
+    let text = text.map_err(|_| "the response is not UTF-8".to_owned())?.trim();
     if text.is_empty() {
-        return Err("it answered nothing; the least is `{}`".into());
+        return Err("the response is empty; send at least `{}`".into());
     }
-    let whole = RawJson::parse(text).map_err(|why| format!("its answer is no JSON ({why})"))?;
-    // A list could be read as the fields in their order, which nobody means.
+    let whole =
+        RawJson::parse(text).map_err(|why| format!("the response is not valid JSON ({why})"))?;
+    // Serde would accept a list as the fields in order, which is never intended.
     let parted = text.starts_with('{').then(|| serde_json::from_str::<SplitResponse>(text));
     let Some(Ok(parted)) = parted else {
         return Ok(Perception { world: whole, context: BTreeMap::new() });
     };
     let context = match parted.context {
         None => BTreeMap::new(),
-        Some(context) => serde_json::from_str(context.as_str())
-            .map_err(|_| "its `context` is no object; tools are given values by name".to_owned())?,
+        Some(context) => serde_json::from_str(context.as_str()).map_err(|_| {
+            "`context` is not an object; it must map names to values for tools".to_owned()
+        })?,
     };
     if context.len() > CONTEXT_NAMES_MAX {
-        return Err(format!("its `context` has more than {CONTEXT_NAMES_MAX} names"));
+        return Err(format!("`context` has more than {CONTEXT_NAMES_MAX} names"));
     }
     Ok(Perception { world: parted.world, context })
 }
 
-/// What is said of an answer that is too long.
+/// Returns the error message for a response that is too long.
 pub(super) fn too_long_message() -> String {
-    format!("its answer is longer than {RESPONSE_BYTES_MAX} bytes; answer what the agent needs")
+    format!(
+        "the response is longer than {RESPONSE_BYTES_MAX} bytes; send only what the agent needs"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(answer: &str, expected: Result<(&str, &str), &str>) {
+    fn check_perception(answer: &str, expected: Result<(&str, &str), &str>) {
         match (parse_perception(answer.as_bytes()), expected) {
-            (Ok(seen), Ok((world, context))) => {
-                assert_eq!(seen.world.as_str(), world, "{answer}");
-                assert_eq!(RawJson::from_serialize(&seen.context).as_str(), context, "{answer}");
+            (Ok(perception), Ok((world, context))) => {
+                assert_eq!(perception.world.as_str(), world, "{answer}");
+                assert_eq!(
+                    RawJson::from_serialize(&perception.context).as_str(),
+                    context,
+                    "{answer}"
+                );
             }
-            (Err(no), Err(why)) => assert!(no.contains(why), "{answer}: {no}"),
-            (seen, _) => panic!("{answer}: {seen:?}"),
+            (Err(error), Err(why)) => assert!(error.contains(why), "{answer}: {error}"),
+            (perception, _) => panic!("{answer}: {perception:?}"),
         }
     }
 
     #[test]
     fn a_response_is_split_into_world_and_context() {
-        check(r#" {"world": {"a" : 1.10}} "#, Ok((r#"{"a" : 1.10}"#, "{}")));
-        check(
+        check_perception(r#" {"world": {"a" : 1.10}} "#, Ok((r#"{"a" : 1.10}"#, "{}")));
+        check_perception(
             r#"{"world":null,"context":{"recipient":"me"}}"#,
             Ok(("null", r#"{"recipient":"me"}"#)),
         );
-        check(r#"{"context":{"a":1}}"#, Ok((r#"{"context":{"a":1}}"#, "{}")));
-        check(r#"{"world":1,"town":2}"#, Ok((r#"{"world":1,"town":2}"#, "{}")));
-        check("[1, 2]", Ok(("[1, 2]", "{}")));
-        check("\"sunny\"", Ok(("\"sunny\"", "{}")));
-        check(r#"{"world":1,"context":[2]}"#, Err("`context` is no object"));
-        check(r#"{"world":1,"context":null}"#, Ok(("1", "{}")));
-        check("", Err("nothing"));
-        check(" \n", Err("nothing"));
-        check("sunny", Err("no JSON"));
-        check("{} {}", Err("no JSON"));
-        check(&"1".repeat(RESPONSE_BYTES_MAX + 1), Err("longer than"));
-        check(&"[".repeat(10_000), Err("no JSON"));
+        check_perception(r#"{"context":{"a":1}}"#, Ok((r#"{"context":{"a":1}}"#, "{}")));
+        check_perception(r#"{"world":1,"town":2}"#, Ok((r#"{"world":1,"town":2}"#, "{}")));
+        check_perception("[1, 2]", Ok(("[1, 2]", "{}")));
+        check_perception("\"sunny\"", Ok(("\"sunny\"", "{}")));
+        check_perception(r#"{"world":1,"context":[2]}"#, Err("`context` is not an object"));
+        check_perception(r#"{"world":1,"context":null}"#, Ok(("1", "{}")));
+        check_perception("", Err("is empty"));
+        check_perception(" \n", Err("is empty"));
+        check_perception("sunny", Err("not valid JSON"));
+        check_perception("{} {}", Err("not valid JSON"));
+        check_perception(&"1".repeat(RESPONSE_BYTES_MAX + 1), Err("longer than"));
+        check_perception(&"[".repeat(10_000), Err("not valid JSON"));
         assert!(parse_perception(b"\"\xff\"").is_err());
         let many: BTreeMap<String, u32> = (0..65).map(|n| (n.to_string(), n)).collect();
         let many = serde_json::json!({ "world": 1, "context": many });
-        check(&many.to_string(), Err("more than 64 names"));
+        check_perception(&many.to_string(), Err("more than 64 names"));
     }
 }

@@ -1,7 +1,6 @@
-//! `edit_file`: exact text in a file gives way to another.
+//! The tool `edit_file`, which replaces exact text in a file.
 //!
-//! Never: guesses which place was meant, and never changes the endings of the
-//! lines around it.
+//! Invariant: an ambiguous edit is rejected, and the line endings of the file are kept.
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -12,25 +11,25 @@ use longhaul_core::id::IdError;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 
-use crate::files::protected::Access;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, size_error};
-use crate::files::workspace::{Target, Workspace, error_hint};
+use crate::files::protected::PathAccess;
+use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_size_error};
+use crate::files::workspace::{FileTarget, Workspace, error_hint};
 use crate::safe_dir::FsError;
 use crate::tool_support::{parse_input, run_blocking, tool_spec};
 
-/// How many places are looked at when a call is in doubt.
+/// Maximum number of matches checked to find out whether an edit in doubt was made.
 const MATCHES_MAX: usize = 1_000;
 
-/// Edits files.
+/// The tool `edit_file`, which replaces exact text in a file.
 #[derive(Debug)]
-pub(crate) struct EditFile {
+pub(crate) struct EditFileTool {
     spec: ToolSpec,
     workspace: Workspace,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct EditFileInput {
     path: String,
     old: String,
     new: String,
@@ -38,36 +37,36 @@ struct Input {
     all: bool,
 }
 
-impl EditFile {
-    /// The tool over this workspace.
-    pub(crate) fn new(space: Workspace) -> Result<Self, IdError> {
+impl EditFileTool {
+    /// Creates the tool for this workspace.
+    pub(crate) fn new(workspace: Workspace) -> Result<Self, IdError> {
         let properties = json!({
             "path": {
                 "type": "string",
-                "description": "The file, from the workspace's top, such as `src/main.rs`",
+                "description": "The file, relative to the top of the workspace, such as `src/main.rs`",
             },
             "old": {
                 "type": "string",
-                "description": "The text to replace, exactly as it stands in the file with its \
+                "description": "The text to replace, exactly as in the file with its \
                     spaces and line breaks, without the line numbers of read_file",
             },
-            "new": { "type": "string", "description": "The text that takes its place; empty to remove it" },
+            "new": { "type": "string", "description": "The replacement text; empty to remove the old text" },
             "all": {
                 "type": "boolean",
-                "description": "Replace every place where `old` stands; otherwise it must stand in one place only",
+                "description": "Replace every occurrence of `old`; otherwise it must occur only once",
             },
         });
         let description = "Replaces exact text in a file of the workspace. Read the file first, \
-            and give in `old` enough of the lines around for it to stand only once.";
+            and include enough surrounding lines in `old` so that it occurs only once.";
         let required = ["path", "old", "new"];
-        let mut card = tool_spec("edit_file", description, properties, &required)?;
-        card.can_verify = true;
-        Ok(Self { spec: card, workspace: space })
+        let mut spec = tool_spec("edit_file", description, properties, &required)?;
+        spec.can_verify = true;
+        Ok(Self { spec, workspace })
     }
 }
 
 #[async_trait]
-impl Tool for EditFile {
+impl Tool for EditFileTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -76,93 +75,98 @@ impl Tool for EditFile {
         EffectClass::Once
     }
 
-    fn subjects(&self, input: &Value) -> Vec<String> {
-        self.workspace.subjects(input)
+    fn rule_subjects(&self, input: &Value) -> Vec<String> {
+        self.workspace.rule_subjects(input)
     }
 
-    async fn call(&self, input: Value, _around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = parse_input(&self.spec, input)?;
-        let space = self.workspace.clone();
-        run_blocking(move || edit(&space, &input)).await
+    async fn call(&self, input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let input: EditFileInput = parse_input(&self.spec, input)?;
+        let workspace = self.workspace.clone();
+        run_blocking(move || edit_file(&workspace, &input)).await
     }
 
-    /// Whether `new` stands where `old` was.
-    async fn verify(&self, input: Value, _around: &ToolContext) -> VerifyOutcome {
-        let Ok(input) = parse_input::<Input>(&self.spec, input) else {
+    /// Checks whether an interrupted call has replaced `old` by `new` in the file.
+    async fn verify(&self, input: Value, _ctx: &ToolContext) -> VerifyOutcome {
+        let Ok(input) = parse_input::<EditFileInput>(&self.spec, input) else {
             return VerifyOutcome::NotHappened;
         };
-        let space = self.workspace.clone();
-        let looked = run_blocking(move || Ok(verify_edit(&space, &input))).await;
-        looked.unwrap_or(VerifyOutcome::Unknown)
+        let workspace = self.workspace.clone();
+        let outcome = run_blocking(move || Ok(verify_edit(&workspace, &input))).await;
+        outcome.unwrap_or(VerifyOutcome::Unknown)
     }
 }
 
-fn edit(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
-    let target = space.target(&input.path, Access::Write).map_err(failure)?;
+fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput, ToolFailure> {
+    let target = workspace.file_target(&input.path, PathAccess::Write).map_err(failure)?;
     if input.old.is_empty() {
         return Err(failure("`old` is empty; give the text to replace"));
     }
     if input.old == input.new {
         return Err(failure("`old` and `new` are the same text"));
     }
-    let said = &target.display;
-    let trouble = |trouble| failure(format!("`{said}` {trouble}{}", error_hint(&trouble)));
-    // Looked at before a desk is made: that would make the folders too.
-    let opened = space.open(&target).map_err(trouble)?;
-    if let Some(why) = size_error(&opened) {
-        return Err(failure(format!("`{said}` {why}")));
+    let display = &target.display;
+    let error = |error| failure(format!("`{display}`: {error}{}", error_hint(&error)));
+    // Checked before the writer is opened, because that would create missing folders.
+    let file = workspace.open_file(&target).map_err(error)?;
+    if let Some(why) = file_size_error(&file) {
+        return Err(failure(format!("`{display}`: {why}")));
     }
-    let desk = space.writer(&target).map_err(trouble)?;
-    let before = desk.read(target.file(), FILE_BYTES_MAX);
-    let before = before.map_err(trouble)?;
-    let mut before = before.ok_or_else(|| trouble(FsError::NotFound))?;
+    let writer = workspace.open_writer(&target).map_err(error)?;
+    let before = writer.read(target.file_name(), FILE_BYTES_MAX);
+    let before = before.map_err(error)?;
+    let mut before = before.ok_or_else(|| error(FsError::NotFound))?;
     if before.is_truncated {
-        return Err(failure(format!("`{said}` grew too long meanwhile")));
+        return Err(failure(format!("`{display}` has grown too long meanwhile")));
     }
     if before.is_read_only() {
-        return Err(failure(format!("`{said}` is read-only")));
+        return Err(failure(format!("`{display}` is read-only")));
     }
-    let held = decode_utf8(std::mem::take(&mut before.bytes));
-    let held = held.map_err(|why| failure(format!("`{said}` {why}")))?;
-    let (old, new) = with_file_line_endings(&held, input);
-    let count = held.matches(&old).count();
+    let content = decode_utf8(std::mem::take(&mut before.bytes));
+    let content = content.map_err(|why| failure(format!("`{display}`: {why}")))?;
+    let (old, new) = with_file_line_endings(&content, input);
+    let count = content.matches(&old).count();
     if count == 0 || count > 1 && !input.all {
-        return Err(failure(no_match_message(&held, input, (said, count))));
+        return Err(failure(no_match_message(&content, input, (display, count))));
     }
-    // Counted before it is made: a short `old` and a long `new` multiply.
-    let kept = held.len() - count * old.len();
-    if count.saturating_mul(new.len()).saturating_add(kept) > FILE_BYTES_MAX {
-        let why = format!("`{said}` would be longer than {FILE_BYTES_MAX} bytes");
+    // Computed before the replacement: a short `old` and a long `new` can multiply the size.
+    let kept_len = content.len() - count * old.len();
+    if count.saturating_mul(new.len()).saturating_add(kept_len) > FILE_BYTES_MAX {
+        let why = format!("`{display}` would be longer than {FILE_BYTES_MAX} bytes");
         return Err(failure(why));
     }
-    let after = held.replace(&old, &new);
-    desk.check_unchanged(target.file(), &before)
-        .and_then(|()| desk.write(target.file(), after.as_bytes(), Some(&before)))
-        .map_err(trouble)?;
-    let line = held[..held.find(&old).unwrap_or_default()].matches('\n').count() + 1;
+    let after = content.replace(&old, &new);
+    writer
+        .check_unchanged(target.file_name(), &before)
+        .and_then(|()| writer.write(target.file_name(), after.as_bytes(), Some(&before)))
+        .map_err(error)?;
+    let line = content[..content.find(&old).unwrap_or_default()].matches('\n').count() + 1;
     let done = match count {
-        1 => format!("Edited `{said}` at line {line}."),
-        count => format!("Edited `{said}` in {count} places, the first at line {line}."),
+        1 => format!("Edited `{display}` at line {line}."),
+        count => format!("Edited `{display}` {count} times, first at line {line}."),
     };
     Ok(ToolOutput::text(done))
 }
 
-/// Both texts with the line endings of the file, where it has one sort only:
-/// models write `\n` whatever they have read.
-fn with_file_line_endings(held: &str, input: &Input) -> (String, String) {
-    let pairs = held.matches("\r\n").count();
-    if pairs == 0 || pairs < held.matches('\n').count() {
+/// Returns `old` and `new` with the line endings of the file, if the file's line endings are
+/// consistent. Models write LF whatever they have read.
+fn with_file_line_endings(content: &str, input: &EditFileInput) -> (String, String) {
+    let pairs = content.matches("\r\n").count();
+    if pairs == 0 || pairs < content.matches('\n').count() {
         return (input.old.clone(), input.new.clone());
     }
-    let fit = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n");
-    (fit(&input.old), fit(&input.new))
+    let to_crlf = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n");
+    (to_crlf(&input.old), to_crlf(&input.new))
 }
 
-/// What to tell a model whose `old` stands nowhere, or in too many places.
-fn no_match_message(held: &str, input: &Input, (said, count): (&str, usize)) -> String {
+/// Returns the message for an `old` text that does not occur in the file, or occurs too often.
+fn no_match_message(
+    content: &str,
+    input: &EditFileInput,
+    (display, count): (&str, usize),
+) -> String {
     if count > 1 {
         return format!(
-            "`old` stands in {count} places of `{said}`; give more of the lines around it, or set \
+            "`old` occurs {count} times in `{display}`; include more of the surrounding lines, or set \
              `all` to replace every one"
         );
     }
@@ -172,47 +176,47 @@ fn no_match_message(held: &str, input: &Input, (said, count): (&str, usize)) -> 
     };
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let loose = squeezed(&input.old);
-    let mend = if input.old.lines().all(is_numbered) {
+    let hint = if input.old.lines().all(is_numbered) {
         "leave out the line numbers of read_file and the tabs after them"
-    } else if !input.new.is_empty() && held.contains(&input.new) {
-        "the file holds `new` already"
-    } else if !loose.is_empty() && squeezed(held).contains(&loose) {
-        "it does with other spaces or line breaks: read the file and copy them exactly"
+    } else if !input.new.is_empty() && content.contains(&input.new) {
+        "the file already contains `new`"
+    } else if !loose.is_empty() && squeezed(content).contains(&loose) {
+        "`old` occurs with other whitespace or line breaks: read the file and copy them exactly"
     } else {
         "read the file and copy the text exactly"
     };
-    format!("`old` stands nowhere in `{said}`; {mend}")
+    format!("`old` was not found in `{display}`; {hint}")
 }
 
-fn verify_edit(space: &Workspace, input: &Input) -> VerifyOutcome {
-    // A call with such a path, or without a text to replace, changes nothing.
-    let Ok(target) = space.target(&input.path, Access::Write) else {
+fn verify_edit(workspace: &Workspace, input: &EditFileInput) -> VerifyOutcome {
+    // A call with an invalid path, or without a text to replace, changes nothing.
+    let Ok(target) = workspace.file_target(&input.path, PathAccess::Write) else {
         return VerifyOutcome::NotHappened;
     };
     if input.old.is_empty() || input.old == input.new {
         return VerifyOutcome::NotHappened;
     }
-    let Some(held) = read_text(space, &target) else {
+    let Some(content) = read_text(workspace, &target) else {
         return VerifyOutcome::Unknown;
     };
-    let (old, new) = with_file_line_endings(&held, input);
-    match find_evidence(&held, &old, &new) {
+    let (old, new) = with_file_line_endings(&content, input);
+    match find_edit_evidence(&content, &old, &new) {
         EditEvidence::Applied => {
-            let said = format!("Edited `{}`: the new text stands there.", target.display);
-            VerifyOutcome::Happened(ToolOutput::text(said))
+            let message = format!("Edited `{}`: the file contains the new text.", target.display);
+            VerifyOutcome::Happened(ToolOutput::text(message))
         }
         EditEvidence::NotApplied => VerifyOutcome::NotHappened,
         EditEvidence::Unclear => VerifyOutcome::Unknown,
     }
 }
 
-fn read_text(space: &Workspace, target: &Target) -> Option<String> {
-    let opened = space.open(target).ok()?;
-    let taken = opened.read(FILE_BYTES_MAX).ok()?;
+fn read_text(workspace: &Workspace, target: &FileTarget) -> Option<String> {
+    let file = workspace.open_file(target).ok()?;
+    let taken = file.read(FILE_BYTES_MAX).ok()?;
     (!taken.is_truncated).then(|| decode_utf8(taken.bytes).ok())?
 }
 
-/// What a file tells of an edit.
+/// Whether the content of a file shows that an edit was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EditEvidence {
     Applied,
@@ -220,28 +224,29 @@ enum EditEvidence {
     Unclear,
 }
 
-/// Whether `new` stands where `old` was. After an edit every `old` in the file
-/// touches a `new`: it is inside of one, or has grown together at its edge, as
-/// when of four blank lines three became two. One that does not is proof.
-fn find_evidence(held: &str, old: &str, new: &str) -> EditEvidence {
-    if !held.contains(old) {
-        // Another hand took both away, or nothing was to stand there.
-        return match held.contains(new) {
+/// Returns whether the content shows that `new` replaced `old`. After an edit, every `old` left in
+/// the file touches a `new`: it is inside of one, or was formed at its edge, for example when three
+/// of four blank lines became two. An `old` that touches no `new` proves that the edit was not
+/// made.
+fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditEvidence {
+    if !content.contains(old) {
+        // Somebody else removed both texts, or `new` is empty.
+        return match content.contains(new) {
             true => EditEvidence::Applied,
             false => EditEvidence::Unclear,
         };
     }
-    if new.contains(old) && !held.split(new).any(|between| between.contains(old)) {
+    if new.contains(old) && !content.split(new).any(|between| between.contains(old)) {
         return EditEvidence::Applied;
     }
     let touches = |at: usize| {
         let reach = new.len().saturating_sub(1);
-        let start = held.ceil_char_boundary(at.saturating_sub(reach));
-        let end = held.floor_char_boundary(at + old.len() + reach);
-        held.get(start..end).is_some_and(|near| near.contains(new))
+        let start = content.ceil_char_boundary(at.saturating_sub(reach));
+        let end = content.floor_char_boundary(at + old.len() + reach);
+        content.get(start..end).is_some_and(|nearby| nearby.contains(new))
     };
-    let mut places = held.match_indices(old).take(MATCHES_MAX);
-    if new.is_empty() || places.any(|(at, _)| !touches(at)) {
+    let mut matches = content.match_indices(old).take(MATCHES_MAX);
+    if new.is_empty() || matches.any(|(at, _)| !touches(at)) {
         return EditEvidence::NotApplied;
     }
     EditEvidence::Unclear
@@ -253,12 +258,16 @@ fn failure(why: impl std::fmt::Display) -> ToolFailure {
 
 #[cfg(test)]
 mod tests {
-    use super::{EditEvidence, find_evidence};
+    use super::{EditEvidence, find_edit_evidence};
 
     #[test]
     fn traces_of_an_edit_are_recognized() {
-        let check = |held: &str, (old, new): (&str, &str), expected: EditEvidence| {
-            assert_eq!(find_evidence(held, old, new), expected, "{held:?} {old:?} {new:?}");
+        let check = |content: &str, (old, new): (&str, &str), expected: EditEvidence| {
+            assert_eq!(
+                find_edit_evidence(content, old, new),
+                expected,
+                "{content:?} {old:?} {new:?}"
+            );
         };
         check("a cat", ("cat", "dog"), EditEvidence::NotApplied);
         check("a dog", ("cat", "dog"), EditEvidence::Applied);
@@ -267,15 +276,15 @@ mod tests {
         // Removed, or not.
         check("a ", ("cat", ""), EditEvidence::Applied);
         check("a cat", ("cat", ""), EditEvidence::NotApplied);
-        // Grown: the old text is a part of the new one.
+        // The old text is a part of the new one.
         check("fn a", ("fn a", "/// A\nfn a"), EditEvidence::NotApplied);
         check("/// A\nfn a", ("fn a", "/// A\nfn a"), EditEvidence::Applied);
         check("/// A\nfn a fn a", ("fn a", "/// A\nfn a"), EditEvidence::NotApplied);
-        // Shrunk: what is left may have been more before.
+        // Shortened: the remaining text may have been longer before.
         check("a\n\n\nb", ("\n\n\n", "\n\n"), EditEvidence::Unclear);
         check("a\n\nb", ("\n\n\n", "\n\n"), EditEvidence::Applied);
         check("aa", ("aa", "a"), EditEvidence::Unclear);
-        // At the edges of letters of several bytes.
+        // At the edges of characters of several bytes.
         check("üüü cat üüü", ("cat", "ü"), EditEvidence::NotApplied);
         check("ücatü", ("cat", "üü"), EditEvidence::NotApplied);
     }

@@ -1,17 +1,17 @@
-//! A path as a model writes it, and the one path that is meant.
+//! Parsing of paths that a model writes.
 //!
-//! Never: asks the disk. What a rule matched and what is touched come from the
-//! same lines, so they can't differ.
+//! Invariant: the disk is not accessed. Approval rules and file access use the same parsed path, so
+//! they can't differ.
 
 use std::path::{Path, PathBuf};
 
 use crate::filename_fold::{escaped, is_device_name, is_invisible};
 
-/// The longest path, in bytes.
+/// Maximum length of a path in bytes.
 const PATH_BYTES_MAX: usize = 1_024;
-/// The longest part of a path, in bytes: what file systems hold.
+/// Maximum length of a path component in bytes, as in common file systems.
 const PART_BYTES_MAX: usize = 255;
-/// How deep folders may stand in one another.
+/// Maximum number of nested folders in a path.
 pub(crate) const DEPTH_MAX: usize = 32;
 
 /// What is wrong with a path, and what to write instead.
@@ -24,39 +24,39 @@ pub(crate) struct PathError {
 }
 
 impl PathError {
-    /// A path that is refused for this.
+    /// Creates the error for a rejected path.
     pub(crate) fn new(text: &str, problem: &'static str, hint: &'static str) -> Self {
         Self { display: escaped(text), problem, hint }
     }
 }
 
-/// What a path begins at, in words for whoever wrote one that leads elsewhere.
+/// Texts about the folder that paths are relative to, for errors about paths outside of it.
 #[derive(Debug)]
-pub(crate) struct PathRoot {
+pub(crate) struct PathRootTexts {
     outside: &'static str,
     hint: &'static str,
 }
 
-const WORKSPACE: PathRoot = PathRoot {
+const WORKSPACE: PathRootTexts = PathRootTexts {
     outside: "is outside of the workspace",
-    hint: "write the path from the workspace's top, such as `src/main.rs`",
+    hint: "write the path relative to the top of the workspace, such as `src/main.rs`",
 };
 
-/// The folder of a skill.
-pub(crate) const SKILL: PathRoot = PathRoot {
+/// Error texts for paths that are relative to the folder of a skill.
+pub(crate) const SKILL: PathRootTexts = PathRootTexts {
     outside: "is outside of the skill's folder",
-    hint: "write the path from the skill's folder, such as `references/api.md`",
+    hint: "write the path relative to the skill's folder, such as `references/api.md`",
 };
 
-/// The parts of a path below the workspace; none for the workspace itself.
-/// An absolute path is fine where it begins with one of the workspace's own.
-pub(crate) fn parts(roots: &[PathBuf], text: &str) -> Result<Vec<String>, PathError> {
-    parts_below(&WORKSPACE, roots, text)
+/// Returns the components of a path in the workspace; they are empty for the workspace itself. An
+/// absolute path is allowed if it starts with a root of the workspace.
+pub(crate) fn parse_path_parts(roots: &[PathBuf], text: &str) -> Result<Vec<String>, PathError> {
+    parse_path_parts_below(&WORKSPACE, roots, text)
 }
 
-/// The same below another top.
-pub(crate) fn parts_below(
-    top: &PathRoot,
+/// Returns the components of a path below one of these roots.
+pub(crate) fn parse_path_parts_below(
+    top: &PathRootTexts,
     roots: &[PathBuf],
     text: &str,
 ) -> Result<Vec<String>, PathError> {
@@ -65,7 +65,7 @@ pub(crate) fn parts_below(
         return Err(PathError::new(text, "is too long", from_top));
     }
     let below = if text.starts_with('/') {
-        let below = roots.iter().find_map(|root| below(root, text));
+        let below = roots.iter().find_map(|root| strip_root(root, text));
         below.ok_or_else(|| PathError::new(text, top.outside, from_top))?
     } else {
         text
@@ -79,54 +79,56 @@ pub(crate) fn parts_below(
             continue;
         }
         if part == ".." {
-            // Not even where it would stay inside: behind a link it would not.
+            // Rejected even where it would stay inside, because behind a symbolic link it would
+            // not.
             return Err(PathError::new(text, "has `..` in it", from_top));
         }
-        if let Some((wrong, mend)) = part_error(part) {
-            return Err(PathError::new(text, wrong, mend));
+        if let Some((wrong, hint)) = path_part_error(part) {
+            return Err(PathError::new(text, wrong, hint));
         }
         parts.push(part.to_owned());
     }
     if parts.len() > DEPTH_MAX {
-        let mend = "use at most 32 folders in one another";
-        return Err(PathError::new(text, "is too deep", mend));
+        let hint = "use at most 32 nested folders";
+        return Err(PathError::new(text, "is too deep", hint));
     }
     Ok(parts)
 }
 
-/// The one spelling of a path, by which rules know it.
-pub(crate) fn joined(parts: &[String]) -> String {
+/// Returns the path with these components in normal form, which approval rules match.
+pub(crate) fn join_path_parts(parts: &[String]) -> String {
     if parts.is_empty() { ".".into() } else { parts.join("/") }
 }
 
-/// What is wrong with a part of any path.
-pub(crate) fn part_error(part: &str) -> Option<(&'static str, &'static str)> {
+/// Returns what is wrong with a path component, and what to write instead. `None` if the component
+/// is valid.
+pub(crate) fn path_part_error(part: &str) -> Option<(&'static str, &'static str)> {
     if part.len() > PART_BYTES_MAX {
-        Some(("has a part longer than 255 bytes", "use a shorter name"))
+        Some(("has a component longer than 255 bytes", "use a shorter name"))
     } else if part.chars().any(is_invisible) {
-        Some(("holds a control or invisible character", "leave it out"))
+        Some(("contains a control or invisible character", "leave it out"))
     } else if part.contains('\\') {
-        Some(("holds a `\\`", "part folders by `/`"))
+        Some(("contains a `\\`", "separate folders by `/`"))
     } else {
         None
     }
 }
 
-/// What is wrong with a part of a path that is to be written: it would be
-/// another file, or none, on another system.
-pub(crate) fn write_error(part: &str) -> Option<&'static str> {
+/// Returns why a file with this path component must not be created: another system would take the
+/// name for another file, or for none.
+pub(crate) fn rejected_new_name_reason(part: &str) -> Option<&'static str> {
     if part.ends_with('.') || part.trim() != part {
-        Some("has a part that begins or ends with a space or ends with a dot")
+        Some("has a component that starts or ends with a space or ends with a dot")
     } else if part.contains(':') {
-        Some("holds a `:`, which some systems take for something else")
+        Some("contains a `:`, which has a special meaning on some systems")
     } else if is_device_name(part) {
-        Some("has a name that Windows keeps for a device")
+        Some("has a name that Windows reserves for a device")
     } else {
         None
     }
 }
 
-fn below<'a>(root: &Path, text: &'a str) -> Option<&'a str> {
+fn strip_root<'a>(root: &Path, text: &'a str) -> Option<&'a str> {
     let root = root.to_str()?.trim_end_matches('/');
     let below = text.strip_prefix(root)?;
     (below.is_empty() || below.starts_with('/')).then_some(below)
@@ -136,50 +138,50 @@ fn below<'a>(root: &Path, text: &'a str) -> Option<&'a str> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{joined, parts};
+    use super::{join_path_parts, parse_path_parts};
 
-    fn check(text: &str, expected: &str) {
+    fn check_normal_form(text: &str, expected: &str) {
         let roots = [PathBuf::from("/home/ada/plot"), PathBuf::from("/w/")];
-        let said = match parts(&roots, text) {
-            Ok(parts) => joined(&parts),
+        let result = match parse_path_parts(&roots, text) {
+            Ok(parts) => join_path_parts(&parts),
             Err(bad) => bad.to_string(),
         };
         assert!(
-            said == expected || said.contains("; ") && said.contains(expected),
-            "{text:?}: {said}"
+            result == expected || result.contains("; ") && result.contains(expected),
+            "{text:?}: {result}"
         );
     }
 
     #[test]
     fn each_path_has_one_normal_form() {
         for text in ["", ".", "./", "/w", "/w/", "/home/ada/plot", "/w/./"] {
-            check(text, ".");
+            check_normal_form(text, ".");
         }
         for text in ["a/b", "./a/b", "a//b/", "a/./b", "/w/a/b", "/home/ada/plot//a/b"] {
-            check(text, "a/b");
+            check_normal_form(text, "a/b");
         }
-        check("Größe/👨‍👩‍👧 .[id].tsx", "Größe/👨‍👩‍👧 .[id].tsx");
-        check("~x/a~", "~x/a~");
-        check("...", "...");
+        check_normal_form("Größe/👨‍👩‍👧 .[id].tsx", "Größe/👨‍👩‍👧 .[id].tsx");
+        check_normal_form("~x/a~", "~x/a~");
+        check_normal_form("...", "...");
     }
 
     #[test]
     fn paths_outside_the_workspace_are_rejected() {
         for text in ["/", "/etc/passwd", "/wide", "/home/ada/plotshop/a", "//w/a", "~", "~/a"] {
-            check(text, "outside of the workspace");
+            check_normal_form(text, "outside of the workspace");
         }
         for text in ["..", "../a", "a/..", "a/../b", "/w/../etc", "./../a", "a/b/../../.."] {
-            check(text, "has `..`");
+            check_normal_form(text, "has `..`");
         }
-        check("a\\b", "part folders by `/`");
-        check("..\\..\\etc", "part folders by `/`");
-        check("a\0b", "control or invisible");
-        check("a/\u{202e}b", "control or invisible");
-        check("a\nb", "control or invisible");
-        check("a\u{e0061}", "control or invisible");
-        check(".\u{200b}env", "control or invisible");
-        check(&"a/".repeat(33), "too deep");
-        check(&"a".repeat(256), "longer than 255 bytes");
-        check(&"a/".repeat(600), "too long");
+        check_normal_form("a\\b", "separate folders by `/`");
+        check_normal_form("..\\..\\etc", "separate folders by `/`");
+        check_normal_form("a\0b", "control or invisible");
+        check_normal_form("a/\u{202e}b", "control or invisible");
+        check_normal_form("a\nb", "control or invisible");
+        check_normal_form("a\u{e0061}", "control or invisible");
+        check_normal_form(".\u{200b}env", "control or invisible");
+        check_normal_form(&"a/".repeat(33), "too deep");
+        check_normal_form(&"a".repeat(256), "longer than 255 bytes");
+        check_normal_form(&"a/".repeat(600), "too long");
     }
 }

@@ -1,21 +1,20 @@
-//! What is closed to agents by its name: secrets, the runtime's data, and the
-//! inside of a repository.
+//! Paths that agents can't access because of their names: secrets, the runtime's data, and the
+//! internals of a git repository.
 //!
-//! Never: opens anything to find out. A name is enough, so a secret is not
-//! even looked at.
+//! Invariant: only names are checked; no file is opened.
 
 use crate::filename_fold::fold_case;
 
-/// What somebody wants to do with a path.
+/// The access to a path that an agent requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Read or list it.
+pub(crate) enum PathAccess {
+    /// Read a file or list a folder.
     Read,
-    /// Write it.
+    /// Create or change a file.
     Write,
 }
 
-/// Files that hold passwords and tokens.
+/// Names of files with passwords and tokens.
 const SECRET_FILES: &[&str] = &[
     "local.key",
     ".netrc",
@@ -35,15 +34,15 @@ const SECRET_FILES: &[&str] = &[
     "terraform.tfstate",
     "terraform.tfstate.backup",
 ];
-/// Files that hold passwords and tokens only in these folders.
+/// Folders, each with the names of files in it that hold passwords or tokens.
 const SECRET_FILES_IN: &[(&str, &[&str])] = &[
     (".cargo", &["credentials", "credentials.toml"]),
     (".docker", &["config.json"]),
     ("gh", &["hosts.yml", "hosts.yaml"]),
 ];
-/// How files with passwords and tokens end.
+/// Suffixes of files with passwords and tokens.
 const SECRET_ENDS: &[&str] = &[".kubeconfig"];
-/// Lines that somebody typed, often with a password among them.
+/// Names of files with typed commands, which often contain passwords.
 const HISTORIES: &[&str] = &[
     ".bash_history",
     ".zsh_history",
@@ -56,18 +55,18 @@ const HISTORIES: &[&str] = &[
     ".node_repl_history",
     "fish_history",
 ];
-/// Folders that hold nothing but such files.
+/// Names of folders that contain only secret files.
 const SECRET_FOLDERS: &[&str] = &[".ssh", ".gnupg", ".aws", ".kube"];
-/// Private keys by their usual names; with `.pub` they are public.
+/// Usual names of private key files. With `.pub` appended they are public keys.
 const KEY_NAMES: &[&str] =
     &["id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "id_xmss"];
-/// How files with private keys end.
+/// Suffixes of private key files.
 const KEY_ENDS: &[&str] = &[".pem", ".key", ".p12", ".pfx", ".ppk", ".jks", ".keystore"];
-/// What in a repository may hold a token: an address with a password, a header.
+/// Names of files in `.git` that may hold a token: a URL with a password, or a header.
 const GIT_SECRETS: &[&str] = &["config", "config.worktree", "credentials"];
 
-/// What says at the top of a project what agents may do, or what they are told:
-/// whoever writes it has given itself leave.
+/// Files at the top of a project that set the permissions or the instructions of agents. An agent
+/// that could write them could give itself permissions.
 const POLICY_FILES: &[&[&str]] = &[
     &["longhaul.toml"],
     &[".mcp.json"],
@@ -80,40 +79,42 @@ const POLICY_FILES: &[&[&str]] = &[
     &[".claude", "hooks"],
 ];
 
-/// Why this path is closed, if it is.
-pub(crate) fn protected_reason(parts: &[String], wish: Access) -> Option<&'static str> {
+/// Returns why agents can't access this path. `None` if the path is not protected.
+pub(crate) fn protected_reason(parts: &[String], access: PathAccess) -> Option<&'static str> {
     let mut in_git = false;
     let mut folder = String::new();
     for part in parts {
-        let name = normalized(part);
-        if let Some(why) = name_reason(&folder, &name) {
+        let name = normalized_name(part);
+        if let Some(why) = protected_name_reason(&folder, &name) {
             return Some(why);
         }
         if in_git && GIT_SECRETS.contains(&name.as_str()) {
-            return Some("may hold a token of the repository and is closed to agents");
+            return Some("may hold a token of the repository and is not accessible to agents");
         }
-        // As Windows and macOS may see it, too.
+        // `git~1` is the short name of `.git` on Windows.
         in_git |= name == ".git" || name == "git~1";
         folder = name;
     }
-    if wish == Access::Read {
+    if access == PathAccess::Read {
         return None;
     }
     if in_git {
-        return Some("is inside of a repository's own data, which only git itself writes");
+        return Some("is part of a git repository's own data, which only git writes");
     }
-    is_policy_file(parts).then_some("says what agents may do, which only people write")
+    is_policy_file(parts).then_some("sets the permissions of agents; only people may write it")
 }
 
 fn is_policy_file(parts: &[String]) -> bool {
-    let names: Vec<String> = parts.iter().map(|part| normalized(part)).collect();
-    let is_listed = POLICY_FILES.iter().any(|place| {
-        place.len() <= names.len() && place.iter().zip(&names).all(|(place, name)| place == name)
+    let names: Vec<String> = parts.iter().map(|part| normalized_name(part)).collect();
+    let is_listed = POLICY_FILES.iter().any(|prefix| {
+        prefix.len() <= names.len()
+            && prefix.iter().zip(&names).all(|(prefix, name)| prefix == name)
     });
     is_listed || is_claude_settings(&names)
 }
 
-/// Settings of Claude's, by whatever name: they start programs at every step of it.
+/// Returns whether this path is a settings file of Claude, under any of its names. Such a file can
+/// start programs.
 fn is_claude_settings(names: &[String]) -> bool {
     let [folder, file, ..] = names else {
         return false;
@@ -121,31 +122,31 @@ fn is_claude_settings(names: &[String]) -> bool {
     folder == ".claude" && file.starts_with("settings") && file.ends_with(".json")
 }
 
-fn name_reason(folder: &str, name: &str) -> Option<&'static str> {
+fn protected_name_reason(folder: &str, name: &str) -> Option<&'static str> {
     if name.starts_with(".longhaul") {
-        Some("is the runtime's own data and is closed to agents")
+        Some("is the runtime's own data and is not accessible to agents")
     } else if name.starts_with(".env") {
-        Some("is a file of secrets (`.env*`) and is closed to agents")
-    } else if is_secret(folder, name) {
-        Some("holds passwords or tokens and is closed to agents")
+        Some("is a file of secrets (`.env*`) and is not accessible to agents")
+    } else if is_secret_file(folder, name) {
+        Some("holds passwords or tokens and is not accessible to agents")
     } else if HISTORIES.contains(&name) {
-        Some("is a history of what somebody typed and is closed to agents")
-    } else if is_key(name) {
-        Some("has the name of a private key and is closed to agents")
+        Some("is a history of typed commands and is not accessible to agents")
+    } else if is_private_key_file(name) {
+        Some("has the name of a private key and is not accessible to agents")
     } else {
         None
     }
 }
 
-fn is_secret(folder: &str, name: &str) -> bool {
+fn is_secret_file(folder: &str, name: &str) -> bool {
     let mut listed = SECRET_FILES_IN.iter();
     SECRET_FILES.contains(&name)
         || SECRET_FOLDERS.contains(&name)
         || SECRET_ENDS.iter().any(|end| name.ends_with(end))
-        || listed.any(|(place, names)| *place == folder && names.contains(&name))
+        || listed.any(|(parent, names)| *parent == folder && names.contains(&name))
 }
 
-fn is_key(name: &str) -> bool {
+fn is_private_key_file(name: &str) -> bool {
     let is_public = name.ends_with(".pub");
     let is_usual = KEY_NAMES
         .iter()
@@ -153,28 +154,28 @@ fn is_key(name: &str) -> bool {
     !is_public && (is_usual || KEY_ENDS.iter().any(|end| name.ends_with(end)))
 }
 
-/// `id_rsa.old` and `id_rsa-2` are keys, `id_rsasomething` is another word.
+/// Returns whether the rest of a name after a key name continues the word: `id_rsa.old` and
+/// `id_rsa-2` are keys, `id_rsasomething` is not.
 fn starts_with_word_char(rest: &str) -> bool {
     rest.starts_with(|first: char| first.is_alphanumeric() || first == '_')
 }
 
-/// The name as the most careless file system sees it.
-fn normalized(part: &str) -> String {
-    let seen: String =
-        part.chars().filter(|letter| !matches!(letter, '\u{200c}' | '\u{200d}')).collect();
-    let folded = fold_case(&seen);
+/// Normalizes a path component as the most lenient file system does, for comparison.
+fn normalized_name(part: &str) -> String {
+    let visible: String = part.chars().filter(|c| !matches!(c, '\u{200c}' | '\u{200d}')).collect();
+    let folded = fold_case(&visible);
     let stem = folded.split(':').next().unwrap_or(&folded);
     stem.trim_end_matches(['.', ' ']).trim_start().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Access, protected_reason};
+    use super::{PathAccess, protected_reason};
 
-    fn check(path: &str, read: bool, write: bool) {
+    fn check_protection(path: &str, read: bool, write: bool) {
         let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
-        assert_eq!(protected_reason(&parts, Access::Read).is_none(), read, "read {path}");
-        assert_eq!(protected_reason(&parts, Access::Write).is_none(), write, "write {path}");
+        assert_eq!(protected_reason(&parts, PathAccess::Read).is_none(), read, "read {path}");
+        assert_eq!(protected_reason(&parts, PathAccess::Write).is_none(), write, "write {path}");
     }
 
     #[test]
@@ -196,7 +197,7 @@ mod tests {
             ".claude/settings.md",
             "sub/.claude/settings.json",
         ] {
-            check(open, true, true);
+            check_protection(open, true, true);
         }
         for half in [
             ".git",
@@ -217,9 +218,9 @@ mod tests {
             "skills/a/SKILL.md",
             "AGENTS.md",
         ] {
-            check(half, true, false);
+            check_protection(half, true, false);
         }
-        for shut in [
+        for path in [
             ".longhaul",
             ".longhaul/vault/a.md",
             ".LongHaul/x",
@@ -245,7 +246,7 @@ mod tests {
             "git~1/config",
             ".git/credentials",
         ] {
-            check(shut, false, false);
+            check_protection(path, false, false);
         }
     }
 
@@ -262,9 +263,9 @@ mod tests {
             "src/secrets.rs",
             "history.md",
         ] {
-            check(open, true, true);
+            check_protection(open, true, true);
         }
-        for shut in [
+        for path in [
             ".cargo/credentials.toml",
             ".Cargo/Credentials",
             "home/.docker/config.json",
@@ -288,7 +289,7 @@ mod tests {
             "secrets.json",
             "secrets.toml",
         ] {
-            check(shut, false, false);
+            check_protection(path, false, false);
         }
     }
 }

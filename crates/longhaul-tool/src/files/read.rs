@@ -1,6 +1,6 @@
-//! `read_file`: a text file by lines, each with its number, and a picture as one.
+//! The tool `read_file`: a text file with line numbers, or an image.
 //!
-//! Never: more of it than a model can use, and never silent about the rest.
+//! Invariant: the output is limited and says how much is left.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -15,102 +15,110 @@ use longhaul_core::port::image_sink::{ImageError, ImageSink};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::files::protected::Access;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, is_text, size_error};
+use crate::files::protected::PathAccess;
+use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_size_error, is_text};
 use crate::files::workspace::{Workspace, error_hint};
 use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
 
-/// The longest answer, in bytes.
+/// Maximum length of the tool's output in bytes.
 const SHOWN_BYTES_MAX: usize = 256 * 1024;
-/// So many lines are shown where nobody says how many.
+/// Default number of lines that are read.
 const LINES_DEFAULT: usize = 2_000;
-/// Far more lines than a file may have. The schema says it, so that a number which
-/// no machine holds is refused in its words.
+/// Maximum line number in the input, far more than a file may have. The maximum is in the schema,
+/// so that a number that is too large for an integer type is rejected with a clear message.
 const NUMBER_MAX: u32 = 1_000_000_000;
 
-/// Reads files.
+/// The tool `read_file`, which reads a text file or an image.
 #[derive(Debug)]
-pub(crate) struct ReadFile(pub(crate) Workspace);
+pub(crate) struct ReadFileTool(pub(crate) Workspace);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
-    /// The file, from the workspace's top, such as `src/main.rs`
+pub(crate) struct ReadFileInput {
+    /// The file, relative to the top of the workspace, such as `src/main.rs`
     path: String,
-    /// The number of the first line to read; 1 unless given
+    /// The number of the first line to read; default: 1
     #[schemars(range(min = 1, max = NUMBER_MAX))]
     offset: Option<usize>,
-    /// How many lines to read; 2000 unless given
+    /// How many lines to read; default: 2000
     #[schemars(range(min = 1, max = NUMBER_MAX))]
     limit: Option<usize>,
 }
 
 #[async_trait]
-impl TypedTool for ReadFile {
-    type Input = Input;
+impl TypedTool for ReadFileTool {
+    type Input = ReadFileInput;
     const NAME: &'static str = "read_file";
-    const DESCRIPTION: &'static str = "Reads a text file of the workspace, or shows a picture \
-        (PNG, JPEG, GIF or WebP). Every line of a text comes as its number, a tab and its text, \
-        so that you can say where something is and read on from there; number and tab are not \
-        part of the file. At the end it says how many lines there are.";
+    const DESCRIPTION: &'static str = "Reads a text file of the workspace, or shows an image \
+        (PNG, JPEG, GIF or WebP). Every line of a text is shown as its number, a tab and its text, \
+        so that you can refer to lines and continue from there; number and tab are not \
+        part of the file. The last line says how many lines there are.";
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    fn raw_subjects(&self, input: &Value) -> Vec<String> {
-        self.0.subjects(input)
+    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
+        self.0.rule_subjects(input)
     }
 
-    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let (space, easel) = (self.0.clone(), ctx.images.clone());
-        run_blocking(move || read(&space, &input, &easel)).await
+    async fn call(
+        &self,
+        input: ReadFileInput,
+        ctx: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure> {
+        let (workspace, sink) = (self.0.clone(), ctx.images.clone());
+        run_blocking(move || read_file(&workspace, &input, &sink)).await
     }
 }
 
-fn read(space: &Workspace, input: &Input, easel: &ImageSink) -> Result<ToolOutput, ToolFailure> {
+fn read_file(
+    workspace: &Workspace,
+    input: &ReadFileInput,
+    sink: &ImageSink,
+) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("The file was not read: {why}."));
-    let target = space.target(&input.path, Access::Read);
+    let target = workspace.file_target(&input.path, PathAccess::Read);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
-    let said = &target.display;
-    let trouble = |trouble| refuse(format!("`{said}` {trouble}{}", error_hint(&trouble)));
-    let opened = space.open(&target).map_err(trouble)?;
-    if let Some(why) = size_error(&opened) {
-        let way = "search_files does not open them either; ask a person for a part of it";
-        return Err(refuse(format!("`{said}` {why}; {way}")));
+    let display = &target.display;
+    let error = |error| refuse(format!("`{display}`: {error}{}", error_hint(&error)));
+    let file = workspace.open_file(&target).map_err(error)?;
+    if let Some(why) = file_size_error(&file) {
+        let hint = "search_files does not open such files either; ask a person for a part of it";
+        return Err(refuse(format!("`{display}`: {why}; {hint}")));
     }
-    // It may have grown since: what is read stays bounded.
-    let bytes = opened.read(FILE_BYTES_MAX).map_err(trouble)?.bytes;
+    // The file may have grown since, so the read is still limited.
+    let bytes = file.read(FILE_BYTES_MAX).map_err(error)?.bytes;
     if ImageInfo::has_image_signature(&bytes) && !is_text(&bytes) {
         let whole = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
-        let shown = whole.and_then(|picture| image_output(&picture, bytes, easel));
-        return shown
-            .map_err(|why| refuse(format!("`{said}` is a picture that can't be shown, as {why}")));
+        let output = whole.and_then(|info| image_output(&info, bytes, sink));
+        return output
+            .map_err(|why| refuse(format!("`{display}` is an image that can't be shown: {why}")));
     }
-    let text = decode_utf8(bytes).map_err(|why| refuse(format!("`{said}` {why}")))?;
+    let text = decode_utf8(bytes).map_err(|why| refuse(format!("`{display}`: {why}")))?;
     let offset = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(LINES_DEFAULT).max(1);
     let page = render_page(&text, offset, limit).map_err(|lines| {
         let lines = line_count_text(lines);
-        refuse(format!("`{said}` has {lines}, so there is no line {offset}"))
+        refuse(format!("`{display}` has {lines}, so there is no line {offset}"))
     })?;
     Ok(ToolOutput::text(page))
 }
 
-/// A picture, with a word about it for those who can't see.
+/// Returns an image, with a text that describes it to models without image input.
 fn image_output(
-    picture: &ImageInfo,
+    info: &ImageInfo,
     bytes: Vec<u8>,
-    easel: &ImageSink,
+    sink: &ImageSink,
 ) -> Result<ToolOutput, ImageError> {
-    let (kind, size) = (picture.media_type, bytes.len());
-    let (width, height) = (picture.width, picture.height);
-    let image = easel.add(bytes)?;
-    let words = format!("[A picture: {kind}, {width} x {height}, {size} bytes.]");
-    Ok(ToolOutput { content: vec![Part::Text(words.into()), Part::Image(image)], full: None })
+    let (kind, size) = (info.media_type, bytes.len());
+    let (width, height) = (info.width, info.height);
+    let image = sink.add(bytes)?;
+    let text = format!("[Image: {kind}, {width} x {height}, {size} bytes.]");
+    Ok(ToolOutput { content: vec![Part::Text(text.into()), Part::Image(image)], full: None })
 }
 
-/// The lines from `offset` on, with a last line about the rest; or how many
-/// lines there are if that one is not among them.
+/// Returns the lines from `offset` on, followed by a line that says how much is left. The error is
+/// the number of lines in the file if `offset` is beyond them.
 fn render_page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
     let lines = text.lines().count();
     if lines == 0 && offset == 1 {
@@ -121,60 +129,61 @@ fn render_page(text: &str, offset: usize, limit: usize) -> Result<String, usize>
     }
     let mut page = String::new();
     let mut last = offset - 1;
-    let mut cut = false;
+    let mut is_truncated = false;
     for (index, line) in text.lines().enumerate().skip(offset - 1).take(limit) {
         let head = format!("{}\t", index + 1);
-        let room = SHOWN_BYTES_MAX.saturating_sub(page.len() + head.len() + 1);
+        let max_len = SHOWN_BYTES_MAX.saturating_sub(page.len() + head.len() + 1);
         let is_first = last < offset;
-        if line.len() > room && !is_first {
+        if line.len() > max_len && !is_first {
             break;
         }
-        // A line that alone is too long is shown in part: else nobody gets past it.
-        let shown = &line[..line.floor_char_boundary(room)];
-        cut = shown.len() < line.len();
+        // A single line that is too long is truncated, because otherwise nothing after it could be
+        // read.
+        let excerpt = &line[..line.floor_char_boundary(max_len)];
+        is_truncated = excerpt.len() < line.len();
         page.push_str(&head);
-        page.push_str(shown);
+        page.push_str(excerpt);
         page.push('\n');
         last = index + 1;
-        if cut {
+        if is_truncated {
             break;
         }
     }
-    if cut {
-        page.push_str(&format!("[Line {last} is longer and was cut. search_files finds what is behind the cut, and shows \
-             what is around it.]\n"));
+    if is_truncated {
+        page.push_str(&format!("[Line {last} is longer and was truncated. search_files also finds text in the rest of it, and shows \
+             the text around it.]\n"));
     }
-    let of = line_count_text(lines);
+    let line_count = line_count_text(lines);
     page.push_str(&if last < lines {
         let next = last + 1;
-        format!("[Lines {offset} to {last} of {lines}. Read on with offset {next}.]")
+        format!("[Lines {offset} to {last} of {lines}. Continue with offset {next}.]")
     } else if offset == 1 {
-        format!("[The whole file: {of}.]")
+        format!("[The whole file: {line_count}.]")
     } else {
-        format!("[Lines {offset} to {last}, the end: the file has {of}.]")
+        format!("[Lines {offset} to {last}, the end: the file has {line_count}.]")
     });
     Ok(page)
 }
 
 fn line_count_text(lines: usize) -> String {
-    let word = if lines == 1 { "line" } else { "lines" };
-    format!("{lines} {word}")
+    let noun = if lines == 1 { "line" } else { "lines" };
+    format!("{lines} {noun}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NUMBER_MAX, ReadFile, SHOWN_BYTES_MAX, Workspace, render_page};
+    use super::{NUMBER_MAX, ReadFileTool, SHOWN_BYTES_MAX, Workspace, render_page};
     use crate::typed::typed;
 
-    fn check(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
+    fn check_page(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
         let page = render_page(text, offset, limit);
         assert_eq!(page.as_deref().map_err(|lines| *lines), expected, "{text:?}");
     }
 
     #[test]
     fn every_number_has_a_maximum_in_the_schema() {
-        let space = Workspace::new("nowhere".into(), Vec::new());
-        let tool = typed(ReadFile(space)).unwrap();
+        let workspace = Workspace::new("nowhere".into(), Vec::new());
+        let tool = typed(ReadFileTool(workspace)).unwrap();
         for name in ["offset", "limit"] {
             let number = &tool.spec().schema["properties"][name];
             assert_eq!(number["type"], "integer");
@@ -184,14 +193,18 @@ mod tests {
 
     #[test]
     fn a_file_is_read_in_pages() {
-        check("", (1, 9), Ok("[The file is empty.]"));
-        check("", (2, 9), Err(0));
-        check("a", (1, 9), Ok("1\ta\n[The whole file: 1 line.]"));
-        check("a\r\n\nb\n", (1, 9), Ok("1\ta\n2\t\n3\tb\n[The whole file: 3 lines.]"));
-        check("a\nb\nc", (1, 2), Ok("1\ta\n2\tb\n[Lines 1 to 2 of 3. Read on with offset 3.]"));
-        check("a\nb\nc", (3, 2), Ok("3\tc\n[Lines 3 to 3, the end: the file has 3 lines.]"));
-        check("a\nb\nc", (4, 2), Err(3));
-        check("a\nb\nc", (usize::MAX, usize::MAX), Err(3));
+        check_page("", (1, 9), Ok("[The file is empty.]"));
+        check_page("", (2, 9), Err(0));
+        check_page("a", (1, 9), Ok("1\ta\n[The whole file: 1 line.]"));
+        check_page("a\r\n\nb\n", (1, 9), Ok("1\ta\n2\t\n3\tb\n[The whole file: 3 lines.]"));
+        check_page(
+            "a\nb\nc",
+            (1, 2),
+            Ok("1\ta\n2\tb\n[Lines 1 to 2 of 3. Continue with offset 3.]"),
+        );
+        check_page("a\nb\nc", (3, 2), Ok("3\tc\n[Lines 3 to 3, the end: the file has 3 lines.]"));
+        check_page("a\nb\nc", (4, 2), Err(3));
+        check_page("a\nb\nc", (usize::MAX, usize::MAX), Err(3));
     }
 
     #[test]
@@ -199,10 +212,10 @@ mod tests {
         let long = format!("{}\nend", "ü".repeat(SHOWN_BYTES_MAX));
         let first = render_page(&long, 1, 9).unwrap();
         assert!(first.len() < SHOWN_BYTES_MAX + 200);
-        assert!(first.ends_with("around it.]\n[Lines 1 to 1 of 2. Read on with offset 2.]"));
+        assert!(first.ends_with("around it.]\n[Lines 1 to 1 of 2. Continue with offset 2.]"));
         let many = "0123456789\n".repeat(100_000);
-        let shown = render_page(&many, 1, usize::MAX).unwrap();
-        assert!(shown.len() < SHOWN_BYTES_MAX + 200);
-        assert!(shown.contains("of 100000. Read on with offset"));
+        let second = render_page(&many, 1, usize::MAX).unwrap();
+        assert!(second.len() < SHOWN_BYTES_MAX + 200);
+        assert!(second.contains("of 100000. Continue with offset"));
     }
 }

@@ -1,7 +1,7 @@
-//! `search_files`: the lines that a regular expression finds.
+//! The tool `search_files`, which finds lines that match a regular expression.
 //!
-//! Never: an expression that takes more than linear time, a file that is no
-//! text, or silence about what was not searched.
+//! Invariant: matching takes linear time, binary files are skipped, and the output says what was
+//! not searched.
 
 use std::sync::Arc;
 
@@ -18,88 +18,96 @@ use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis};
 
 use crate::files::glob::Glob;
-use crate::files::path::joined;
-use crate::files::protected::Access;
-use crate::files::text::{FILE_BYTES_MAX, decode_utf8, size_error};
+use crate::files::path::join_path_parts;
+use crate::files::protected::PathAccess;
+use crate::files::text::{FILE_BYTES_MAX, decode_utf8, file_size_error};
 use crate::files::walk::{Walk, WalkControl, WalkEntry};
 use crate::files::workspace::{Workspace, error_hint};
 use crate::safe_dir::{FsError, OpenFile};
 use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
 
-/// How many lines are shown.
+/// Maximum number of matching lines that are shown.
 const SHOWN_MAX: usize = 200;
-/// The longest pattern, in bytes.
+/// Maximum length of a search pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1_000;
-/// The largest automaton, in bytes: with the bound on lines it bounds the time.
+/// Maximum size of the compiled pattern in bytes. Together with the limit on the length of lines,
+/// it limits the search time.
 const REGEX_BYTES_MAX: usize = 512 * 1024;
-/// The largest one that goes through a line of any length.
+/// Maximum size of a compiled pattern that is matched against lines of any length.
 const SMALL_REGEX_BYTES_MAX: usize = 128 * 1024;
-/// How much of a line a larger one goes through, in bytes.
+/// Number of bytes of a line that are searched if the compiled pattern is larger than
+/// `SMALL_REGEX_BYTES_MAX`.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// After so many bytes the time is looked at.
+/// Number of searched bytes between two checks of the timeout.
 const CHECK_BYTES: usize = 64 * 1024;
-/// How much of a line is shown, in characters, and how much before the find.
+/// Maximum number of characters shown of a matching line.
 const LINE_CHARS_MAX: usize = 240;
+/// Maximum number of characters shown before the match in a line that is truncated.
 const LEAD_CHARS_MAX: usize = 80;
-/// What is said of a line that is shown in part and has more behind that.
-const MORE_MATCHES: &str = " [found again behind this, in the same line]";
+/// Note after a truncated line that has more matches.
+const MORE_MATCHES: &str = " [more matches in the rest of this line]";
 
-/// Searches files.
+/// The tool `search_files`, which finds lines that match a regular expression.
 #[derive(Debug)]
-pub(crate) struct SearchFiles {
+pub(crate) struct SearchFilesTool {
     pub(crate) workspace: Workspace,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
-    /// A regular expression for one line, such as `fn \w+_file` or `(?i)todo`; without
-    /// look-around and backreferences. Plain text is fine too.
+pub(crate) struct SearchFilesInput {
+    /// A regular expression for one line, such as `fn \w+_file` or `(?i)todo`; without look-around
+    /// and backreferences. Plain text works too.
     pattern: String,
-    /// A folder or a file, from the workspace's top; everything unless given
+    /// A folder or a file, relative to the top of the workspace; default: everything
     path: Option<String>,
-    /// Only files that fit, such as `*.rs` or `src/**/*.md`
+    /// Search only files that match this glob, such as `*.rs` or `src/**/*.md`
     glob: Option<String>,
 }
 
 #[async_trait]
-impl TypedTool for SearchFiles {
-    type Input = Input;
+impl TypedTool for SearchFilesTool {
+    type Input = SearchFilesInput;
     const NAME: &'static str = "search_files";
     const DESCRIPTION: &'static str = "Searches the text files of the workspace and shows the \
-        lines found as `path:line: text`, 200 at most; of a long line it shows what is around the \
-        first find.";
+        matching lines as `path:line: text`, at most 200; of a long line it shows the text around the \
+        first match.";
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    /// The folder or file; `.` stands for the whole workspace.
-    fn raw_subjects(&self, input: &Value) -> Vec<String> {
-        self.workspace.subjects(input)
+    /// Returns the folder or file as the text that approval rules match; `.` means the whole
+    /// workspace.
+    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
+        self.workspace.rule_subjects(input)
     }
 
-    async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let (space, clock) = (self.workspace.clone(), Arc::clone(&self.clock));
-        run_blocking(move || search(&space, &input, clock)).await
+    async fn call(
+        &self,
+        input: SearchFilesInput,
+        _ctx: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure> {
+        let (workspace, clock) = (self.workspace.clone(), Arc::clone(&self.clock));
+        run_blocking(move || search_files(&workspace, &input, clock)).await
     }
 }
 
-fn search(
-    space: &Workspace,
-    input: &Input,
+fn search_files(
+    workspace: &Workspace,
+    input: &SearchFilesInput,
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was searched: {why}."));
-    let (needle, plain) = compile(&input.pattern).map_err(refuse)?;
+    let (pattern, plain) = compile_pattern(&input.pattern).map_err(refuse)?;
     let start = input.path.as_deref().unwrap_or_default();
-    let parts = space.parts(start, Access::Read);
+    let parts = workspace.parse_path(start, PathAccess::Read);
     let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
-    // Models send an empty text for what they leave out.
+    // Models send an empty text for fields they leave out.
     let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
     let glob = glob.map(Glob::new).transpose().map_err(refuse)?;
     let mut hunt = SearchState {
-        pattern: needle,
+        pattern,
         lines: Vec::new(),
         searched_files: 0,
         skipped_files: 0,
@@ -107,57 +115,59 @@ fn search(
         has_more: false,
         is_timed_out: false,
     };
-    let mut walk = Walk::new(space, glob.as_ref(), clock);
-    let walked = walk.run(&parts, true, &mut |walk, met| hunt.visit(walk, met));
+    let mut walk = Walk::new(workspace, glob.as_ref(), clock);
+    let walked = walk.run(&parts, true, &mut |walk, entry| hunt.visit_entry(walk, entry));
     let walked = match walked {
-        // Not a folder: a file is searched by itself, whatever the glob says.
-        Err(FsError::NotRegular) if !parts.is_empty() => space
-            .target(start, Access::Read)
+        // Not a folder: a single file is searched whatever the glob is.
+        Err(FsError::NotRegular) if !parts.is_empty() => workspace
+            .file_target(start, PathAccess::Read)
             .map_err(|bad| refuse(bad.to_string()))
-            .map(|target| space.open(&target))?
-            .map(|opened| {
-                hunt.search_file(&walk, &joined(&parts), opened);
+            .map(|target| workspace.open_file(&target))?
+            .map(|file| {
+                hunt.search_file(&walk, &join_path_parts(&parts), file);
             }),
         walked => walked,
     };
-    let said = joined(&parts);
-    walked.map_err(|trouble| refuse(format!("`{said}` {trouble}{}", error_hint(&trouble))))?;
-    let mut notes = walk.notes();
+    let display = join_path_parts(&parts);
+    walked.map_err(|error| refuse(format!("`{display}`: {error}{}", error_hint(&error))))?;
+    let mut notes = walk.omission_notes();
     notes.extend(plain);
     Ok(ToolOutput::text(hunt.into_text(notes)))
 }
 
-/// The pattern, and a word about it where it is none and was taken for plain text.
-fn compile(text: &str) -> Result<(Pattern, Option<String>), String> {
+/// Compiles the search pattern. A pattern that is not a valid regular expression is searched as
+/// plain text, and a note says so.
+fn compile_pattern(text: &str) -> Result<(SearchPattern, Option<String>), String> {
     if text.is_empty() {
         return Err("the pattern is empty".into());
     }
     if text.len() > PATTERN_BYTES_MAX {
         return Err(format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes"));
     }
-    match Pattern::new(text) {
-        Ok(needle) => Ok((needle, None)),
+    match SearchPattern::new(text) {
+        Ok(pattern) => Ok((pattern, None)),
         Err(regex::Error::CompiledTooBig(_)) => {
             Err("the pattern is too large; use smaller counts in `{}`".into())
         }
         Err(_) => {
-            let note = "The pattern is no regular expression and was searched as plain text.";
-            let needle =
-                Pattern::new(&regex::escape(text)).map_err(|_| "the pattern is too large")?;
-            Ok((needle, Some(note.into())))
+            let note =
+                "The pattern is not a valid regular expression; it was searched as plain text.";
+            let pattern =
+                SearchPattern::new(&regex::escape(text)).map_err(|_| "the pattern is too large")?;
+            Ok((pattern, Some(note.into())))
         }
     }
 }
 
-/// What is searched for.
+/// A compiled search pattern.
 #[derive(Debug)]
-struct Pattern {
+struct SearchPattern {
     regex: Regex,
-    /// Small enough for a line of any length.
+    /// Whether the pattern is small enough to be matched against lines of any length.
     is_small: bool,
 }
 
-impl Pattern {
+impl SearchPattern {
     fn new(text: &str) -> Result<Self, regex::Error> {
         let build = |size: usize| {
             let mut builder = RegexBuilder::new(text);
@@ -172,7 +182,7 @@ impl Pattern {
         }
     }
 
-    /// How much of this line is searched, in bytes.
+    /// Returns how many bytes of this line are searched with the pattern.
     fn searched_len(&self, line: &str) -> usize {
         match self.is_small {
             true => line.len(),
@@ -180,37 +190,37 @@ impl Pattern {
         }
     }
 
-    /// Where it is found first, from this byte of the line on.
-    fn find(&self, line: &str, from: usize) -> Option<usize> {
+    /// Returns the position of the first match at or after byte `start_byte` of the line.
+    fn find_match(&self, line: &str, start_byte: usize) -> Option<usize> {
         let reach = self.searched_len(line);
-        let found = self.regex.find_at(&line[..reach], from.min(reach))?;
-        // An end at the cut may be no end: `$` would fit there.
+        let found = self.regex.find_at(&line[..reach], start_byte.min(reach))?;
+        // A match that ends at the cut may be wrong: `$` would match there.
         let is_sure = found.end() < reach || reach == line.len();
         is_sure.then_some(found.start())
     }
 }
 
-/// What is searched for, and what was found.
+/// State of a search through files.
 #[derive(Debug)]
 struct SearchState {
-    pattern: Pattern,
+    pattern: SearchPattern,
     lines: Vec<String>,
     searched_files: usize,
     skipped_files: usize,
-    /// Lines that were searched only in part.
+    /// Number of lines that were searched only in part.
     partial_lines: usize,
     has_more: bool,
     is_timed_out: bool,
 }
 
 impl SearchState {
-    fn visit(&mut self, walk: &Walk<'_>, met: &WalkEntry<'_>) -> WalkControl {
-        if met.kind != FileType::RegularFile {
+    fn visit_entry(&mut self, walk: &Walk<'_>, entry: &WalkEntry<'_>) -> WalkControl {
+        if entry.kind != FileType::RegularFile {
             return WalkControl::Continue;
         }
-        match met.folder.open_known(met.name) {
-            Ok(opened) => self.search_file(walk, &met.path, opened),
-            // Removed since, swapped for a link, or not ours to read.
+        match entry.folder.open_known_file(entry.name) {
+            Ok(file) => self.search_file(walk, &entry.path, file),
+            // Removed since, replaced by a symbolic link, or not readable.
             Err(_) => {
                 self.skipped_files += 1;
                 WalkControl::Continue
@@ -218,9 +228,9 @@ impl SearchState {
         }
     }
 
-    fn search_file(&mut self, walk: &Walk<'_>, path: &str, opened: OpenFile) -> WalkControl {
-        let long = size_error(&opened).is_some();
-        let taken = (!long).then(|| opened.read(FILE_BYTES_MAX).ok()).flatten();
+    fn search_file(&mut self, walk: &Walk<'_>, path: &str, file: OpenFile) -> WalkControl {
+        let long = file_size_error(&file).is_some();
+        let taken = (!long).then(|| file.read(FILE_BYTES_MAX).ok()).flatten();
         let Some(held) = taken.and_then(|taken| decode_utf8(taken.bytes).ok()) else {
             self.skipped_files += 1;
             return WalkControl::Continue;
@@ -228,7 +238,7 @@ impl SearchState {
         self.searched_files += 1;
         let mut unchecked = 0;
         for (index, line) in held.lines().enumerate() {
-            // The walk itself looks at the time only between files.
+            // The walk itself checks the timeout only between files.
             unchecked += line.len() + 1;
             if unchecked > CHECK_BYTES {
                 unchecked = 0;
@@ -237,7 +247,7 @@ impl SearchState {
             if self.is_timed_out {
                 return WalkControl::Stop;
             }
-            let Some(found) = self.pattern.find(line, 0) else {
+            let Some(found) = self.pattern.find_match(line, 0) else {
                 self.partial_lines += usize::from(self.pattern.searched_len(line) < line.len());
                 continue;
             };
@@ -245,10 +255,10 @@ impl SearchState {
                 self.has_more = true;
                 return WalkControl::Stop;
             }
-            let (shown, end) = excerpt(line, found);
-            let again = end < line.len() && self.pattern.find(line, end).is_some();
+            let (text, end) = match_excerpt(line, found);
+            let again = end < line.len() && self.pattern.find_match(line, end).is_some();
             let again = if again { MORE_MATCHES } else { "" };
-            self.lines.push(format!("{path}:{}: {shown}{again}", index + 1));
+            self.lines.push(format!("{path}:{}: {text}{again}", index + 1));
         }
         WalkControl::Continue
     }
@@ -257,25 +267,29 @@ impl SearchState {
         let mut lines = self.lines;
         let files = self.searched_files;
         if lines.is_empty() {
-            lines.push(format!("[Nothing was found in {files} files.]"));
+            lines.push(format!("[No match in {files} files.]"));
         }
         if self.has_more {
             lines.push(format!(
-                "[There is more: only the first {SHOWN_MAX} lines are shown; narrow it by pattern, path or glob.]"
+                "[There is more: only the first {SHOWN_MAX} lines are shown; narrow the search by pattern, path or glob.]"
             ));
         }
         if self.is_timed_out {
-            lines.push("[There is more: the time was over; narrow it by path or glob.]".into());
+            lines.push(
+                "[There may be more: the search timed out; narrow it by path or glob.]".into(),
+            );
         }
         if self.skipped_files > 0 {
             let count = self.skipped_files;
-            lines.push(format!("[Not searched, as they are no text or too long: {count}.]"));
+            lines.push(format!(
+                "[Files not searched because they are binary, unreadable or too long: {count}.]"
+            ));
         }
         if self.partial_lines > 0 {
             let count = self.partial_lines;
             lines.push(format!(
-                "[Searched only up to byte {LINE_BYTES_MAX}, as the pattern is large: {count} long \
-                 lines. A smaller pattern is searched in all of a line.]"
+                "[Searched only up to byte {LINE_BYTES_MAX} because the pattern is large: {count} long \
+                 lines. A smaller pattern is matched against whole lines.]"
             ));
         }
         lines.extend(notes.iter().map(|note| format!("[{note}]")));
@@ -283,36 +297,38 @@ impl SearchState {
     }
 }
 
-/// The part of the line around this byte, and where that part ends.
-fn excerpt(line: &str, at: usize) -> (String, usize) {
-    let lead = line[..at].chars().rev().take(LEAD_CHARS_MAX);
-    let start = at - lead.map(char::len_utf8).sum::<usize>();
+/// Returns the part of the line around the match at byte `match_start`, and where that part ends.
+fn match_excerpt(line: &str, match_start: usize) -> (String, usize) {
+    let lead = line[..match_start].chars().rev().take(LEAD_CHARS_MAX);
+    let start = match_start - lead.map(char::len_utf8).sum::<usize>();
     let is_short = line.chars().nth(LINE_CHARS_MAX).is_none();
     let start = if is_short { 0 } else { start };
-    let letters = line[start..].chars().take(LINE_CHARS_MAX);
-    let end = start + letters.map(char::len_utf8).sum::<usize>();
-    let shown = &line[start..end];
+    let chars = line[start..].chars().take(LINE_CHARS_MAX);
+    let end = start + chars.map(char::len_utf8).sum::<usize>();
+    let text = &line[start..end];
     let before = if start > 0 { "..." } else { "" };
     let after = if end < line.len() { "..." } else { "" };
-    (format!("{before}{shown}{after}"), end)
+    (format!("{before}{text}{after}"), end)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, compile, excerpt};
+    use super::{LINE_BYTES_MAX, compile_pattern, match_excerpt};
 
     #[test]
     fn search_patterns_match_lines() {
         let check = |text: &str, line: &str, expected: &str| {
-            let said = match compile(text) {
-                Ok((needle, note)) => format!("{} {note:?}", needle.find(line, 0).is_some()),
+            let result = match compile_pattern(text) {
+                Ok((pattern, note)) => {
+                    format!("{} {note:?}", pattern.find_match(line, 0).is_some())
+                }
                 Err(why) => why,
             };
-            assert!(said.contains(expected), "{text:?}: {said}");
+            assert!(result.contains(expected), "{text:?}: {result}");
         };
         check(r"fn \w+_file", "pub fn read_file", "true None");
         check("(?i)GRÖSSE", "größe Grösse", "true None");
-        check("call(", "a call(b)", "true Some(\"The pattern is no");
+        check("call(", "a call(b)", "true Some(\"The pattern is not a valid");
         check("(?=a)", "(?=a)", "true Some");
         check(r"(\w{500}){500}", "", "too large");
         check("", "", "is empty");
@@ -322,21 +338,21 @@ mod tests {
 
     #[test]
     fn long_lines_are_shown_around_the_match() {
-        assert_eq!(excerpt("short", 3), ("short".into(), 5));
+        assert_eq!(match_excerpt("short", 3), ("short".into(), 5));
         let long = format!("{}needle{}", "ü".repeat(300), "é".repeat(300));
-        let (shown, end) = excerpt(&long, 600);
+        let (text, end) = match_excerpt(&long, 600);
         assert_eq!(&long[end..], "é".repeat(300 - 154));
-        assert!(shown.starts_with("...ü") && shown.ends_with("é..."));
-        assert!(shown.contains("needle") && shown.chars().count() == 246);
+        assert!(text.starts_with("...ü") && text.ends_with("é..."));
+        assert!(text.contains("needle") && text.chars().count() == 246);
     }
 
     #[test]
     fn a_large_pattern_is_matched_across_chunks() {
         let far = "b".repeat(LINE_BYTES_MAX) + "needle";
         let check = |text: &str, line: &str, lean: bool, expected: Option<usize>| {
-            let (needle, _) = compile(text).unwrap();
-            assert_eq!(needle.is_small, lean, "{text}");
-            assert_eq!(needle.find(line, 0), expected, "{text}");
+            let (pattern, _) = compile_pattern(text).unwrap();
+            assert_eq!(pattern.is_small, lean, "{text}");
+            assert_eq!(pattern.find_match(line, 0), expected, "{text}");
         };
         let large = r"\w{8}";
         check("needle$", &far, true, Some(LINE_BYTES_MAX));

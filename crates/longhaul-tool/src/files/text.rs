@@ -1,39 +1,35 @@
-//! Whether a file is text, and how much of one is opened at all.
-//!
-//! Never: shows bytes as if they were letters.
+//! Detection of text files, and the size limit of files.
 
 use crate::safe_dir::OpenFile;
 
-/// The longest file that is read, searched or edited, in bytes.
+/// Maximum size of a file that is read, searched or edited, in bytes.
 pub(crate) const FILE_BYTES_MAX: usize = 10 * 1024 * 1024;
 
-/// Why these bytes are no text, if they are none.
+/// Decodes bytes as text. The error says why they are not text.
 pub(crate) fn decode_utf8(bytes: Vec<u8>) -> Result<String, String> {
     let size = bytes.len();
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return Err(format!("is UTF-16 ({size} bytes), and only UTF-8 is read"));
+        return Err(format!("the file is UTF-16 ({size} bytes); only UTF-8 is supported"));
     }
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
-        return Err(format!(
-            "is a binary file ({size} bytes, with a NUL at byte {at}), so it is not shown"
-        ));
+        return Err(format!("the file is binary ({size} bytes, with a NUL at byte {at})"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("is not UTF-8 text ({size} bytes, wrong at byte {at}), so it is not shown")
+        format!("the file is not UTF-8 text ({size} bytes, invalid at byte {at})")
     })
 }
 
-/// Whether these bytes are text.
+/// Returns whether these bytes are UTF-8 text.
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
     !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
 }
 
-/// Why this file is too long to be opened, if it is.
-pub(crate) fn size_error(opened: &OpenFile) -> Option<String> {
-    let size = opened.size;
+/// Returns why this file is too long to be read. `None` if the file is short enough.
+pub(crate) fn file_size_error(file: &OpenFile) -> Option<String> {
+    let size = file.size;
     (size > FILE_BYTES_MAX as u64).then(|| {
-        format!("is {size} bytes long, and files of more than {FILE_BYTES_MAX} are not opened")
+        format!("the file has {size} bytes, but at most {FILE_BYTES_MAX} bytes are opened")
     })
 }
 
@@ -44,14 +40,14 @@ mod tests {
     #[test]
     fn text_is_distinguished_from_binary() {
         let check = |bytes: &[u8], expected: &str| {
-            let said = decode_utf8(bytes.to_vec()).unwrap_or_else(|why| why);
-            assert!(said.contains(expected), "{bytes:?}: {said}");
+            let result = decode_utf8(bytes.to_vec()).unwrap_or_else(|why| why);
+            assert!(result.contains(expected), "{bytes:?}: {result}");
         };
         check("größer\r\n".as_bytes(), "größer\r\n");
         check(b"", "");
         check(b"\xff\xfea\0", "UTF-16");
         check(b"ab\0", "NUL at byte 2");
-        check(b"caf\xe9", "wrong at byte 3");
-        check(b"\xed\xa0\x80", "wrong at byte 0");
+        check(b"caf\xe9", "invalid at byte 3");
+        check(b"\xed\xa0\x80", "invalid at byte 0");
     }
 }

@@ -1,6 +1,6 @@
-//! A walk through folders, bounded in depth, entries and time.
+//! A walk through folders, limited in depth, entries and time.
 //!
-//! Never: follows a link, or enters what is closed or what nobody asks for.
+//! Invariant: symbolic links are not followed, and protected folders are not entered.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use rustix::fs::FileType;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::files::glob::Glob;
-use crate::files::path::{DEPTH_MAX, part_error};
-use crate::files::protected::Access;
+use crate::files::path::{DEPTH_MAX, path_part_error};
+use crate::files::protected::PathAccess;
 use crate::files::workspace::Workspace;
 use crate::safe_dir::{DirHandle, FsError};
 
-/// How many entries are looked at.
+/// Maximum number of entries that a walk visits.
 pub(crate) const ENTRIES_MAX: usize = 100_000;
-/// How long a walk may take: well under what the call may.
+/// Timeout of a walk, well under that of the tool call.
 const WALK_TIMEOUT: Millis = Millis::from_secs(20);
-/// Folders that are other programs' own, and full. Whoever names one gets it.
+/// Folders that other programs fill with many files. They are entered only if the glob names them.
 const SKIPPED_DIRS: &[&str] = &[
     ".git",
     ".hg",
@@ -36,29 +36,29 @@ const SKIPPED_DIRS: &[&str] = &[
     "target",
 ];
 
-/// Whether to go on.
+/// Whether a walk continues after an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkControl {
-    /// On to the next.
+    /// Continue with the next entry.
     Continue,
-    /// That was enough.
+    /// Stop the walk.
     Stop,
 }
 
-/// What a walk meets.
+/// A file or folder that a walk has found.
 #[derive(Debug)]
 pub(crate) struct WalkEntry<'a> {
-    /// The folder it is in.
+    /// The folder that contains the entry.
     pub(crate) folder: &'a DirHandle,
-    /// Its name there.
+    /// Name of the entry in its folder.
     pub(crate) name: &'a str,
-    /// Its path from the workspace's top.
+    /// Path of the entry relative to the top of the workspace.
     pub(crate) path: String,
-    /// What it is.
+    /// File type of the entry.
     pub(crate) kind: FileType,
 }
 
-/// A walk: where it may go, and what it has left out so far.
+/// A walk through folders: its limits, and what it has left out so far.
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     workspace: &'a Workspace,
@@ -74,10 +74,14 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk over what fits the glob.
-    pub(crate) fn new(space: &'a Workspace, glob: Option<&'a Glob>, clock: Arc<dyn Clock>) -> Self {
+    /// Creates a walk over the files and folders that match the glob.
+    pub(crate) fn new(
+        workspace: &'a Workspace,
+        glob: Option<&'a Glob>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
-            workspace: space,
+            workspace,
             glob,
             started_nanos: clock.monotonic_nanos(),
             clock,
@@ -90,40 +94,40 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes through this folder, and below it where `deep` is.
+    /// Visits the entries of this folder, or all files below the folder if the walk is deep.
     pub(crate) fn run(
         &mut self,
         parts: &[String],
         deep: bool,
         visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
     ) -> Result<(), FsError> {
-        let folder = self.workspace.folder(parts)?;
+        let folder = self.workspace.open_folder(parts)?;
         self.start_depth = parts.len();
         self.walk_dir((&folder, parts), deep, visit).map(drop)
     }
 
-    /// Whether its time is over.
+    /// Returns whether the walk has exceeded its timeout.
     pub(crate) fn is_timed_out(&self) -> bool {
         self.clock.monotonic_nanos().saturating_sub(self.started_nanos)
             > WALK_TIMEOUT.0.saturating_mul(1_000_000)
     }
 
-    /// What was left out, one sentence each.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    /// Returns what the walk has left out, one sentence each.
+    pub(crate) fn omission_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(stopped) = self.stop_reason {
-            notes.push(format!("There is more: it was stopped {stopped}; narrow it by path."));
+            notes.push(format!("There is more: the walk stopped {stopped}; give a deeper path."));
         }
         if !self.skipped_dirs.is_empty() {
             let names: Vec<&str> = self.skipped_dirs.iter().map(String::as_str).collect();
             let names = names.join(", ");
-            notes.push(format!("Not entered unless named: {names}."));
+            notes.push(format!("Folders not entered unless the glob names them: {names}."));
         }
         if self.protected_count > 0 {
-            notes.push(format!("Closed to agents and left out: {}.", self.protected_count));
+            notes.push(format!("Entries that agents can't access: {}.", self.protected_count));
         }
         if self.unreadable_count > 0 {
-            notes.push(format!("Could not be opened: {}.", self.unreadable_count));
+            notes.push(format!("Entries that could not be opened: {}.", self.unreadable_count));
         }
         notes
     }
@@ -134,14 +138,14 @@ impl<'a> Walk<'a> {
         deep: bool,
         visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
     ) -> Result<WalkControl, FsError> {
-        let room = ENTRIES_MAX.saturating_sub(self.entry_count);
-        let mut entries = folder.entries(room.saturating_add(1))?;
-        if entries.len() > room {
-            entries.truncate(room);
+        let remaining = ENTRIES_MAX.saturating_sub(self.entry_count);
+        let mut entries = folder.entries(remaining.saturating_add(1))?;
+        if entries.len() > remaining {
+            entries.truncate(remaining);
             self.stop_reason = Some("after 100000 entries");
         }
         self.entry_count += entries.len();
-        // Files first: what is near the start is seen before what is deep.
+        // Files first, so that entries near the start come before deeper ones.
         entries.sort_by_cached_key(|(name, kind)| (*kind == FileType::Directory, name.clone()));
         for (name, kind) in &entries {
             if self.is_timed_out() {
@@ -150,18 +154,18 @@ impl<'a> Walk<'a> {
             }
             let mut parts = parts.to_vec();
             parts.push(name.clone());
-            if part_error(name).is_some() {
+            if path_part_error(name).is_some() {
                 self.unreadable_count += 1;
                 continue;
             }
-            if self.workspace.protected_reason(&parts, Access::Read).is_some() {
+            if self.workspace.protected_reason(&parts, PathAccess::Read).is_some() {
                 self.protected_count += 1;
                 continue;
             }
             let path = parts.join("/");
-            let met = WalkEntry { folder, name, path, kind: *kind };
+            let entry = WalkEntry { folder, name, path, kind: *kind };
             let is_folder = *kind == FileType::Directory;
-            if self.is_match(&met, &parts, deep) && visit(self, &met) == WalkControl::Stop {
+            if self.is_match(&entry, &parts, deep) && visit(self, &entry) == WalkControl::Stop {
                 return Ok(WalkControl::Stop);
             }
             if is_folder
@@ -174,12 +178,12 @@ impl<'a> Walk<'a> {
         Ok(if self.stop_reason.is_some() { WalkControl::Stop } else { WalkControl::Continue })
     }
 
-    fn is_match(&self, met: &WalkEntry<'_>, parts: &[String], deep: bool) -> bool {
-        if deep && met.kind == FileType::Directory {
+    fn is_match(&self, entry: &WalkEntry<'_>, parts: &[String], deep: bool) -> bool {
+        if deep && entry.kind == FileType::Directory {
             return false;
         }
         let from_start = || parts[self.start_depth..].join("/");
-        self.glob.is_none_or(|glob| glob.is_match(&met.path, &from_start()))
+        self.glob.is_none_or(|glob| glob.is_match(&entry.path, &from_start()))
     }
 
     fn walk_child(
@@ -188,7 +192,7 @@ impl<'a> Walk<'a> {
         parts: &[String],
         visit: &mut dyn FnMut(&Self, &WalkEntry<'_>) -> WalkControl,
     ) -> WalkControl {
-        let is_named = self.glob.is_some_and(|glob| glob.mentions(name));
+        let is_named = self.glob.is_some_and(|glob| glob.mentions_folder(name));
         if SKIPPED_DIRS.contains(&name) && !is_named {
             self.skipped_dirs.insert(name.to_owned());
             return WalkControl::Continue;
@@ -197,15 +201,16 @@ impl<'a> Walk<'a> {
             self.skipped_dirs.insert("folders deeper than 32".into());
             return WalkControl::Continue;
         }
-        let gone =
-            folder.enter_known(name).and_then(|below| self.walk_dir((&below, parts), true, visit));
-        match gone {
-            Ok(go) => go,
-            Err(trouble) => {
-                if matches!(trouble, FsError::Protected) {
+        let result = folder
+            .open_known_child(name)
+            .and_then(|below| self.walk_dir((&below, parts), true, visit));
+        match result {
+            Ok(control) => control,
+            Err(error) => {
+                if matches!(error, FsError::Protected) {
                     self.protected_count += 1;
                 } else {
-                    // Removed since, swapped for a link, or not ours to read.
+                    // Removed since, replaced by a symbolic link, or not readable.
                     self.unreadable_count += 1;
                 }
                 WalkControl::Continue

@@ -1,7 +1,6 @@
-//! The workspace: a path from a model goes in, an open folder comes out, and
-//! every door on the way has been tried.
+//! The workspace: turns a path from a model into an open folder, after all access checks.
 //!
-//! Never: another way to the disk for the tools of this room.
+//! Invariant: the file tools access the disk only through this module.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,98 +10,110 @@ use serde_json::Value;
 use crate::atomic_write::AtomicWriter;
 use crate::filename_fold::fold_case;
 use crate::files::path::{self, PathError};
-use crate::files::protected::{self, Access};
+use crate::files::protected::{self, PathAccess};
 use crate::safe_dir::{DirHandle, FsError, OpenFile, SafeDir};
 
 /// The directory that agents work in.
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
     dir: SafeDir,
-    /// How the root may be spelled in an absolute path.
+    /// Spellings of the root path that an absolute path may start with.
     roots: Arc<[PathBuf]>,
-    /// The parts of what is kept from agents and lies in the root.
+    /// Components of each protected path inside of the root.
     protected: Arc<[Vec<String>]>,
 }
 
-/// A file of the workspace that may be opened for what was wished.
+/// Path of a workspace file that passed the checks for the requested access.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct FileTarget {
     folders: Vec<String>,
     file: String,
-    /// Its one spelling.
+    /// The path in normal form, for messages.
     pub(crate) display: String,
 }
 
 impl Workspace {
-    /// The workspace in this directory, without these files and folders.
-    pub(crate) fn new(root: PathBuf, kept: Vec<PathBuf>) -> Self {
+    /// Creates the workspace in this directory, with these files and folders protected.
+    pub(crate) fn new(root: PathBuf, protected: Vec<PathBuf>) -> Self {
         let mut roots = vec![root.clone()];
         roots.extend(std::path::absolute(&root));
         roots.extend(root.canonicalize());
         let in_root = |path: &PathBuf| {
             let below = roots.iter().find_map(|root| path.strip_prefix(root).ok());
-            below.map(folded).filter(|parts| !parts.is_empty())
+            below.map(case_folded_parts).filter(|parts| !parts.is_empty())
         };
         Self {
-            protected: kept.iter().filter_map(in_root).collect(),
-            dir: SafeDir::new(root).with_protected(kept),
+            protected: protected.iter().filter_map(in_root).collect(),
+            dir: SafeDir::new(root).with_protected_paths(protected),
             roots: roots.into(),
         }
     }
 
-    /// The parts of this path, where they may be used for what is wished.
-    pub(crate) fn parts(&self, text: &str, wish: Access) -> Result<Vec<String>, PathError> {
-        let parts = path::parts(&self.roots, text)?;
+    /// Parses a path of the workspace and checks the requested access. Returns the path's
+    /// components.
+    pub(crate) fn parse_path(
+        &self,
+        text: &str,
+        access: PathAccess,
+    ) -> Result<Vec<String>, PathError> {
+        let parts = path::parse_path_parts(&self.roots, text)?;
         let other = "work without it, or ask a person";
-        if let Some(why) = self.protected_reason(&parts, wish) {
+        if let Some(why) = self.protected_reason(&parts, access) {
             return Err(PathError::new(text, why, other));
         }
-        if wish == Access::Write
-            && let Some(wrong) = parts.iter().find_map(|part| path::write_error(part))
+        if access == PathAccess::Write
+            && let Some(wrong) = parts.iter().find_map(|part| path::rejected_new_name_reason(part))
         {
             return Err(PathError::new(text, wrong, "use another name"));
         }
         Ok(parts)
     }
 
-    /// Why this path is closed, if it is.
-    pub(crate) fn protected_reason(&self, parts: &[String], wish: Access) -> Option<&'static str> {
+    /// Returns why agents can't access this path. `None` if the path is not protected.
+    pub(crate) fn protected_reason(
+        &self,
+        parts: &[String],
+        access: PathAccess,
+    ) -> Option<&'static str> {
         let folds: Vec<String> = parts.iter().map(|part| fold_case(part)).collect();
-        let is_kept = self.protected.iter().any(|kept| folds.starts_with(kept));
-        let why = is_kept.then_some("is the runtime's own data and is closed to agents");
-        why.or_else(|| protected::protected_reason(parts, wish))
+        let is_kept = self.protected.iter().any(|protected| folds.starts_with(protected));
+        let why = is_kept.then_some("is the runtime's own data and is not accessible to agents");
+        why.or_else(|| protected::protected_reason(parts, access))
     }
 
-    /// The file at this path.
-    pub(crate) fn target(&self, text: &str, wish: Access) -> Result<Target, PathError> {
-        let mut parts = self.parts(text, wish)?;
-        let said = path::joined(&parts);
+    /// Returns the file at this path, if the requested access is allowed.
+    pub(crate) fn file_target(
+        &self,
+        text: &str,
+        access: PathAccess,
+    ) -> Result<FileTarget, PathError> {
+        let mut parts = self.parse_path(text, access)?;
+        let display = path::join_path_parts(&parts);
         let Some(file) = parts.pop() else {
-            let mend = "name a file in it, such as `src/main.rs`";
-            return Err(PathError::new(text, "is the workspace itself", mend));
+            let hint = "name a file in it, such as `src/main.rs`";
+            return Err(PathError::new(text, "is the workspace itself", hint));
         };
-        Ok(Target { folders: parts, file, display: said })
+        Ok(FileTarget { folders: parts, file, display })
     }
 
-    /// The folder of these parts, which came from `parts`.
-    pub(crate) fn folder(&self, parts: &[String]) -> Result<DirHandle, FsError> {
+    /// Opens the folder with these path components, which have passed the access checks.
+    pub(crate) fn open_folder(&self, parts: &[String]) -> Result<DirHandle, FsError> {
         self.dir.open_dir(parts)
     }
 
     /// Opens a file for reading.
-    pub(crate) fn open(&self, target: &Target) -> Result<OpenFile, FsError> {
-        self.dir.open_dir(&target.folders)?.open(&target.file)
+    pub(crate) fn open_file(&self, target: &FileTarget) -> Result<OpenFile, FsError> {
+        self.dir.open_dir(&target.folders)?.open_file(&target.file)
     }
 
-    /// A place to write this file at, while nobody else writes. Folders that
-    /// are missing are made.
-    pub(crate) fn writer(&self, target: &Target) -> Result<AtomicWriter, FsError> {
+    /// Opens a writer for this file and locks out other writers. Missing folders are created.
+    pub(crate) fn open_writer(&self, target: &FileTarget) -> Result<AtomicWriter, FsError> {
         AtomicWriter::open(&self.dir, &target.folders)
     }
 
-    /// What rules know the path of this input by; where there is no such path,
-    /// the path as it was written.
-    pub(crate) fn subjects(&self, input: &Value) -> Vec<String> {
+    /// Returns the path in a tool's input in the normal form that approval rules match. An invalid
+    /// path is returned as written.
+    pub(crate) fn rule_subjects(&self, input: &Value) -> Vec<String> {
         let text = match &input["path"] {
             Value::Null => "",
             Value::String(text) => text,
@@ -110,30 +121,30 @@ impl Workspace {
                 return vec![longhaul_core::raw::canonical_json(input)];
             }
         };
-        let parts = path::parts(&self.roots, text);
-        vec![parts.map_or_else(|_| text.to_owned(), |parts| path::joined(&parts))]
+        let parts = path::parse_path_parts(&self.roots, text);
+        vec![parts.map_or_else(|_| text.to_owned(), |parts| path::join_path_parts(&parts))]
     }
 }
 
-impl Target {
-    /// The name of the file in its folder.
-    pub(crate) fn file(&self) -> &str {
+impl FileTarget {
+    /// Returns the name of the file, without its folders.
+    pub(crate) fn file_name(&self) -> &str {
         &self.file
     }
 }
 
-/// What to say of a file that can't be reached.
-pub(crate) fn error_hint(trouble: &FsError) -> &'static str {
-    if matches!(trouble, FsError::NotFound) {
-        "; list_files shows what is"
-    } else if matches!(trouble, FsError::IsDirectory) {
-        "; list_files shows what is in it"
+/// Returns a hint for the model about a file that can't be accessed.
+pub(crate) fn error_hint(error: &FsError) -> &'static str {
+    if matches!(error, FsError::NotFound) {
+        "; use list_files to see which files exist"
+    } else if matches!(error, FsError::IsDirectory) {
+        "; use list_files to see what is in it"
     } else {
         ""
     }
 }
 
-fn folded(path: &Path) -> Vec<String> {
+fn case_folded_parts(path: &Path) -> Vec<String> {
     let parts = path.components();
     parts
         .map(|part| fold_case(&part.as_os_str().to_string_lossy()))

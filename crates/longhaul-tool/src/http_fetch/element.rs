@@ -1,11 +1,10 @@
-//! What the elements of a page mean to a reader.
-//!
-//! Never: more than their names say. What an unknown one means is nothing.
+//! How HTML elements are rendered as text. Unknown elements have no effect.
 
-/// What has no words for a reader, whose end is always found.
+/// HTML elements whose content is always skipped, such as `script`: it is not readable text.
 pub(super) const RAW_TEXT_ELEMENTS: [&[u8]; 6] =
     [b"script", b"style", b"noscript", b"iframe", b"noembed", b"textarea"];
-/// What has no words for a reader, unless somebody forgot to close it.
+/// HTML elements that usually hold no content of the page, such as `nav`. They are skipped unless
+/// their end tag is missing.
 pub(super) const NOISE_ELEMENTS: [&[u8]; 10] = [
     b"nav",
     b"template",
@@ -18,12 +17,12 @@ pub(super) const NOISE_ELEMENTS: [&[u8]; 10] = [
     b"button",
     b"dialog",
 ];
-/// Where a page itself begins, so that an open menu has ended.
+/// HTML elements that start the main content of a page. An unclosed menu ends there.
 pub(super) const CONTENT_START_ELEMENTS: [&[u8]; 3] = [b"main", b"article", b"h1"];
 
-/// How strong a break this element is.
-pub(super) fn break_level(name: &[u8]) -> usize {
-    match name {
+/// Returns the number of line breaks around the text of an HTML element.
+pub(super) fn line_break_count(element_name: &[u8]) -> usize {
+    match element_name {
         b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"article"
         | b"section" | b"main" | b"header" | b"footer" | b"aside" | b"dl" | b"figure"
         | b"fieldset" | b"details" => 2,

@@ -1,22 +1,20 @@
-//! Puts words, breaks and marks in a row, so that no two of them stand wrong:
-//! blanks are one, empty lines are one, and a mark that nothing follows is gone.
-//!
-//! Never: longer than its bound by more than one piece.
+//! Builds a text from words, line breaks and marks such as `# ` or `- `. Repeated spaces and empty
+//! lines are merged, and a mark without text after it is removed.
 
-/// So deep lists are set in; deeper ones stand where these do.
+/// Maximum indentation of nested lists, in levels.
 const INDENT_MAX: usize = 12;
 
-/// A text in the making.
+/// Text of a page while it is being built.
 #[derive(Debug, Default)]
 pub(super) struct TextWriter {
     out: String,
-    /// So many ends of lines are wanted before the next words.
+    /// Number of line breaks to write before the next text.
     pending_breaks: usize,
-    /// A blank is wanted before the next words.
+    /// Whether to write a space before the next text.
     pending_space: bool,
-    /// Where marks begin that have no words yet.
+    /// Start position of marks, such as `# ` or `- `, that have no text after them yet.
     pending_mark: Option<usize>,
-    /// How far lines are set in.
+    /// Indentation of new lines, in list levels.
     indent: usize,
 }
 
@@ -25,25 +23,25 @@ impl TextWriter {
         self.out.len()
     }
 
-    /// What stands after this place.
-    pub(super) fn text_from(&self, at: usize) -> &str {
-        self.out.get(at..).unwrap_or_default()
+    /// Returns the text from byte `start` on.
+    pub(super) fn text_from(&self, start: usize) -> &str {
+        self.out.get(start..).unwrap_or_default()
     }
 
-    /// So deep in lists the next lines stand.
-    pub(super) fn set_indent(&mut self, deep: usize) {
-        self.indent = deep.min(INDENT_MAX);
+    /// Sets the indentation of the next lines, in list levels.
+    pub(super) fn set_indent(&mut self, level: usize) {
+        self.indent = level.min(INDENT_MAX);
     }
 
-    /// Wants so many ends of lines, unless a mark waits for its words.
+    /// Requests line breaks before the next text, unless a mark such as `- ` waits for its text.
     pub(super) fn end_line(&mut self, breaks: usize) {
         if self.pending_mark.is_none() {
             self.pending_breaks = self.pending_breaks.max(breaks);
         }
     }
 
-    /// Takes marks back that have no words.
-    pub(super) fn remove_pending_mark(&mut self) {
+    /// Removes marks, such as `# ` or `- `, that have no text after them.
+    pub(super) fn remove_mark_without_text(&mut self) {
         if let Some(at) = self.pending_mark.take() {
             self.out.truncate(at);
             self.pending_breaks = self.pending_breaks.max(1);
@@ -54,58 +52,58 @@ impl TextWriter {
         self.pending_space = true;
     }
 
-    /// Words in which blanks mean nothing but themselves.
+    /// Adds text, merging its whitespace into single spaces.
     pub(super) fn add_text(&mut self, text: &str) {
-        for letter in text.chars() {
-            if letter.is_whitespace() {
+        for c in text.chars() {
+            if c.is_whitespace() {
                 self.pending_space = true;
-            } else if is_visible(letter) {
-                self.flush_pending(self.indent);
+            } else if is_visible(c) {
+                self.flush_pending_whitespace(self.indent);
                 self.pending_mark = None;
-                self.out.push(letter);
+                self.out.push(c);
             }
         }
     }
 
-    /// Words as they stand.
-    pub(super) fn add_verbatim(&mut self, text: &str) {
-        self.flush_pending(self.indent);
+    /// Adds text without changing its whitespace.
+    pub(super) fn add_verbatim_text(&mut self, text: &str) {
+        self.flush_pending_whitespace(self.indent);
         self.pending_mark = None;
-        let keeps = |letter: &char| matches!(letter, '\n' | '\t') || is_visible(*letter);
+        let keeps = |c: &char| matches!(c, '\n' | '\t') || is_visible(*c);
         self.out.extend(text.chars().filter(keeps));
     }
 
-    /// A mark before words to come, and where it stands.
+    /// Adds a mark, such as `# `, before the next text. Returns the position of the mark.
     pub(super) fn add_mark(&mut self, mark: &str) -> usize {
-        self.flush_pending(self.indent);
+        self.flush_pending_whitespace(self.indent);
         let at = self.out.len();
         self.pending_mark.get_or_insert(at);
         self.out.push_str(mark);
         at
     }
 
-    /// A mark at the beginning of a point in a list.
+    /// Adds the mark of a list item, such as `- `.
     pub(super) fn add_list_mark(&mut self, mark: &str) {
-        self.remove_pending_mark();
+        self.remove_mark_without_text();
         self.end_line(1);
-        self.flush_pending(self.indent.saturating_sub(1));
+        self.flush_pending_whitespace(self.indent.saturating_sub(1));
         self.pending_mark.get_or_insert(self.out.len());
         self.out.push_str(mark);
     }
 
-    /// A sign that belongs to the words before it.
-    pub(super) fn append_sign(&mut self, sign: &str) {
+    /// Appends markup, such as a closing backtick, directly after the text before it.
+    pub(super) fn append_markup(&mut self, markup: &str) {
         self.pending_mark = None;
-        self.out.push_str(sign);
+        self.out.push_str(markup);
     }
 
-    /// A sign on its own that counts as words.
-    pub(super) fn add_sign(&mut self, sign: &str) {
-        self.flush_pending(self.indent);
-        self.append_sign(sign);
+    /// Adds markup that counts as text, such as `---`.
+    pub(super) fn add_markup(&mut self, markup: &str) {
+        self.flush_pending_whitespace(self.indent);
+        self.append_markup(markup);
     }
 
-    /// Parts two cells of a row.
+    /// Adds the separator between two cells of a table row.
     pub(super) fn add_cell_separator(&mut self) {
         self.pending_mark = None;
         self.pending_breaks = 0;
@@ -114,33 +112,33 @@ impl TextWriter {
         self.out.push_str(" | ");
     }
 
-    /// Begins a line now, even if nothing follows.
+    /// Starts a line now, even if it stays empty.
     pub(super) fn begin_line(&mut self) {
-        self.remove_pending_mark();
+        self.remove_mark_without_text();
         self.end_line(1);
-        self.flush_pending(self.indent);
+        self.flush_pending_whitespace(self.indent);
     }
 
-    /// Takes back what stands after this place.
-    pub(super) fn truncate(&mut self, at: usize) {
-        self.out.truncate(at);
-        self.pending_mark = self.pending_mark.filter(|fresh| *fresh < at);
+    /// Removes the text from byte `start` on.
+    pub(super) fn truncate(&mut self, start: usize) {
+        self.out.truncate(start);
+        self.pending_mark = self.pending_mark.filter(|fresh| *fresh < start);
     }
 
-    /// Takes back one letter of one byte at this place.
-    pub(super) fn remove_char(&mut self, at: usize) {
-        if self.out.is_char_boundary(at) && self.out.is_char_boundary(at + 1) {
-            self.out.remove(at);
+    /// Removes the single-byte character at byte `position`.
+    pub(super) fn remove_char(&mut self, position: usize) {
+        if self.out.is_char_boundary(position) && self.out.is_char_boundary(position + 1) {
+            self.out.remove(position);
         }
     }
 
     pub(super) fn finish(mut self) -> String {
-        self.remove_pending_mark();
+        self.remove_mark_without_text();
         self.out.truncate(self.out.trim_end().len());
         self.out
     }
 
-    fn flush_pending(&mut self, deep: usize) {
+    fn flush_pending_whitespace(&mut self, level: usize) {
         let breaks = std::mem::take(&mut self.pending_breaks);
         let blank = std::mem::take(&mut self.pending_space);
         if self.out.is_empty() {
@@ -148,12 +146,12 @@ impl TextWriter {
         }
         if breaks > 0 {
             let end = self.out.trim_end_matches([' ', '\n']).len();
-            let room = end.min(self.out.len());
-            self.out.truncate(room);
+            let new_len = end.min(self.out.len());
+            self.out.truncate(new_len);
             for _ in 0..breaks {
                 self.out.push('\n');
             }
-            for _ in 0..deep {
+            for _ in 0..level {
                 self.out.push_str("  ");
             }
         } else if blank && self.pending_mark.is_none() && !self.out.ends_with([' ', '\n']) {
@@ -162,11 +160,11 @@ impl TextWriter {
     }
 }
 
-/// Whether a person would see this letter. What people can't see is not meant for
-/// them, and so not shown to a model either.
-fn is_visible(letter: char) -> bool {
-    !letter.is_control()
-        && !matches!(letter,
+/// Returns whether a character is visible. Invisible text is not meant for people, so it is not
+/// shown to a model either.
+fn is_visible(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c,
             '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }

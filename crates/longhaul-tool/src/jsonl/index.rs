@@ -1,10 +1,10 @@
-//! A hash index from keys to line offsets, in a file beside the JSON lines.
+//! A hash index from keys to line offsets, in a file next to the JSON lines file.
 //!
-//! The index is a cache: one that does not match its file is made again. Its slots
-//! lie in segments, each twice as large as the one before, so it grows without a
-//! pause in which everything is moved.
+//! The index is a cache: it is rebuilt if it does not match its JSON lines file. Its slots are in
+//! segments, each twice as large as the one before, so that it grows without moving everything at
+//! once.
 //!
-//! Invariant: a slot is on disk before `covered` passes the line it points to.
+//! Invariant: a slot is on disk before the header's `covered` passes the line it points to.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,79 +16,90 @@ use rustix::fs::{Mode, OFlags};
 
 use longhaul_core::raw::Hash;
 
-use crate::openat::{is_regular, open_file};
+use crate::openat::{is_regular_file, open_file};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"lhindex1");
 const HEADER_BYTES: u64 = 64;
 const SLOT_BYTES: u64 = 16;
-/// Slots of the first segment. Each segment is filled by half.
+/// Number of slots in the first segment. Each segment is filled to half.
 const FIRST_SLOTS: u64 = 4096;
-/// Maximum number of segments; the last one alone points to 2^35 lines.
+/// Maximum number of segments; the last segment alone can point to 2^35 lines.
 const SEGMENTS_MAX: u64 = 25;
-/// Bytes before `covered` by which a file is known again.
+/// Number of bytes before the end of the indexed part that are hashed to recognize the JSON lines
+/// file.
 const CHECK_BYTES: u64 = 256;
 
-/// The open index of one file. The caller holds the lock of that file.
+/// The open index of one JSON lines file. The caller holds the lock of that file.
 #[derive(Debug)]
-pub(super) struct Index<'a> {
+pub(super) struct KeyIndex<'a> {
     slots: File,
     lines: &'a File,
-    header: Header,
+    header: IndexHeader,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Header {
+struct IndexHeader {
     device: u64,
     inode: u64,
-    /// Bytes of the file whose lines are in the index.
+    /// Number of bytes of the JSON lines file whose lines are in the index.
     covered: u64,
-    /// Hash of the bytes before `covered`.
-    check: u64,
-    /// Segment that is being filled.
+    /// Hash of the last bytes before the offset `covered`. If it no longer matches, the file was
+    /// replaced and the index is rebuilt.
+    check_hash: u64,
+    /// Number of the segment that is being filled.
     segment: u64,
-    /// Number of slots in use in that segment.
-    used: u64,
+    /// Number of slots in use in the segment that is being filled.
+    used_slots: u64,
 }
 
-impl Header {
+impl IndexHeader {
     fn to_bytes(self) -> [u8; HEADER_BYTES as usize] {
-        let words =
-            [MAGIC, self.device, self.inode, self.covered, self.check, self.segment, self.used];
+        let fields = [
+            MAGIC,
+            self.device,
+            self.inode,
+            self.covered,
+            self.check_hash,
+            self.segment,
+            self.used_slots,
+        ];
         let mut bytes = [0; HEADER_BYTES as usize];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (chunk, field) in bytes.chunks_exact_mut(8).zip(fields) {
+            chunk.copy_from_slice(&field.to_le_bytes());
         }
-        let sum = hash(&bytes[..56]);
+        let sum = hash_bytes(&bytes[..56]);
         bytes[56..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
-    /// `None` if the bytes are not a whole header of this version.
+    /// Parses the header of an index file. `None` if the bytes are not a complete header of this
+    /// version.
     fn from_bytes(bytes: [u8; HEADER_BYTES as usize]) -> Option<Self> {
-        let word =
+        let field_at =
             |at: usize| u64::from_le_bytes(bytes[at * 8..][..8].try_into().unwrap_or_default());
         let header = Self {
-            device: word(1),
-            inode: word(2),
-            covered: word(3),
-            check: word(4),
-            segment: word(5),
-            used: word(6),
+            device: field_at(1),
+            inode: field_at(2),
+            covered: field_at(3),
+            check_hash: field_at(4),
+            segment: field_at(5),
+            used_slots: field_at(6),
         };
         let is_whole = header.to_bytes() == bytes && header.segment < SEGMENTS_MAX;
         is_whole.then_some(header)
     }
 }
 
-impl<'a> Index<'a> {
-    /// Opens the index `name` in `folder`, empty unless it belongs to what is in `lines` now.
+impl<'a> KeyIndex<'a> {
+    /// Opens the index file `name` in `folder`. The index is cleared if it does not match the
+    /// current content of `lines`.
     pub(super) fn open((folder, name): (&OwnedFd, &OsStr), lines: &'a File) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let (handle, found) = open_file(folder, name, flags, Mode::from_raw_mode(0o600))?;
-        if !is_regular(&found) {
+        if !is_regular_file(&found) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut index = Self { slots: File::from(handle), lines, header: Header::default() };
+        let mut index = Self { slots: File::from(handle), lines, header: IndexHeader::default() };
         match index.load_header()? {
             Some(header) => index.header = header,
             None => {
@@ -96,44 +107,46 @@ impl<'a> Index<'a> {
                 index.header.device = found.dev();
                 index.header.inode = found.ino();
                 index.slots.set_len(0)?;
-                index.slots.set_len(end_of(0))?;
+                index.slots.set_len(segment_end(0))?;
             }
         }
         Ok(index)
     }
 
-    /// The header on disk, if it describes this file.
-    fn load_header(&self) -> io::Result<Option<Header>> {
+    /// Returns the header of the index file. `None` if the header does not describe this JSON lines
+    /// file.
+    fn load_header(&self) -> io::Result<Option<IndexHeader>> {
         let length = self.slots.metadata()?.len();
-        if length < end_of(0) {
+        if length < segment_end(0) {
             return Ok(None);
         }
         let mut bytes = [0; HEADER_BYTES as usize];
         self.slots.read_exact_at(&mut bytes, 0)?;
-        let Some(header) = Header::from_bytes(bytes) else {
+        let Some(header) = IndexHeader::from_bytes(bytes) else {
             return Ok(None);
         };
         let found = self.lines.metadata()?;
         let is_same = (header.device, header.inode) == (found.dev(), found.ino())
             && header.covered <= found.len()
-            && length >= end_of(header.segment)
-            && header.check == self.checksum(header.covered)?;
+            && length >= segment_end(header.segment)
+            && header.check_hash == self.checksum(header.covered)?;
         Ok(is_same.then_some(header))
     }
 
-    /// Number of bytes of the file, from its start, whose lines are in the index.
-    pub(super) fn covered(&self) -> u64 {
+    /// Returns the number of bytes of the JSON lines file, from its start, whose lines are in the
+    /// index.
+    pub(super) fn covered_bytes(&self) -> u64 {
         self.header.covered
     }
 
-    /// Where lines with this key may begin, in the file's order.
-    pub(super) fn find(&self, key: &str) -> io::Result<Vec<u64>> {
-        let wanted = hash(key.as_bytes());
+    /// Returns the offsets where lines with this key may start, in file order.
+    pub(super) fn find_offsets(&self, key: &str) -> io::Result<Vec<u64>> {
+        let key_hash = hash_bytes(key.as_bytes());
         let mut offsets = Vec::new();
         for segment in 0..=self.header.segment {
-            self.probe(segment, wanted, |_, slot| {
+            self.probe_slots(segment, key_hash, |_, slot| {
                 if let Some((found, offset)) = slot
-                    && found == wanted
+                    && found == key_hash
                 {
                     offsets.push(offset);
                 }
@@ -145,27 +158,28 @@ impl<'a> Index<'a> {
         Ok(offsets)
     }
 
-    /// Adds a line, which counts once [`Self::cover`] has passed it.
-    pub(super) fn add(&mut self, key: &str, offset: u64) -> io::Result<()> {
-        if self.header.used >= slots_of(self.header.segment) / 2 {
+    /// Adds the line at this offset to the index. The entry takes effect when the covered bytes
+    /// include the line.
+    pub(super) fn add_line(&mut self, key: &str, offset: u64) -> io::Result<()> {
+        if self.header.used_slots >= slots_of(self.header.segment) / 2 {
             self.header.segment += 1;
-            self.header.used = 0;
+            self.header.used_slots = 0;
             if self.header.segment == SEGMENTS_MAX {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
-            self.slots.set_len(end_of(self.header.segment))?;
+            self.slots.set_len(segment_end(self.header.segment))?;
         }
-        let hash = hash(key.as_bytes());
-        let mut place = None;
-        self.probe(self.header.segment, hash, |at, slot| {
-            // What a crash left here before it was covered is counted, but not added twice.
+        let hash = hash_bytes(key.as_bytes());
+        let mut found = None;
+        self.probe_slots(self.header.segment, hash, |at, slot| {
+            // A slot that a crash left here before it was covered is counted, but not added twice.
             let is_there = slot == Some((hash, offset));
             if is_there || slot.is_none() {
-                place = Some((at, is_there));
+                found = Some((at, is_there));
             }
             is_there
         })?;
-        let Some((at, is_there)) = place else {
+        let Some((at, is_there)) = found else {
             return Err(io::Error::other("no slot of the segment is free"));
         };
         if !is_there {
@@ -174,47 +188,48 @@ impl<'a> Index<'a> {
             bytes[8..].copy_from_slice(&(offset + 1).to_le_bytes());
             self.slots.write_all_at(&bytes, at)?;
         }
-        self.header.used += 1;
+        self.header.used_slots += 1;
         Ok(())
     }
 
-    /// States that every line before `covered` is in the index.
-    pub(super) fn cover(&mut self, covered: u64) -> io::Result<()> {
+    /// Records that the index has every line in the first `byte_count` bytes of the indexed file.
+    pub(super) fn set_covered_bytes(&mut self, byte_count: u64) -> io::Result<()> {
         self.slots.sync_data()?;
-        self.header.covered = covered;
-        self.header.check = self.checksum(covered)?;
+        self.header.covered = byte_count;
+        self.header.check_hash = self.checksum(byte_count)?;
         self.slots.write_all_at(&self.header.to_bytes(), 0)
     }
 
-    /// Shows the slots where `hash` may be until `seen` is content, the first empty
-    /// one included.
-    fn probe(
+    /// Calls a closure with the slots where this hash may be, up to the first empty slot, until the
+    /// closure returns `true`.
+    fn probe_slots(
         &self,
         segment: u64,
         hash: u64,
-        mut seen: impl FnMut(u64, Option<(u64, u64)>) -> bool,
+        mut visit: impl FnMut(u64, Option<(u64, u64)>) -> bool,
     ) -> io::Result<()> {
         let slots = slots_of(segment);
         for step in 0..slots {
-            let at = end_of(segment) - SLOT_BYTES * (slots - (hash.wrapping_add(step) % slots));
+            let at =
+                segment_end(segment) - SLOT_BYTES * (slots - (hash.wrapping_add(step) % slots));
             let mut bytes = [0; SLOT_BYTES as usize];
             self.slots.read_exact_at(&mut bytes, at)?;
-            let word = |half: usize| {
+            let read_u64 = |half: usize| {
                 u64::from_le_bytes(bytes[half * 8..][..8].try_into().unwrap_or_default())
             };
-            let slot = word(1).checked_sub(1).map(|offset| (word(0), offset));
-            if seen(at, slot) || slot.is_none() {
+            let slot = read_u64(1).checked_sub(1).map(|offset| (read_u64(0), offset));
+            if visit(at, slot) || slot.is_none() {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    fn checksum(&self, covered: u64) -> io::Result<u64> {
-        let start = covered.saturating_sub(CHECK_BYTES);
-        let mut bytes = vec![0; usize::try_from(covered - start).unwrap_or_default()];
+    fn checksum(&self, byte_count: u64) -> io::Result<u64> {
+        let start = byte_count.saturating_sub(CHECK_BYTES);
+        let mut bytes = vec![0; usize::try_from(byte_count - start).unwrap_or_default()];
         self.lines.read_exact_at(&mut bytes, start)?;
-        Ok(hash(&bytes))
+        Ok(hash_bytes(&bytes))
     }
 }
 
@@ -222,12 +237,12 @@ const fn slots_of(segment: u64) -> u64 {
     FIRST_SLOTS << segment
 }
 
-/// Where a segment ends in the index file.
-const fn end_of(segment: u64) -> u64 {
+/// Returns where a segment ends in the index file.
+const fn segment_end(segment: u64) -> u64 {
     HEADER_BYTES + SLOT_BYTES * FIRST_SLOTS * ((2 << segment) - 1)
 }
 
-fn hash(bytes: &[u8]) -> u64 {
+fn hash_bytes(bytes: &[u8]) -> u64 {
     let bytes = *Hash::digest(bytes).bytes();
     u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Lookups by key: what they find and how much they read.
+//! Tests of lookups by key: which lines are found, and how many bytes are read.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -21,47 +21,47 @@ impl Fixture {
         Self { dir, lines }
     }
 
-    fn path(&self) -> PathBuf {
-        self.lines.path().into()
+    fn lines_path(&self) -> PathBuf {
+        self.lines.display_path().into()
     }
 
-    fn index(&self) -> PathBuf {
+    fn index_path(&self) -> PathBuf {
         self.dir.path().join(".longhaul-box.jsonl.index")
     }
 
     /// Appends lines as another process would, without a lookup between them.
-    fn append(&self, numbers: std::ops::Range<u32>) {
+    fn append_lines(&self, numbers: std::ops::Range<u32>) {
         let mut text = String::new();
         for number in numbers {
-            text += &format!("{}\n", line(number));
+            text += &format!("{}\n", line_json(number));
         }
         let mut options = OpenOptions::new();
-        let mut file = options.create(true).append(true).open(self.path()).unwrap();
+        let mut file = options.create(true).append(true).open(self.lines_path()).unwrap();
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    fn find(&self, number: u32) -> (usize, u64) {
-        let found = self.lines.lock().unwrap().find_key(&key(number)).unwrap();
-        assert!(found.lines.iter().all(|line| line["key"] == key(number)));
+    fn count_matches(&self, number: u32) -> (usize, u64) {
+        let found = self.lines.lock().unwrap().find_lines_by_key(&line_key(number)).unwrap();
+        assert!(found.lines.iter().all(|line| line["key"] == line_key(number)));
         (found.lines.len(), found.bytes_read)
     }
 
-    fn check(&self, present: &[u32], missing: &[u32]) {
+    fn check_lookups(&self, present: &[u32], missing: &[u32]) {
         for number in present {
-            assert_eq!(self.find(*number).0, 1, "line {number} is found");
+            assert_eq!(self.count_matches(*number).0, 1, "line {number} was not found");
         }
         for number in missing {
-            assert_eq!(self.find(*number).0, 0, "line {number} is not found");
+            assert_eq!(self.count_matches(*number).0, 0, "line {number} was found");
         }
     }
 }
 
-fn key(number: u32) -> String {
+fn line_key(number: u32) -> String {
     format!("run_0000000000000000000000{number:08}:t1.1")
 }
 
-fn line(number: u32) -> Value {
-    json!({ "kind": "intent", "key": key(number), "text": "x".repeat(60) })
+fn line_json(number: u32) -> Value {
+    json!({ "kind": "intent", "key": line_key(number), "text": "x".repeat(60) })
 }
 
 #[test]
@@ -69,44 +69,44 @@ fn a_lookup_reads_as_little_of_a_long_file_as_of_a_short_one() {
     let fixture = Fixture::new();
     let (mut count, mut reads) = (0, Vec::new());
     for total in [1_000, 5_000, 50_000] {
-        fixture.append(count..total);
+        fixture.append_lines(count..total);
         count = total;
-        // The first lookup takes what is new into the index.
-        fixture.find(0);
+        // The first lookup adds the new lines to the index.
+        fixture.count_matches(0);
         for number in [0, total / 2, total - 1, total + 1] {
-            let (lines, bytes) = fixture.find(number);
+            let (lines, bytes) = fixture.count_matches(number);
             assert_eq!(lines, usize::from(number < total));
             reads.push(bytes);
         }
     }
-    let most = TAIL_BYTES_MAX + 1_000;
-    assert!(reads.iter().all(|bytes| *bytes <= most), "{reads:?}");
+    let max_bytes = TAIL_BYTES_MAX + 1_000;
+    assert!(reads.iter().all(|bytes| *bytes <= max_bytes), "{reads:?}");
 }
 
 #[test]
 fn every_line_is_indexed_once() {
     let fixture = Fixture::new();
-    let length = |number: u32| format!("{}\n", line(number)).len() as u64;
+    let length = |number: u32| format!("{}\n", line_json(number)).len() as u64;
     let (mut read, mut written) = (0, 0);
     for number in 0..3_000 {
         let held = fixture.lines.lock().unwrap();
-        let found = held.find_key(&key(number)).unwrap();
+        let found = held.find_lines_by_key(&line_key(number)).unwrap();
         assert!(found.lines.is_empty());
         read = read.max(found.bytes_read);
-        held.append(&line(number)).unwrap();
+        held.append(&line_json(number)).unwrap();
         written += length(number);
     }
-    // Once the tail while it is taken in, and what is left of it while it is searched.
+    // The tail is read once for the index, and the rest of it once for the search.
     assert!(read <= TAIL_BYTES_MAX + 1_000, "{read} of {written} bytes");
-    fixture.check(&[0, 1_500, 2_999], &[3_000]);
+    fixture.check_lookups(&[0, 1_500, 2_999], &[3_000]);
 }
 
 #[test]
 fn a_short_file_needs_no_index() {
     let fixture = Fixture::new();
-    fixture.append(0..100);
-    fixture.check(&[0, 99], &[100]);
-    assert!(!fixture.index().exists());
+    fixture.append_lines(0..100);
+    fixture.check_lookups(&[0, 99], &[100]);
+    assert!(!fixture.index_path().exists());
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn all_lines_of_a_key_come_in_the_order_of_the_file() {
     let fixture = Fixture::new();
     let held = fixture.lines.lock().unwrap();
     for part in 0..3 {
-        held.append(&json!({ "key": key(1), "part": part })).unwrap();
-        fixture.append(part * 1_000 + 10..part * 1_000 + 1_010);
-        held.find_key(&key(1)).unwrap();
+        held.append(&json!({ "key": line_key(1), "part": part })).unwrap();
+        fixture.append_lines(part * 1_000 + 10..part * 1_000 + 1_010);
+        held.find_lines_by_key(&line_key(1)).unwrap();
     }
-    let found = held.find_key(&key(1)).unwrap();
+    let found = held.find_lines_by_key(&line_key(1)).unwrap();
     let parts: Vec<&Value> = found.lines.iter().map(|line| &line["part"]).collect();
     assert_eq!(parts, [0, 1, 2]);
 }
@@ -126,95 +126,95 @@ fn all_lines_of_a_key_come_in_the_order_of_the_file() {
 #[test]
 fn a_file_that_was_replaced_or_cut_gets_a_new_index() {
     let fixture = Fixture::new();
-    fixture.append(0..2_000);
-    fixture.check(&[0, 1_999], &[]);
+    fixture.append_lines(0..2_000);
+    fixture.check_lookups(&[0, 1_999], &[]);
 
     // Moved away by log rotation.
-    fs::rename(fixture.path(), fixture.dir.path().join("box.1")).unwrap();
-    fixture.append(5_000..7_000);
-    fixture.check(&[5_000, 6_999], &[0, 1_999]);
+    fs::rename(fixture.lines_path(), fixture.dir.path().join("box.1")).unwrap();
+    fixture.append_lines(5_000..7_000);
+    fixture.check_lookups(&[5_000, 6_999], &[0, 1_999]);
 
     // Emptied and written again to more than its former length, in the same inode.
-    fs::write(fixture.path(), "").unwrap();
-    fixture.append(8_000..12_000);
-    fixture.check(&[8_000, 11_999], &[5_000, 6_999]);
+    fs::write(fixture.lines_path(), "").unwrap();
+    fixture.append_lines(8_000..12_000);
+    fixture.check_lookups(&[8_000, 11_999], &[5_000, 6_999]);
 
     // A line removed in the middle by an editor.
-    let text = fs::read_to_string(fixture.path()).unwrap();
-    let kept: String = text
+    let text = fs::read_to_string(fixture.lines_path()).unwrap();
+    let remaining: String = text
         .lines()
-        .filter(|line| !line.contains(&key(9_000)))
+        .filter(|line| !line.contains(&line_key(9_000)))
         .map(|line| format!("{line}\n"))
         .collect();
-    fs::write(fixture.path(), kept).unwrap();
-    fixture.check(&[8_000, 11_999], &[9_000]);
+    fs::write(fixture.lines_path(), remaining).unwrap();
+    fixture.check_lookups(&[8_000, 11_999], &[9_000]);
 
-    fs::remove_file(fixture.path()).unwrap();
-    fixture.check(&[], &[8_000]);
+    fs::remove_file(fixture.lines_path()).unwrap();
+    fixture.check_lookups(&[], &[8_000]);
 }
 
 #[test]
 fn an_index_that_is_damaged_or_no_file_hides_no_line() {
     let fixture = Fixture::new();
-    fixture.append(0..2_000);
-    fixture.check(&[0, 1_999], &[]);
+    fixture.append_lines(0..2_000);
+    fixture.check_lookups(&[0, 1_999], &[]);
     for damage in [&b""[..], b"not an index", &[0; 100_000]] {
-        fs::write(fixture.index(), damage).unwrap();
-        fixture.check(&[0, 1_000, 1_999], &[2_000]);
+        fs::write(fixture.index_path(), damage).unwrap();
+        fixture.check_lookups(&[0, 1_000, 1_999], &[2_000]);
     }
-    // Cut off behind its header.
-    let whole = fs::read(fixture.index()).unwrap();
-    fs::write(fixture.index(), &whole[..4_096]).unwrap();
-    fixture.check(&[0, 1_000, 1_999], &[2_000]);
+    // Truncated after its header.
+    let whole = fs::read(fixture.index_path()).unwrap();
+    fs::write(fixture.index_path(), &whole[..4_096]).unwrap();
+    fixture.check_lookups(&[0, 1_000, 1_999], &[2_000]);
 
     let other = fixture.dir.path().join("other");
     fs::write(&other, "keep").unwrap();
-    fs::remove_file(fixture.index()).unwrap();
-    std::os::unix::fs::symlink(&other, fixture.index()).unwrap();
-    fixture.check(&[0, 1_999], &[2_000]);
+    fs::remove_file(fixture.index_path()).unwrap();
+    std::os::unix::fs::symlink(&other, fixture.index_path()).unwrap();
+    fixture.check_lookups(&[0, 1_999], &[2_000]);
     assert_eq!(fs::read_to_string(other).unwrap(), "keep");
 }
 
 #[test]
 fn an_index_that_a_crash_left_behind_its_file_catches_up() {
     let fixture = Fixture::new();
-    fixture.append(0..2_000);
-    fixture.check(&[0], &[]);
-    let before = fs::read(fixture.index()).unwrap();
-    fixture.append(2_000..4_000);
-    fixture.check(&[3_999], &[]);
+    fixture.append_lines(0..2_000);
+    fixture.check_lookups(&[0], &[]);
+    let before = fs::read(fixture.index_path()).unwrap();
+    fixture.append_lines(2_000..4_000);
+    fixture.check_lookups(&[3_999], &[]);
     // The slots of the second batch reached the disk, the header did not.
-    let after = fs::read(fixture.index()).unwrap();
+    let after = fs::read(fixture.index_path()).unwrap();
     let mut torn = after.clone();
     torn[..64].copy_from_slice(&before[..64]);
-    fs::write(fixture.index(), torn).unwrap();
-    fixture.check(&[0, 1_999, 2_000, 3_999], &[4_000]);
+    fs::write(fixture.index_path(), torn).unwrap();
+    fixture.check_lookups(&[0, 1_999, 2_000, 3_999], &[4_000]);
     // Slots that were there already are counted as used.
-    assert!(fs::read(fixture.index()).unwrap() == after);
+    assert!(fs::read(fixture.index_path()).unwrap() == after);
 }
 
 #[test]
 fn an_index_without_a_free_slot_hides_no_line() {
     let fixture = Fixture::new();
-    fixture.append(0..1_000);
-    fixture.check(&[0], &[]);
-    let mut full = fs::read(fixture.index()).unwrap();
+    fixture.append_lines(0..1_000);
+    fixture.check_lookups(&[0], &[]);
+    let mut full = fs::read(fixture.index_path()).unwrap();
     full[64..].fill(0xfe);
-    fs::write(fixture.index(), full).unwrap();
-    fixture.append(1_000..2_000);
-    fixture.check(&[1_000, 1_999], &[2_000]);
+    fs::write(fixture.index_path(), full).unwrap();
+    fixture.append_lines(1_000..2_000);
+    fixture.check_lookups(&[1_000, 1_999], &[2_000]);
 }
 
 #[test]
 fn a_torn_last_line_is_not_indexed_before_it_is_complete() {
     let fixture = Fixture::new();
-    fixture.append(0..2_000);
+    fixture.append_lines(0..2_000);
     let mut options = OpenOptions::new();
-    let mut file = options.append(true).open(fixture.path()).unwrap();
-    let text = format!("{}\n", line(7_777));
+    let mut file = options.append(true).open(fixture.lines_path()).unwrap();
+    let text = format!("{}\n", line_json(7_777));
     let (start, end) = text.split_at(40);
     file.write_all(start.as_bytes()).unwrap();
-    fixture.check(&[0], &[7_777]);
+    fixture.check_lookups(&[0], &[7_777]);
     file.write_all(end.as_bytes()).unwrap();
-    fixture.check(&[0, 7_777], &[]);
+    fixture.check_lookups(&[0, 7_777], &[]);
 }

@@ -1,7 +1,7 @@
-//! `recall`: finds notes by their words.
+//! The tool `recall`, which searches notes.
 //!
-//! Never: more of them than a model can use, and never as words of a person's:
-//! each note says when it was written.
+//! Invariant: the output is limited, and each note shows when it was written, so that it is not
+//! mistaken for a message of a person.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,38 +22,38 @@ use crate::memory::scope::memory_scope;
 use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
 
-/// So many notes are shown unless it is said otherwise.
+/// Default number of notes that `recall` shows.
 const NOTES_DEFAULT: usize = 10;
-/// So many notes are shown at most.
+/// Maximum number of notes that `recall` shows.
 const NOTES_MAX: usize = 50;
-/// So many bytes are shown at most.
+/// Maximum number of bytes that `recall` shows.
 const SHOWN_BYTES_MAX: usize = 32 * 1_024;
 
-/// Finds notes.
+/// The tool `recall`, which searches notes.
 #[derive(Debug)]
-pub(crate) struct Recall(pub(crate) Arc<dyn RecordStore>);
+pub(crate) struct RecallTool(pub(crate) Arc<dyn RecordStore>);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
-    /// Words to look for; any of them is enough. Empty for the newest notes
+pub(crate) struct RecallInput {
+    /// Words to search for; a note matches if it has any of them. Empty for the newest notes
     query: String,
-    /// So many notes at most, 10 unless set
+    /// Maximum number of notes; default: 10
     #[schemars(range(min = 1, max = NOTES_MAX))]
     limit: Option<usize>,
 }
 
 #[async_trait]
-impl TypedTool for Recall {
-    type Input = Input;
+impl TypedTool for RecallTool {
+    type Input = RecallInput;
     const NAME: &'static str = "recall";
-    const DESCRIPTION: &'static str = "Finds notes that earlier runs wrote down with `remember` \
-        about the same person or thing, the best match first.";
+    const DESCRIPTION: &'static str = "Searches notes that earlier runs saved with `remember` \
+        about the same person or topic, best match first.";
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let Input { query, limit } = input;
+    async fn call(&self, input: RecallInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let RecallInput { query, limit } = input;
         let resource = memory_scope(ctx)?;
         let limit = limit.unwrap_or(NOTES_DEFAULT).clamp(1, NOTES_MAX);
         let found = self.0.search_notes(&resource, &query, limit).await;
@@ -70,24 +70,24 @@ fn render_notes(found: &[Note], query: &str, resource: &ResourceKey) -> String {
         return match lists {
             true => format!("There are no notes about {resource} yet."),
             false => format!(
-                "No note about {resource} has any of these words. Try others, or an empty query \
+                "No note about {resource} matches. Try other words, or an empty query \
                  for the newest notes."
             ),
         };
     }
     let order = if lists { "the newest" } else { "the best match" };
-    let mut told = format!("Notes about {resource}, {order} first:\n");
+    let mut text = format!("Notes about {resource}, {order} first:\n");
     for (note, number) in found.iter().zip(1..) {
         let row = render_note(note, number);
-        if told.len() + row.len() > SHOWN_BYTES_MAX && number > 1 {
+        if text.len() + row.len() > SHOWN_BYTES_MAX && number > 1 {
             let left = found.len() + 1 - number;
-            // Writing to a text can't fail.
-            let _ = write!(told, "\n{left} more are not shown: ask for fewer at once.");
+            // Writing to a string can't fail.
+            let _ = write!(text, "\n{left} more are not shown: use a smaller limit.");
             break;
         }
-        told.push_str(&row);
+        text.push_str(&row);
     }
-    told
+    text
 }
 
 fn render_note(note: &Note, number: usize) -> String {

@@ -1,6 +1,6 @@
-//! `remember`: writes a note down for later runs.
+//! The tool `remember`, which saves a note for later runs.
 //!
-//! Never: the same note twice. A call that is repeated finds what it wrote.
+//! Invariant: a repeated call does not save the note twice.
 
 use std::sync::Arc;
 
@@ -19,44 +19,48 @@ use crate::memory::scope::memory_scope;
 use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
 
-/// Writes notes.
+/// The tool `remember`, which saves a note for later runs.
 #[derive(Debug)]
-pub(crate) struct Remember(pub(crate) Arc<dyn RecordStore>);
+pub(crate) struct RememberTool(pub(crate) Arc<dyn RecordStore>);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
+pub(crate) struct RememberInput {
     /// One fact, in words that make sense on their own later
     #[schemars(length(min = 1, max = NOTE_BYTES_MAX))]
     text: String,
-    /// Words to find it by
+    /// Keywords to find the note by
     #[schemars(length(max = NOTE_TAGS_MAX))]
     tags: Option<Vec<String>>,
 }
 
 #[async_trait]
-impl TypedTool for Remember {
-    type Input = Input;
+impl TypedTool for RememberTool {
+    type Input = RememberInput;
     const NAME: &'static str = "remember";
-    const DESCRIPTION: &'static str = "Writes a note down that outlives this run: a preference, \
-        a decision, a fact that will be needed again. Later runs about the same person or thing \
-        find it with `recall`. Never write down a password or a key.";
+    const DESCRIPTION: &'static str = "Saves a note beyond this run: a preference, \
+        a decision, a fact that will be needed again. Later runs about the same person or topic \
+        find it with `recall`. Never save a password or a key.";
     const CLASS: EffectClass = EffectClass::Keyed;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(
+        &self,
+        input: RememberInput,
+        ctx: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure> {
         let resource = memory_scope(ctx)?;
-        let refuse = |why: String| ToolFailure::new(format!("The note was not kept: {why}."));
+        let refuse = |why: String| ToolFailure::new(format!("The note was not saved: {why}."));
         let tags = input.tags.unwrap_or_default();
         let note = NewNote::new(ctx.idempotency_key.clone(), input.text, tags, Some(ctx.run));
         let note = note.map_err(|bad| refuse(bad.to_string()))?;
         let noted = self.0.add_note(&resource, note).await;
         match noted.map_err(|error| refuse(error.to_string()))? {
             NoteOutcome::Stored(id) | NoteOutcome::Existing(id) => {
-                Ok(ToolOutput::text(format!("Noted as {id}, about {resource}.")))
+                Ok(ToolOutput::text(format!("The note was saved as {id}, about {resource}.")))
             }
             NoteOutcome::Full => Err(refuse(format!(
-                "{NOTES_MAX} notes about {resource} are kept already, and only people remove any \
+                "there are already {NOTES_MAX} notes about {resource}, and only people can delete some \
                  (longhaul memory forget)"
             ))),
         }

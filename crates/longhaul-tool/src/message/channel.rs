@@ -1,6 +1,7 @@
-//! Lets a message leave, on the way that the owner chose.
+//! Delivers a message through the configured channel.
 //!
-//! Never: tells a model whom a message was for, or takes a polite page for a yes.
+//! Invariant: the model does not learn the recipient, and a redirect to a page does not count as
+//! delivery.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,30 +9,30 @@ use std::sync::Arc;
 use url::Url;
 
 use longhaul_core::id::Epoch;
-use longhaul_core::port::outbound::{NetworkScope, Request};
+use longhaul_core::port::outbound::{NetworkScope, OutboundRequest};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::time::{Clock, Millis};
 
-use crate::command::{Command, CommandError, CommandOutput, Exit};
+use crate::command::{Command, CommandError, CommandOutput, ProgramExit};
 use crate::jsonl::JsonLinesFile;
 use crate::message::delivery_log::{DeliveryLog, DeliveryState};
-use crate::message::envelope::{Envelope, failure};
+use crate::message::envelope::{Envelope, not_delivered_failure};
 use crate::message::target::DeliveryTarget;
 use crate::outbound::{GuardedClient, REQUEST_TIMEOUT_MAX};
 use crate::safe_dir::FsError;
 use crate::tool_support::run_blocking;
 
-/// So much of an answer is kept in the record.
+/// Maximum number of bytes of a receiver's response that are logged.
 const RESPONSE_BYTES_MAX: usize = 1_000;
-/// So much of what a program says is told.
+/// Maximum number of stderr bytes in an error message.
 const STDERR_BYTES_MAX: usize = 300;
-/// How long a program may take.
+/// Timeout of the program that delivers a message.
 const COMMAND_TIMEOUT: Millis = Millis::from_secs(30);
 
-/// Why a worker that was too slow sends nothing.
+/// Why a worker that has lost its claim (its exclusive right to drive the run) sends no message.
 pub(super) const TAKEN_OVER: &str = "another worker has taken this run over";
 
-/// The way on which messages leave.
+/// The channel through which messages are delivered.
 #[derive(Debug)]
 pub(super) struct DeliveryChannel {
     pub(super) target: DeliveryTarget,
@@ -41,48 +42,48 @@ pub(super) struct DeliveryChannel {
     pub(super) client: Arc<GuardedClient>,
 }
 
-/// A message that did not leave, as far as is known.
+/// Why a message was not delivered, or may not have been.
 #[derive(Debug)]
 pub(super) struct DeliveryError {
     pub(super) reason: String,
-    /// Nothing arrived.
+    /// Whether it is certain that nothing was delivered.
     pub(super) is_certain: bool,
 }
 
 impl DeliveryChannel {
-    /// Lets the message leave; says what the other side answered.
+    /// Delivers the message through the configured channel. Returns the response of the receiver.
     pub(super) async fn send(
         &self,
-        parcel: &Envelope,
+        envelope: &Envelope,
         record: &DeliveryLog,
         epoch: Epoch,
     ) -> Result<String, DeliveryError> {
         match &self.target {
             DeliveryTarget::File(path) => {
                 let outbox = Outbox(JsonLinesFile::new(path.clone()));
-                outbox.deliver(parcel.clone(), record.clone(), epoch).await
+                outbox.deliver(envelope.clone(), record.clone(), epoch).await
             }
-            DeliveryTarget::Command(argv) => self.run_command(argv.clone(), parcel).await,
-            DeliveryTarget::Webhook(url) => self.post_webhook(url, parcel).await,
+            DeliveryTarget::Command(argv) => self.run_command(argv.clone(), envelope).await,
+            DeliveryTarget::Webhook(url) => self.post_webhook(url, envelope).await,
         }
     }
 
     async fn run_command(
         &self,
         argv: Vec<String>,
-        parcel: &Envelope,
+        envelope: &Envelope,
     ) -> Result<String, DeliveryError> {
         let command = Command {
-            stdin: format!("{}\n", parcel.to_json()).into_bytes(),
+            stdin: format!("{}\n", envelope.to_json()).into_bytes(),
             timeout: COMMAND_TIMEOUT,
             ..Command::new(argv, &self.root)
         };
         match command.run(&*self.clock).await {
             Ok(ended) if ended.exit.is_success() => Ok(ended.stdout.last_text(RESPONSE_BYTES_MAX)),
             Ok(ended) => Err(DeliveryError {
-                reason: failure_message(&ended, &parcel.recipient),
-                // A program that ends by itself says that it failed.
-                is_certain: matches!(ended.exit, Exit::Code(_)),
+                reason: program_failure_message(&ended, &envelope.recipient),
+                // A program that exits by itself reports that it failed.
+                is_certain: matches!(ended.exit, ProgramExit::Code(_)),
             }),
             Err(why) => Err(DeliveryError {
                 is_certain: !matches!(why, CommandError::WaitFailed(_)),
@@ -91,15 +92,15 @@ impl DeliveryChannel {
         }
     }
 
-    async fn post_webhook(&self, url: &Url, parcel: &Envelope) -> Result<String, DeliveryError> {
-        let request = Request {
+    async fn post_webhook(&self, url: &Url, envelope: &Envelope) -> Result<String, DeliveryError> {
+        let request = OutboundRequest {
             method: "POST".into(),
             url: url.to_string(),
             headers: vec![
                 ("content-type".into(), "application/json".into()),
-                ("idempotency-key".into(), parcel.key.clone()),
+                ("idempotency-key".into(), envelope.key.clone()),
             ],
-            body: parcel.to_json().to_string().into_bytes(),
+            body: envelope.to_json().to_string().into_bytes(),
             timeout: REQUEST_TIMEOUT_MAX,
             bytes_max: 64 * 1024,
             network_scope: self.reach,
@@ -110,8 +111,8 @@ impl DeliveryChannel {
         })?;
         let status = landed.response.status;
         if landed.method != request.method {
-            // A page that it was led to may say yes to everything.
-            let why = "the webhook leads elsewhere instead of taking the message".into();
+            // A page that the webhook redirects to may answer 200 to everything.
+            let why = "the webhook redirects instead of accepting the message".into();
             return Err(DeliveryError { reason: why, is_certain: false });
         }
         if !(200..300).contains(&status) {
@@ -126,84 +127,85 @@ impl DeliveryChannel {
     }
 }
 
-/// How a program failed. Whom the message was for stays untold.
-fn failure_message(ended: &CommandOutput, recipient: &str) -> String {
-    let words = ended.stderr.last_text(STDERR_BYTES_MAX);
-    let words = words.replace(recipient, "[recipient]");
-    match words.is_empty() {
-        true => format!("its program {}", ended.exit),
-        false => format!("its program {}: {words}", ended.exit),
+/// Returns a message about a failed delivery program, with the recipient redacted.
+fn program_failure_message(output: &CommandOutput, recipient: &str) -> String {
+    let stderr = output.stderr.last_text(STDERR_BYTES_MAX);
+    let stderr = stderr.replace(recipient, "[recipient]");
+    match stderr.is_empty() {
+        true => format!("the delivery program {}", output.exit),
+        false => format!("the delivery program {}: {stderr}", output.exit),
     }
 }
 
-/// The file that messages are put into.
+/// The JSON lines file that messages are appended to.
 #[derive(Debug, Clone)]
 struct Outbox(JsonLinesFile);
 
 impl Outbox {
-    /// Puts a message into it.
+    /// Appends a message to the outbox on a blocking thread.
     async fn deliver(
         self,
-        parcel: Envelope,
+        envelope: Envelope,
         record: DeliveryLog,
         epoch: Epoch,
     ) -> Result<String, DeliveryError> {
-        let said = self.0.path();
-        let added = run_blocking(move || Ok(self.append(&parcel, &record, epoch)));
+        let path = self.0.display_path();
+        let added = run_blocking(move || Ok(self.append(&envelope, &record, epoch)));
         let (why, sure) = match added.await {
             Ok(Ok(answer)) => return Ok(answer.to_owned()),
             Ok(Err(OutboxError::Superseded)) => (TAKEN_OVER.to_owned(), true),
-            Ok(Err(OutboxError::Fs(why, sure))) => (format!("the outbox `{said}` {why}"), sure),
+            Ok(Err(OutboxError::Fs(why, sure))) => (format!("the outbox `{path}`: {why}"), sure),
             Err(why) => (why.to_string(), false),
         };
         Err(DeliveryError { reason: why, is_certain: sure })
     }
 
-    /// Adds it, unless it stands there or a later driver is at it: while the file
-    /// is held nobody else can find it missing.
+    /// Appends the message to the outbox, unless the outbox already has it or a worker that has
+    /// taken the run over is sending it. The file is locked, so no other process can append the
+    /// message in between.
     fn append(
         &self,
-        parcel: &Envelope,
+        envelope: &Envelope,
         record: &DeliveryLog,
         epoch: Epoch,
     ) -> Result<&'static str, OutboxError> {
-        // Who can't read it has written nothing; who can't write may have.
-        let unread = |why| OutboxError::Fs(why, true);
-        let held = self.0.lock().map_err(unread)?;
-        let found = held.find_key(&parcel.key).map_err(unread)?;
+        // If reading failed, nothing was written; if writing failed, something may have been.
+        let read_error = |why| OutboxError::Fs(why, true);
+        let held = self.0.lock().map_err(read_error)?;
+        let found = held.find_lines_by_key(&envelope.key).map_err(read_error)?;
         if !found.lines.is_empty() {
-            return Ok("it stood in the outbox");
+            return Ok("already in the outbox");
         }
-        match record.state(&parcel.key).map_err(unread)? {
+        match record.state(&envelope.key).map_err(read_error)? {
             DeliveryState::Started { epoch: its, .. } if its > epoch.0 => {
                 return Err(OutboxError::Superseded);
             }
-            DeliveryState::Delivered => return Ok("it was delivered meanwhile"),
+            DeliveryState::Delivered => return Ok("already delivered by another worker"),
             DeliveryState::NotStarted
             | DeliveryState::NoRecord
             | DeliveryState::Started { .. }
             | DeliveryState::Failed => {}
         }
-        let added = held.append(&parcel.to_json());
+        let added = held.append(&envelope.to_json());
         added.map(|()| "").map_err(|why| OutboxError::Fs(why, false))
     }
 }
 
-/// A message that was not put into the outbox.
+/// Why a message was not appended to the outbox.
 #[derive(Debug)]
 enum OutboxError {
-    /// A later driver is at it.
+    /// Another worker has taken the run over and is sending the message.
     Superseded,
-    /// It could not be; true: surely nothing was written.
+    /// The outbox file could not be used. `true` means that certainly nothing was written.
     Fs(FsError, bool),
 }
 
 impl DeliveryError {
-    /// What the model reads of it.
-    pub(super) fn failure(&self) -> ToolFailure {
+    /// Converts the delivery error into a failure for the model.
+    pub(super) fn to_failure(&self) -> ToolFailure {
         let why = &self.reason;
         match self.is_certain {
-            true => failure(why.clone()),
+            true => not_delivered_failure(why.clone()),
             false => ToolFailure::outcome_unknown(format!(
                 "The message may not have been delivered: {why}. It may also have arrived: don't \
                  send it again before you know."

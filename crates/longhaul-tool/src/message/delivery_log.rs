@@ -1,7 +1,7 @@
-//! The record of deliveries: what was about to leave, and what is known to have
-//! left. It is how a call that a crash cut off is judged afterwards.
+//! The delivery log: one line before each delivery (intent) and one after it (receipt). After a
+//! crash the log shows whether a message was delivered.
 //!
-//! Never: what the message says. Its hash tells two of them apart.
+//! Invariant: the log does not contain the text of a message, only its hash.
 
 use serde_json::{Value, json};
 
@@ -12,24 +12,24 @@ use longhaul_core::time::Timestamp;
 use crate::jsonl::{JsonLinesFile, LockedJsonLines};
 use crate::safe_dir::FsError;
 
-/// What is known of a delivery.
+/// State of the delivery of one message, according to the delivery log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DeliveryState {
-    /// Nothing was begun.
+    /// The delivery was not started.
     NotStarted,
-    /// Nothing is written here, but this is not where it would have to be: there
-    /// is no record, or it is another machine's.
+    /// The log has no entry for the message, but the log may be the wrong one: it does not exist,
+    /// or it comes from another machine.
     NoRecord,
-    /// It was begun on this way, by the driver with this epoch, and nobody is sure
-    /// how it ended.
+    /// The worker that drives the run in this epoch has started the delivery through this channel.
+    /// The outcome is unknown.
     Started { channel: String, epoch: u64 },
-    /// It failed, and surely nothing arrived.
+    /// The delivery failed, and certainly nothing was delivered.
     Failed,
-    /// It was delivered.
+    /// The message was delivered.
     Delivered,
 }
 
-/// A message about to leave.
+/// A message that is about to be sent.
 #[derive(Debug)]
 pub(super) struct DeliveryIntent<'a> {
     pub(super) ctx: &'a ToolContext,
@@ -39,47 +39,48 @@ pub(super) struct DeliveryIntent<'a> {
     pub(super) at: Timestamp,
 }
 
-/// The file of intents and receipts.
+/// The log file, with intents (logged before a delivery) and receipts (logged after it).
 #[derive(Debug, Clone)]
 pub(super) struct DeliveryLog(pub(super) JsonLinesFile);
 
 impl DeliveryLog {
-    /// What is known of the delivery under this key.
+    /// Returns the state of the delivery with this idempotency key.
     pub(super) fn state(&self, key: &str) -> Result<DeliveryState, FsError> {
         match self.0.lock_existing()? {
-            Some(held) => {
-                let known = state(&held, key)?;
-                let is_elsewhere = known == DeliveryState::NotStarted && !is_from_this_host(&held)?;
-                Ok(if is_elsewhere { DeliveryState::NoRecord } else { known })
+            Some(log) => {
+                let recorded = delivery_state(&log, key)?;
+                let is_elsewhere =
+                    recorded == DeliveryState::NotStarted && !is_from_this_host(&log)?;
+                Ok(if is_elsewhere { DeliveryState::NoRecord } else { recorded })
             }
             None => Ok(DeliveryState::NoRecord),
         }
     }
 
-    /// Writes down that a message is about to leave, unless it has left already
-    /// or a later driver is at it; says what was known before.
+    /// Logs that a message is about to be sent, unless it was delivered already or a worker that
+    /// has taken the run over is sending it. Returns the delivery state before this call.
     pub(super) fn record_intent(
         &self,
         intent: &DeliveryIntent<'_>,
     ) -> Result<DeliveryState, FsError> {
-        let around = intent.ctx;
-        let held = self.0.lock()?;
-        if held.is_empty()? {
-            held.append(&json!({ "kind": "host", "host": host_name() }))?;
+        let ctx = intent.ctx;
+        let log = self.0.lock()?;
+        if log.is_empty()? {
+            log.append(&json!({ "kind": "host", "host": host_name() }))?;
         }
-        let before = state(&held, &around.idempotency_key)?;
+        let before = delivery_state(&log, &ctx.idempotency_key)?;
         let is_past = match &before {
             DeliveryState::Delivered => true,
-            DeliveryState::Started { epoch, .. } => *epoch > around.epoch.0,
+            DeliveryState::Started { epoch, .. } => *epoch > ctx.epoch.0,
             DeliveryState::NotStarted | DeliveryState::NoRecord | DeliveryState::Failed => false,
         };
         if !is_past {
-            held.append(&json!({
+            log.append(&json!({
                 "kind": "intent",
-                "key": around.idempotency_key,
-                "run": around.run,
-                "call": around.call,
-                "epoch": around.epoch,
+                "key": ctx.idempotency_key,
+                "run": ctx.run,
+                "call": ctx.call,
+                "epoch": ctx.epoch,
                 "at": intent.at,
                 "channel": intent.channel,
                 "recipient": intent.recipient,
@@ -89,7 +90,7 @@ impl DeliveryLog {
         Ok(before)
     }
 
-    /// Writes down that a message has left.
+    /// Logs that a message was delivered.
     pub(super) fn record_receipt(
         &self,
         key: &str,
@@ -100,17 +101,17 @@ impl DeliveryLog {
         self.0.lock()?.append(&line)
     }
 
-    /// Writes down that a message has not left, as far as is known.
+    /// Logs that a delivery failed. For an uncertain failure, the message may have been delivered.
     pub(super) fn record_failure(
         &self,
-        around: &ToolContext,
+        ctx: &ToolContext,
         at: Timestamp,
         sure: bool,
     ) -> Result<(), FsError> {
         let line = json!({
             "kind": "failure",
-            "key": around.idempotency_key,
-            "epoch": around.epoch,
+            "key": ctx.idempotency_key,
+            "epoch": ctx.epoch,
             "at": at,
             "certain": sure,
         });
@@ -118,23 +119,24 @@ impl DeliveryLog {
     }
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 fn host_name() -> String {
     let uname = rustix::system::uname();
     uname.nodename().to_string_lossy().into_owned()
 }
 
-/// Whether the record was begun on this machine. One that came here from another
-/// does not know what was begun here before, nor there since.
-fn is_from_this_host(held: &LockedJsonLines) -> Result<bool, FsError> {
-    let first = held.first_line()?.unwrap_or_default();
+/// Returns whether the log was created on this machine. A log copied from another machine lacks the
+/// deliveries that were started here before the copy, or there after it.
+fn is_from_this_host(log: &LockedJsonLines) -> Result<bool, FsError> {
+    let first = log.first_line()?.unwrap_or_default();
     Ok(first["kind"] == "host" && first["host"] == host_name())
 }
 
-/// The last line of a key says how it stands, but a receipt is for good.
-fn state(held: &LockedJsonLines, key: &str) -> Result<DeliveryState, FsError> {
+/// Returns the state of the delivery with this key: the last line with the key counts, but a
+/// receipt is final.
+fn delivery_state(log: &LockedJsonLines, key: &str) -> Result<DeliveryState, FsError> {
     let mut state = DeliveryState::NotStarted;
-    for line in &held.find_key(key)?.lines {
+    for line in &log.find_lines_by_key(key)?.lines {
         match line["kind"].as_str() {
             Some("intent") => {
                 state = DeliveryState::Started {
@@ -154,8 +156,8 @@ fn state(held: &LockedJsonLines, key: &str) -> Result<DeliveryState, FsError> {
     Ok(state)
 }
 
-/// Whether a failure is that of the driver who is at it: an earlier one knows only
-/// of its own try.
+/// Returns whether a logged failure belongs to the latest delivery attempt. An earlier driver knows
+/// only about its own attempt.
 fn is_latest_attempt(state: &DeliveryState, failure: &Value) -> bool {
     match (state, failure["epoch"].as_u64()) {
         (DeliveryState::Started { epoch, .. }, Some(its)) => its >= *epoch,

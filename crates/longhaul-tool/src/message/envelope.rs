@@ -1,6 +1,6 @@
-//! A message with all that belongs to it.
+//! A message with its recipient and metadata.
 //!
-//! Never: for somebody whom the model chose.
+//! Invariant: the model can't choose the recipient.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::raw::RawJson;
 
-/// The name under which the runtime injects whom a message is for.
+/// Name of the injected context value that holds the recipient.
 const RECIPIENT: &str = "recipient";
-/// The longest message, in letters.
+/// Maximum length of a message in characters.
 pub(super) const TEXT_LENGTH_MAX: usize = 20_000;
 const RECIPIENT_BYTES_MAX: usize = 1_000;
 
-/// A message with all that belongs to it.
+/// A message with its recipient and metadata.
 #[derive(Debug, Clone)]
 pub(super) struct Envelope {
     pub(super) key: String,
@@ -27,32 +27,33 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    pub(super) fn new(text: String, around: &ToolContext) -> Result<Self, ToolFailure> {
-        let Some(recipient) = recipient(&around.context) else {
-            return Err(failure(
-                "nobody said whom it is for. The person who starts the run does, with \
+    pub(super) fn new(text: String, ctx: &ToolContext) -> Result<Self, ToolFailure> {
+        let Some(recipient) = recipient_from_context(&ctx.context) else {
+            return Err(not_delivered_failure(
+                "no recipient is set. The person who starts the run sets it with \
                  `--context recipient=...`, and the agent's file lists `context: [recipient]`"
                     .into(),
             ));
         };
         if text.trim().is_empty() {
-            return Err(failure("it says nothing".into()));
+            return Err(not_delivered_failure("the text is empty".into()));
         }
         if text.chars().nth(TEXT_LENGTH_MAX).is_some() {
-            let why = format!("it is longer than {TEXT_LENGTH_MAX} letters; send the gist of it");
-            return Err(failure(why));
+            let why = format!("the text exceeds {TEXT_LENGTH_MAX} characters; send a summary");
+            return Err(not_delivered_failure(why));
         }
         Ok(Self {
-            key: around.idempotency_key.clone(),
-            run: around.run.to_string(),
-            call: around.call.to_string(),
-            thread: around.thread.as_ref().map(ToString::to_string),
+            key: ctx.idempotency_key.clone(),
+            run: ctx.run.to_string(),
+            call: ctx.call.to_string(),
+            thread: ctx.thread.as_ref().map(ToString::to_string),
             recipient,
             text,
         })
     }
 
-    /// What the other side gets. It knows by the key what it has had already.
+    /// Returns the message as the JSON that is delivered. The receiver can detect duplicates by the
+    /// key.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "key": self.key,
@@ -65,12 +66,13 @@ impl Envelope {
     }
 }
 
-/// Whom the runtime names.
-pub(super) fn recipient(context: &BTreeMap<String, RawJson>) -> Option<String> {
+/// Returns the recipient that the runtime sets in the context. `None` if there is no valid
+/// recipient.
+pub(super) fn recipient_from_context(context: &BTreeMap<String, RawJson>) -> Option<String> {
     let recipient = context.get(RECIPIENT)?.to_value();
     let recipient = match &recipient {
         Value::String(recipient) => recipient.trim().to_owned(),
-        // An id or a number of a telephone, as the command line reads it.
+        // An id or a phone number, which the command line parses as a number.
         Value::Number(number) => number.to_string(),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
     };
@@ -78,7 +80,7 @@ pub(super) fn recipient(context: &BTreeMap<String, RawJson>) -> Option<String> {
     fits.then_some(recipient)
 }
 
-/// A message that surely did not leave.
-pub(super) fn failure(why: String) -> ToolFailure {
+/// Creates the failure for a message that was certainly not delivered.
+pub(super) fn not_delivered_failure(why: String) -> ToolFailure {
     ToolFailure::new(format!("The message was not delivered: {why}."))
 }

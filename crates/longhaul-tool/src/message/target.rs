@@ -1,6 +1,6 @@
-//! The ways on which a message leaves: a line in a file, a program, a webhook.
+//! Delivery targets for messages: a JSON lines file, a program or a webhook.
 //!
-//! Never: a shell, and never the same message by two ways.
+//! Invariant: no shell is involved.
 
 use std::fmt;
 use std::path::Path;
@@ -11,19 +11,19 @@ use url::Url;
 use crate::location::Location;
 use crate::outbound::hop::{parse_url, redacted_url};
 
-/// How messages are delivered.
+/// Where messages are delivered.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DeliveryTarget {
-    /// Added to this file as a line of JSON.
+    /// Append each message to this file as a JSON line.
     File(Location),
-    /// Given to this program on its standard input, with these words.
+    /// Pass each message as JSON on stdin to this program with these arguments.
     Command(Vec<String>),
-    /// Posted to this address.
+    /// Post each message to this URL.
     Webhook(Url),
 }
 
 impl DeliveryTarget {
-    /// The way's name.
+    /// Returns the name of the target's channel: `file`, `command` or `webhook`.
     pub(super) const fn channel_name(&self) -> &'static str {
         match self {
             Self::File(_) => "file",
@@ -32,7 +32,7 @@ impl DeliveryTarget {
         }
     }
 
-    /// The same, with a file that is looked for from this directory.
+    /// Resolves a relative file path against this directory.
     pub(super) fn resolved_from(self, dir: &Path) -> Self {
         match self {
             Self::File(file) => Self::File(file.resolved_from(dir)),
@@ -42,7 +42,7 @@ impl DeliveryTarget {
 }
 
 impl fmt::Debug for DeliveryTarget {
-    /// Words and paths of addresses may be secrets.
+    /// Hides the program's arguments and the path of the URL, because they may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "file:{}", path.path().display()),
@@ -77,31 +77,31 @@ impl FromStr for DeliveryTarget {
             };
         }
         if let Some(url) = text.strip_prefix("webhook:") {
-            let url = parse_url(url).map_err(|no| DeliveryTargetError(no.to_string()))?;
+            let url = parse_url(url).map_err(|error| DeliveryTargetError(error.to_string()))?;
             return Ok(Self::Webhook(url));
         }
-        let way = text.split([':', ' ']).next().unwrap_or_default();
-        let way: String = way.chars().take(40).collect();
-        Err(DeliveryTargetError(format!("`{way}` is no way to deliver")))
+        let scheme = text.split([':', ' ']).next().unwrap_or_default();
+        let scheme: String = scheme.chars().take(40).collect();
+        Err(DeliveryTargetError(format!("`{scheme}` is not a delivery target")))
     }
 }
 
-/// The words of a line: parted by blanks, unless they stand in quotes. Nothing
-/// else means anything, because nobody but us reads it.
+/// Splits a command line into words at whitespace, except inside of quotes. No other character has
+/// a special meaning.
 fn split_words(line: &str) -> Result<Vec<String>, DeliveryTargetError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
-    for letter in line.chars() {
-        match (quote, letter) {
-            (Some(open), letter) if letter == open => quote = None,
-            (Some(_), letter) => word.get_or_insert_default().push(letter),
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), c) => word.get_or_insert_default().push(c),
             (None, '"' | '\'') => {
-                quote = Some(letter);
+                quote = Some(c);
                 word.get_or_insert_default();
             }
-            (None, letter) if letter.is_whitespace() => words.extend(word.take()),
-            (None, letter) => word.get_or_insert_default().push(letter),
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) => word.get_or_insert_default().push(c),
         }
     }
     if quote.is_some() {
@@ -111,7 +111,7 @@ fn split_words(line: &str) -> Result<Vec<String>, DeliveryTargetError> {
     Ok(words)
 }
 
-/// A word that names no way to deliver.
+/// Why a text is not a valid delivery target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; write `file:PATH`, `command:PROGRAM ARG...` or `webhook:URL`")]
 pub struct DeliveryTargetError(String);
@@ -120,47 +120,50 @@ pub struct DeliveryTargetError(String);
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Result<&str, &str>) {
-        let said = text.parse::<DeliveryTarget>().map(|deliver| match deliver {
+    fn check_parsed_target(text: &str, expected: Result<&str, &str>) {
+        let parsed = text.parse::<DeliveryTarget>().map(|deliver| match deliver {
             DeliveryTarget::File(path) => format!("file {}", path.path().display()),
             DeliveryTarget::Command(argv) => format!("command {}", argv.join("|")),
             DeliveryTarget::Webhook(url) => format!("webhook {url}"),
         });
-        match (said, expected) {
-            (Ok(said), Ok(expected)) => assert_eq!(said, expected, "{text}"),
-            (Err(no), Err(why)) => {
-                let no = no.to_string();
-                assert!(no.contains(why) && no.contains("`file:PATH`"), "{text}: {no}");
+        match (parsed, expected) {
+            (Ok(parsed), Ok(expected)) => assert_eq!(parsed, expected, "{text}"),
+            (Err(error), Err(why)) => {
+                let error = error.to_string();
+                assert!(error.contains(why) && error.contains("`file:PATH`"), "{text}: {error}");
             }
-            (said, _) => panic!("{text}: {said:?}"),
+            (parsed, _) => panic!("{text}: {parsed:?}"),
         }
     }
 
     #[test]
     fn delivery_targets_are_parsed_or_rejected_with_the_allowed_ones() {
-        check("file:.longhaul/outbox.jsonl", Ok("file .longhaul/outbox.jsonl"));
-        check(" file: /a b/c ", Ok("file /a b/c"));
-        check("command:notify-send  -u low", Ok("command notify-send|-u|low"));
-        check("command:./a 'b c' d\" \"e '' $HOME;ls", Ok("command ./a|b c|d e||$HOME;ls"));
-        check("webhook:https://a.example/x?y", Ok("webhook https://a.example/x?y"));
-        check("webhook: http://127.0.0.1:9", Ok("webhook http://127.0.0.1:9/"));
-        check("", Err("`` is no way"));
-        check("mail:me@a.example", Err("`mail` is no way"));
-        check("file:", Err("needs a path"));
-        check("file:a/", Err("not of a folder"));
-        check("command:", Err("needs a program"));
-        check("command: ''", Err("needs a program"));
-        check("command:a 'b", Err("not closed"));
-        check("webhook:", Err("no URL"));
-        check("webhook:ftp://a.example", Err("only http"));
-        check("webhook:https://me:hush@a.example", Err("no place"));
+        check_parsed_target("file:.longhaul/outbox.jsonl", Ok("file .longhaul/outbox.jsonl"));
+        check_parsed_target(" file: /a b/c ", Ok("file /a b/c"));
+        check_parsed_target("command:notify-send  -u low", Ok("command notify-send|-u|low"));
+        check_parsed_target(
+            "command:./a 'b c' d\" \"e '' $HOME;ls",
+            Ok("command ./a|b c|d e||$HOME;ls"),
+        );
+        check_parsed_target("webhook:https://a.example/x?y", Ok("webhook https://a.example/x?y"));
+        check_parsed_target("webhook: http://127.0.0.1:9", Ok("webhook http://127.0.0.1:9/"));
+        check_parsed_target("", Err("`` is not a delivery target"));
+        check_parsed_target("mail:me@a.example", Err("`mail` is not a delivery target"));
+        check_parsed_target("file:", Err("needs a path"));
+        check_parsed_target("file:a/", Err("not of a folder"));
+        check_parsed_target("command:", Err("needs a program"));
+        check_parsed_target("command: ''", Err("needs a program"));
+        check_parsed_target("command:a 'b", Err("not closed"));
+        check_parsed_target("webhook:", Err("URL is invalid"));
+        check_parsed_target("webhook:ftp://a.example", Err("only http"));
+        check_parsed_target("webhook:https://me:hush@a.example", Err("must not contain"));
     }
 
     #[test]
     fn debug_output_hides_secrets() {
         for text in ["command:send --key hush", "webhook:https://a.example/hush?hush"] {
-            let shown = format!("{:?}", text.parse::<DeliveryTarget>().unwrap());
-            assert!(!shown.contains("hush"), "{shown}");
+            let debug_text = format!("{:?}", text.parse::<DeliveryTarget>().unwrap());
+            assert!(!debug_text.contains("hush"), "{debug_text}");
         }
     }
 }

@@ -1,20 +1,20 @@
-//! The doors that the owner of a project opens beyond what is open to all:
-//! further ports, and hosts inside the house.
+//! The allowlist of outbound requests: additional ports and private hosts.
 //!
-//! Never: opened by a model, or wider than the owner spelled it out.
+//! Invariant: only the owner of a project can extend the allowlist, and an entry allows nothing
+//! beyond the host and port it names.
 
 use std::net::IpAddr;
 
 use url::Host;
 
-/// The ports that are open without a word.
+/// Ports that outbound requests may always use.
 const DEFAULT_PORTS: [u16; 2] = [80, 443];
 
-/// What may be asked beyond the public hosts at the ports of HTTP.
+/// Hosts and ports that outbound requests may use besides public hosts at the default ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowlist {
     rules: Vec<AllowRule>,
-    /// Private and loopback addresses are open, at every port.
+    /// Whether private and loopback addresses are allowed for every host, at every port.
     allow_private: bool,
 }
 
@@ -26,13 +26,13 @@ struct AllowRule {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum HostPattern {
-    /// Everybody.
+    /// Every host name and address.
     All,
-    /// Every name below this one.
+    /// Every subdomain of this host name.
     Subdomains(String),
-    /// This name.
+    /// The host with exactly this name.
     Name(String),
-    /// This address.
+    /// The host with this IP address.
     Address(IpAddr),
 }
 
@@ -43,49 +43,49 @@ enum PortPattern {
     All,
 }
 
-/// How far a host may be reached.
+/// Which addresses of a host an outbound request may connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Grant {
-    /// At its public addresses.
+pub(super) enum AddressGrant {
+    /// Only public addresses are allowed.
     Public,
-    /// Also inside the house.
+    /// Public and private addresses are allowed.
     Private,
-    /// Whatever its address is: it is spelled out.
+    /// Every address is allowed, because the host is listed explicitly.
     Listed,
 }
 
 impl Allowlist {
-    /// The doors of these words: `example.com:8443`, `*.example.com:8443`, `*:8080`,
-    /// `127.0.0.1:8080`, `[::1]:*`. Without a port they mean 80 and 443. A whole
-    /// name or an address is open even if it is private; a `*` opens only ports.
+    /// Parses allowlist entries such as `example.com:8443`, `*.example.com:8443`, `*:8080`,
+    /// `127.0.0.1:8080`, `[::1]:*`. An entry without a port means 80 and 443. A full host name or
+    /// an IP address is allowed even if it is private; a `*` only allows ports.
     pub fn new<'a>(
         allow: impl IntoIterator<Item = &'a str>,
         allow_private: bool,
     ) -> Result<Self, AllowlistError> {
-        let doors = allow.into_iter().map(AllowRule::parse).collect::<Result<_, _>>()?;
-        Ok(Self { rules: doors, allow_private })
+        let rules = allow.into_iter().map(AllowRule::parse).collect::<Result<_, _>>()?;
+        Ok(Self { rules, allow_private })
     }
 
-    /// Whether this host may be asked at this port, and how far; or why not.
-    pub(super) fn grant(
+    /// Returns which addresses of this host are allowed at this port. The error says why none are.
+    pub(super) fn address_grant(
         &self,
         host: &Host<&str>,
         port: u16,
         private: bool,
-    ) -> Result<Grant, String> {
-        let fits = self.rules.iter().filter(|door| door.matches(host, port));
+    ) -> Result<AddressGrant, String> {
+        let fits = self.rules.iter().filter(|rule| rule.matches(host, port));
         let mut fits = fits.peekable();
         let is_open = fits.peek().is_some();
-        if fits.any(|door| matches!(door.host, HostPattern::Name(_) | HostPattern::Address(_))) {
-            return Ok(Grant::Listed);
+        if fits.any(|rule| matches!(rule.host, HostPattern::Name(_) | HostPattern::Address(_))) {
+            return Ok(AddressGrant::Listed);
         }
         if private || self.allow_private {
-            return Ok(Grant::Private);
+            return Ok(AddressGrant::Private);
         }
         match is_open || DEFAULT_PORTS.contains(&port) {
-            true => Ok(Grant::Public),
+            true => Ok(AddressGrant::Public),
             false => Err(format!(
-                "port {port} is not open; the ports are 80 and 443, and what \
+                "port {port} is not allowed; allowed are 80, 443 and the ports that \
                  `allow` under [outbound] in longhaul.toml lists"
             )),
         }
@@ -101,7 +101,7 @@ impl AllowRule {
                 (host, "") => (host, None),
                 (host, port) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
             },
-            // More than one colon: an address of the new kind without a port.
+            // More than one colon: an IPv6 address without a port.
             (None, Some((host, port))) if !host.contains(':') => (host, Some(port)),
             (None, _) => (text, None),
         };
@@ -168,15 +168,15 @@ impl HostPattern {
     }
 }
 
-/// The name without the dot that says that it is whole.
+/// Returns a host name without the trailing dot of a fully qualified name.
 fn without_trailing_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// A word that opens no door.
+/// Why a text is not a valid allowlist entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` names no host: write `example.com`, `*.example.com`, `127.0.0.1:8080`, \
+    "`{0}` is not a valid host: write `example.com`, `*.example.com`, `127.0.0.1:8080`, \
      `[::1]:8080`, `example.com:*` or `*:8080`"
 )]
 pub struct AllowlistError(pub String);
@@ -185,39 +185,39 @@ pub struct AllowlistError(pub String);
 mod tests {
     use super::*;
 
-    fn check(allow: &[&str], url: &str, expected: Option<Grant>) {
-        let doors = Allowlist::new(allow.iter().copied(), false).unwrap();
+    fn check_grant(allow: &[&str], url: &str, expected: Option<AddressGrant>) {
+        let allowlist = Allowlist::new(allow.iter().copied(), false).unwrap();
         let url = url::Url::parse(url).unwrap();
         let port = url.port_or_known_default().unwrap();
-        let pass = doors.grant(&url.host().unwrap(), port, false);
-        assert_eq!(pass.ok(), expected, "{allow:?} {url}");
+        let grant = allowlist.address_grant(&url.host().unwrap(), port, false);
+        assert_eq!(grant.ok(), expected, "{allow:?} {url}");
     }
 
     #[test]
     fn allow_rules_match_their_hosts_and_ports() {
-        let (public, named) = (Some(Grant::Public), Some(Grant::Listed));
-        check(&[], "http://a.example/", public);
-        check(&[], "https://a.example/", public);
-        check(&[], "http://a.example:8080/", None);
-        check(&["a.example"], "http://A.example./", named);
-        check(&["a.example"], "http://a.example:8080/", None);
-        check(&["a.example:8080"], "http://a.example:8080/", named);
-        check(&["a.example:8080"], "http://a.example/", public);
-        check(&["a.example:*"], "http://a.example:9/", named);
-        check(&["*.example:8080"], "http://a.example:8080/", public);
-        check(&["*.example:8080"], "http://example:8080/", None);
-        check(&["*.example:8080"], "http://badexample:8080/", None);
-        check(&["*:8080"], "http://any.example:8080/", public);
-        check(&["127.0.0.1:8080"], "http://0x7f.1:8080/", named);
-        check(&["127.0.0.1:8080"], "http://127.0.0.2:8080/", None);
-        check(&["[::1]:8080"], "http://[0:0::1]:8080/", named);
-        check(&["::1"], "http://[::1]/", named);
-        check(&["bücher.example"], "http://b%C3%BCcher.example/", named);
-        let doors = Allowlist::new([], true).unwrap();
-        let pass = |private| doors.grant(&Host::Domain("x"), 9, private);
-        assert_eq!(pass(false), Ok(Grant::Private));
-        let pass = Allowlist::default().grant(&Host::Domain("x"), 9, true);
-        assert_eq!(pass, Ok(Grant::Private));
+        let (public, named) = (Some(AddressGrant::Public), Some(AddressGrant::Listed));
+        check_grant(&[], "http://a.example/", public);
+        check_grant(&[], "https://a.example/", public);
+        check_grant(&[], "http://a.example:8080/", None);
+        check_grant(&["a.example"], "http://A.example./", named);
+        check_grant(&["a.example"], "http://a.example:8080/", None);
+        check_grant(&["a.example:8080"], "http://a.example:8080/", named);
+        check_grant(&["a.example:8080"], "http://a.example/", public);
+        check_grant(&["a.example:*"], "http://a.example:9/", named);
+        check_grant(&["*.example:8080"], "http://a.example:8080/", public);
+        check_grant(&["*.example:8080"], "http://example:8080/", None);
+        check_grant(&["*.example:8080"], "http://badexample:8080/", None);
+        check_grant(&["*:8080"], "http://any.example:8080/", public);
+        check_grant(&["127.0.0.1:8080"], "http://0x7f.1:8080/", named);
+        check_grant(&["127.0.0.1:8080"], "http://127.0.0.2:8080/", None);
+        check_grant(&["[::1]:8080"], "http://[0:0::1]:8080/", named);
+        check_grant(&["::1"], "http://[::1]/", named);
+        check_grant(&["bücher.example"], "http://b%C3%BCcher.example/", named);
+        let allowlist = Allowlist::new([], true).unwrap();
+        let grant = |private| allowlist.address_grant(&Host::Domain("x"), 9, private);
+        assert_eq!(grant(false), Ok(AddressGrant::Private));
+        let grant = Allowlist::default().address_grant(&Host::Domain("x"), 9, true);
+        assert_eq!(grant, Ok(AddressGrant::Private));
     }
 
     #[test]
@@ -241,8 +241,8 @@ mod tests {
             "a b",
             "user@a",
         ] {
-            let no = Allowlist::new([bad], false);
-            assert!(no.is_err(), "{bad:?} {no:?}");
+            let result = Allowlist::new([bad], false);
+            assert!(result.is_err(), "{bad:?} {result:?}");
         }
     }
 }

@@ -1,8 +1,7 @@
-//! One station of a request: where it goes, what it carries, and where the
-//! answer sends it next.
+//! One hop of an outbound request: its URL, headers and body, and the next hop after a redirect.
 //!
-//! Never: an address with a name and password in it, another language than HTTP,
-//! or what a caller gave for one server told to another.
+//! Invariant: URLs have no credentials and are HTTP only, and headers for one server are not sent
+//! to another.
 
 use reqwest::Method;
 use reqwest::header::{
@@ -10,15 +9,15 @@ use reqwest::header::{
 };
 use url::{Host, Url};
 
-use longhaul_core::port::outbound::{OutboundError, Request};
+use longhaul_core::port::outbound::{OutboundError, OutboundRequest};
 
-/// The longest address.
+/// Maximum length of a URL in bytes.
 const URL_BYTES_MAX: usize = 16 * 1024;
-/// The most headers that a caller gives.
+/// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
-/// The methods that are spoken.
+/// Supported HTTP methods.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-/// What only the client itself may say.
+/// Headers that only the HTTP client itself may set.
 const CLIENT_HEADERS: [&str; 13] = [
     "host",
     "content-length",
@@ -34,50 +33,50 @@ const CLIENT_HEADERS: [&str; 13] = [
     "expect",
     "accept-encoding",
 ];
-/// What another server may hear too.
+/// Headers that are still sent after a redirect to another origin.
 const CROSS_ORIGIN_HEADERS: [HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE];
 
-/// A request on its way.
+/// One request in a chain of redirects.
 #[derive(Debug, Clone)]
-pub(super) struct Hop {
+pub(super) struct RequestHop {
     pub(super) url: Url,
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
 }
 
-impl Hop {
-    /// The first station.
-    pub(super) fn first(request: &Request) -> Result<Self, OutboundError> {
+impl RequestHop {
+    /// Creates the first hop of a request.
+    pub(super) fn from_request(request: &OutboundRequest) -> Result<Self, OutboundError> {
         let url = parse_url(&request.url)?;
-        let no = |why: &str| forbidden(&url, why);
+        let reject = |why: &str| forbidden_error(&url, why);
         let method = request.method.to_ascii_uppercase();
         if !METHODS.contains(&method.as_str()) {
-            return Err(no("its method is none of those that are spoken"));
+            return Err(reject("unsupported method"));
         }
-        let method = Method::from_bytes(method.as_bytes()).map_err(|_| no("its method is none"))?;
+        let method = Method::from_bytes(method.as_bytes()).map_err(|_| reject("invalid method"))?;
         if request.headers.len() > HEADERS_MAX {
-            return Err(no("it has more than 64 headers"));
+            return Err(reject("the request has more than 64 headers"));
         }
         let mut headers = HeaderMap::new();
         for (name, value) in &request.headers {
             let name = HeaderName::from_bytes(name.as_bytes());
-            let name = name.map_err(|_| no("one of its headers has no proper name"))?;
+            let name = name.map_err(|_| reject("one of its headers has an invalid name"))?;
             if CLIENT_HEADERS.contains(&name.as_str()) {
-                let why = format!("the header `{name}` is the client's own to set");
-                return Err(no(&why));
+                let why = format!("the header `{name}` is set by the client itself");
+                return Err(reject(&why));
             }
             let Ok(value) = HeaderValue::from_str(value) else {
-                return Err(no(&format!("the header `{name}` has no proper value")));
+                return Err(reject(&format!("the header `{name}` has an invalid value")));
             };
             headers.append(name, value);
         }
         Ok(Self { url, method, headers, body: request.body.clone() })
     }
 
-    /// Where an answer with this status and head sends the request; none: it is
-    /// the last one.
-    pub(super) fn next(
+    /// Returns the hop that a response with this status and these headers redirects to. `None` if
+    /// the response is not a redirect.
+    pub(super) fn next_hop(
         &self,
         status: u16,
         head: &HeaderMap,
@@ -88,16 +87,16 @@ impl Hop {
         let Some(target) = head.get(LOCATION) else {
             return Ok(None);
         };
-        let no = |why: &str| forbidden(&self.url, why);
+        let reject = |why: &str| forbidden_error(&self.url, why);
         let target = String::from_utf8_lossy(target.as_bytes());
         let target = self.url.join(&target);
-        let target = target.map_err(|_| no("it leads to something that is no address"))?;
+        let target = target.map_err(|_| reject("the redirect target is not a valid URL"))?;
         let url = check_url(target)?;
         if self.url.scheme() == "https" && url.scheme() == "http" {
-            return Err(no("it leads from https to http, where anybody can listen"));
+            return Err(reject("the redirect leads from https to http, which is not encrypted"));
         }
         let mut next = self.clone();
-        // What browsers do: a form that was sent is not sent again.
+        // As browsers do: a form is not sent again.
         let gets = match status {
             301 | 302 => self.method == Method::POST,
             303 => self.method != Method::HEAD && self.method != Method::GET,
@@ -109,12 +108,13 @@ impl Hop {
             next.headers.remove(CONTENT_TYPE);
         }
         if url.host() != self.url.host() && !next.body.is_empty() {
-            let why = "it would hand on what was sent to another server; ask that one yourself";
-            return Err(no(why));
+            let why = "the redirect would forward the request body to another server; send the request there directly";
+            return Err(reject(why));
         }
         if url.origin() != self.url.origin() {
-            let known = std::mem::take(&mut next.headers);
-            let harmless = known.iter().filter(|(name, _)| CROSS_ORIGIN_HEADERS.contains(name));
+            let old_headers = std::mem::take(&mut next.headers);
+            let harmless =
+                old_headers.iter().filter(|(name, _)| CROSS_ORIGIN_HEADERS.contains(name));
             next.headers.extend(harmless.map(|(name, value)| (name.clone(), value.clone())));
         }
         next.url = url;
@@ -122,42 +122,41 @@ impl Hop {
     }
 }
 
-/// Reads an address that may be asked.
+/// Parses and checks the URL of an outbound request.
 pub(crate) fn parse_url(text: &str) -> Result<Url, OutboundError> {
-    let nameless =
-        |why: &str| OutboundError::Forbidden { url: "this address".into(), why: why.into() };
+    let nameless = |why: &str| OutboundError::Forbidden { url: "this URL".into(), why: why.into() };
     if text.len() > URL_BYTES_MAX {
-        return Err(nameless("it is too long"));
+        return Err(nameless("the URL is too long"));
     }
     let url = Url::parse(text.trim());
-    let url = url.map_err(|why| nameless(&format!("it is no URL ({why})")))?;
+    let url = url.map_err(|why| nameless(&format!("the URL is invalid ({why})")))?;
     check_url(url)
 }
 
 fn check_url(mut url: Url) -> Result<Url, OutboundError> {
     if !matches!(url.scheme(), "http" | "https") {
-        let why = "only http:// and https:// are spoken";
-        return Err(forbidden(&url, why));
+        let why = "only http:// and https:// are supported";
+        return Err(forbidden_error(&url, why));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        let why = "a name and a password have no place in an address; use a header";
-        return Err(forbidden(&url, why));
+        let why = "the URL must not contain a user name or password; use a header";
+        return Err(forbidden_error(&url, why));
     }
     if url.as_str().len() > URL_BYTES_MAX {
-        return Err(forbidden(&url, "its address is too long"));
+        return Err(forbidden_error(&url, "the URL is too long"));
     }
     match url.host() {
         Some(Host::Domain(name)) if name.trim_matches('.').is_empty() => {
-            return Err(forbidden(&url, "it names no host"));
+            return Err(forbidden_error(&url, "the URL has no host"));
         }
         Some(_) => {}
-        None => return Err(forbidden(&url, "it names no host")),
+        None => return Err(forbidden_error(&url, "the URL has no host")),
     }
     url.set_fragment(None);
     Ok(url)
 }
 
-/// What is said of an address: paths and queries may be secrets.
+/// Returns a URL for messages, without path and query, which may be secrets.
 pub(crate) fn redacted_url(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -166,8 +165,8 @@ pub(crate) fn redacted_url(url: &Url) -> String {
     }
 }
 
-/// The guard says no.
-pub(super) fn forbidden(url: &Url, why: &str) -> OutboundError {
+/// Creates the error of a request that the guarded client does not send.
+pub(super) fn forbidden_error(url: &Url, why: &str) -> OutboundError {
     OutboundError::Forbidden { url: redacted_url(url), why: why.into() }
 }
 
@@ -178,8 +177,8 @@ mod tests {
 
     use super::*;
 
-    fn request(method: &str, url: &str) -> Request {
-        Request {
+    fn request(method: &str, url: &str) -> OutboundRequest {
+        OutboundRequest {
             method: method.into(),
             url: url.into(),
             headers: vec![
@@ -198,12 +197,16 @@ mod tests {
         }
     }
 
-    /// Where a request is sent on to, as `METHOD url body-length header,header`.
-    fn next(status: u16, method: &str, (from, to): (&str, &str)) -> Result<String, String> {
+    /// Returns the redirected request as `METHOD url body-length header,header`.
+    fn redirected_request(
+        status: u16,
+        method: &str,
+        (from, to): (&str, &str),
+    ) -> Result<String, String> {
         let mut head = HeaderMap::new();
         head.insert(LOCATION, HeaderValue::from_str(to).unwrap());
-        let hop = Hop::first(&request(method, from)).unwrap();
-        let next = hop.next(status, &head).map_err(|why| why.to_string())?;
+        let hop = RequestHop::from_request(&request(method, from)).unwrap();
+        let next = hop.next_hop(status, &head).map_err(|why| why.to_string())?;
         let Some(next) = next else {
             return Ok("the last".into());
         };
@@ -215,25 +218,29 @@ mod tests {
     #[test]
     fn redirects_change_method_and_body_as_browsers_do() {
         let all = "authorization,x-own,accept,content-type";
-        let check = |status, method, way, expected: &str| {
-            assert_eq!(next(status, method, way).as_deref(), Ok(expected), "{status} {method}");
+        let check = |status, method, redirect, expected: &str| {
+            assert_eq!(
+                redirected_request(status, method, redirect).as_deref(),
+                Ok(expected),
+                "{status} {method}"
+            );
         };
-        let near = ("https://a.example/x/y?q", "../z#part");
+        let same_host = ("https://a.example/x/y?q", "../z#part");
         for status in [301, 302, 303, 307, 308] {
-            check(status, "GET", near, &format!("GET https://a.example/z 0 {all}"));
-            check(status, "HEAD", near, &format!("HEAD https://a.example/z 0 {all}"));
+            check(status, "GET", same_host, &format!("GET https://a.example/z 0 {all}"));
+            check(status, "HEAD", same_host, &format!("HEAD https://a.example/z 0 {all}"));
         }
         for status in [301, 302, 303] {
             let less = "authorization,x-own,accept";
-            check(status, "POST", near, &format!("GET https://a.example/z 0 {less}"));
+            check(status, "POST", same_host, &format!("GET https://a.example/z 0 {less}"));
         }
-        check(303, "PUT", near, "GET https://a.example/z 0 authorization,x-own,accept");
-        check(301, "PUT", near, &format!("PUT https://a.example/z 5 {all}"));
+        check(303, "PUT", same_host, "GET https://a.example/z 0 authorization,x-own,accept");
+        check(301, "PUT", same_host, &format!("PUT https://a.example/z 5 {all}"));
         for status in [307, 308] {
-            check(status, "POST", near, &format!("POST https://a.example/z 5 {all}"));
+            check(status, "POST", same_host, &format!("POST https://a.example/z 5 {all}"));
         }
         for status in [200, 201, 300, 304, 305, 306, 400] {
-            check(status, "GET", near, "the last");
+            check(status, "GET", same_host, "the last");
         }
     }
 
@@ -241,12 +248,12 @@ mod tests {
     fn sensitive_headers_are_dropped_for_another_origin() {
         // Another port, another scheme, another host: each is another origin.
         for to in ["https://a.example:444/", "https://b.example/", "//b.a.example/"] {
-            let said = next(302, "GET", ("https://a.example/", to)).unwrap();
-            assert!(said.ends_with(" 0 accept,content-type"), "{said}");
+            let summary = redirected_request(302, "GET", ("https://a.example/", to)).unwrap();
+            assert!(summary.ends_with(" 0 accept,content-type"), "{summary}");
         }
         let up = ("http://a.example/", "https://a.example/");
-        let said = next(308, "POST", up).unwrap();
-        assert_eq!(said, "POST https://a.example/ 5 accept,content-type");
+        let summary = redirected_request(308, "POST", up).unwrap();
+        assert_eq!(summary, "POST https://a.example/ 5 accept,content-type");
     }
 
     #[test]
@@ -255,12 +262,12 @@ mod tests {
             (302, "GET", "https://a.example/", "http://a.example/", "from https to http"),
             (302, "GET", "https://a.example/", "ftp://a.example/", "only http"),
             (302, "GET", "https://a.example/", "file:///etc/passwd", "only http"),
-            (302, "GET", "https://a.example/", "https://me:pw@a.example/", "no place"),
-            (302, "GET", "https://a.example/", "https://", "no address"),
+            (302, "GET", "https://a.example/", "https://me:pw@a.example/", "must not contain"),
+            (302, "GET", "https://a.example/", "https://", "not a valid URL"),
             (307, "POST", "https://a.example/", "https://b.example/", "another server"),
         ] {
-            let no = next(status, method, (from, to)).unwrap_err();
-            assert!(no.contains(why) && !no.contains("pw"), "{to}: {no}");
+            let error = redirected_request(status, method, (from, to)).unwrap_err();
+            assert!(error.contains(why) && !error.contains("pw"), "{to}: {error}");
         }
     }
 
@@ -269,16 +276,22 @@ mod tests {
         for name in CLIENT_HEADERS {
             let mut request = request("GET", "https://a.example/secret?key=hush");
             request.headers = vec![(name.to_uppercase(), "x".into())];
-            let no = Hop::first(&request).unwrap_err().to_string();
-            assert!(no.contains(name) && !no.contains("hush") && !no.contains("secret"), "{no}");
+            let error = RequestHop::from_request(&request).unwrap_err().to_string();
+            assert!(
+                error.contains(name) && !error.contains("hush") && !error.contains("secret"),
+                "{error}"
+            );
         }
         for (name, value) in [("a b", "x"), ("", "x"), ("a", "x\r\nhost: y"), ("a\n", "x")] {
             let mut request = request("GET", "https://a.example/");
             request.headers = vec![(name.into(), value.into())];
-            assert!(Hop::first(&request).is_err(), "{name:?} {value:?}");
+            assert!(RequestHop::from_request(&request).is_err(), "{name:?} {value:?}");
         }
         for method in ["CONNECT", "TRACE", "GET ", "", "G\r\nX"] {
-            assert!(Hop::first(&request(method, "https://a.example/")).is_err(), "{method:?}");
+            assert!(
+                RequestHop::from_request(&request(method, "https://a.example/")).is_err(),
+                "{method:?}"
+            );
         }
     }
 }

@@ -1,40 +1,39 @@
-//! Who knows the addresses of a name, and the filter between them and the client:
-//! the addresses that are let through are the ones that are connected to.
+//! DNS resolution with a filter: connections are made only to addresses that passed the filter.
 //!
-//! Never: asked for a literal address, or asked twice for one connection.
+//! Invariant: a host name is resolved once per connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::net::{Zone, zone};
+use longhaul_core::net::{NetworkZone, zone};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Somebody who knows the addresses of a name.
+/// A DNS resolver.
 #[async_trait]
-pub trait Resolver: Send + Sync + std::fmt::Debug {
-    /// All addresses of this name.
+pub trait DnsResolver: Send + Sync + std::fmt::Debug {
+    /// Returns all IP addresses of this host name.
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The names as the machine knows them.
+/// The DNS resolver of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SystemResolver;
 
 #[async_trait]
-impl Resolver for SystemResolver {
+impl DnsResolver for SystemResolver {
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let found = tokio::net::lookup_host((name, 0)).await?;
         Ok(found.map(|address| address.ip()).collect())
     }
 }
 
-/// Lets only some addresses of a name through.
+/// A DNS resolver that returns only allowed addresses.
 #[derive(Debug, Clone)]
 pub(super) struct FilteringResolver {
-    pub(super) resolver: Arc<dyn Resolver>,
-    /// Those inside the house too.
+    pub(super) resolver: Arc<dyn DnsResolver>,
+    /// Whether host names may resolve to private addresses.
     pub(super) allow_private: bool,
 }
 
@@ -43,9 +42,9 @@ impl FilteringResolver {
         let found = self.resolver.lookup(&name).await.map_err(ResolveError::LookupFailed)?;
         let count = found.len();
         let may = |ip: &IpAddr| match zone(*ip) {
-            Zone::Public => true,
-            Zone::Loopback | Zone::Private => self.allow_private,
-            Zone::Reserved => false,
+            NetworkZone::Public => true,
+            NetworkZone::Loopback | NetworkZone::Private => self.allow_private,
+            NetworkZone::Reserved => false,
         };
         let good = found.into_iter().filter(may);
         let good: Vec<SocketAddr> = good.map(|ip| SocketAddr::new(ip, 0)).collect();
@@ -59,24 +58,24 @@ impl FilteringResolver {
 
 impl Resolve for FilteringResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let looked = self.clone().allowed_addresses(name.as_str().to_owned());
+        let lookup = self.clone().allowed_addresses(name.as_str().to_owned());
         Box::pin(async move {
-            let addresses: Addrs = Box::new(looked.await?.into_iter());
+            let addresses: Addrs = Box::new(lookup.await?.into_iter());
             Ok(addresses)
         })
     }
 }
 
-/// A name that leads nowhere.
+/// Why a host name can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ResolveError {
-    /// Nobody knows it.
-    #[error("nobody knows this name ({0})")]
+    /// The DNS lookup of the host failed.
+    #[error("the host was not found ({0})")]
     LookupFailed(#[source] io::Error),
-    /// It has no address.
-    #[error("this name has no address")]
+    /// The host has no IP address.
+    #[error("the host has no address")]
     NoAddress,
-    /// All its addresses are private or reserved.
-    #[error("its address is private or reserved")]
+    /// All addresses of the host are private or reserved.
+    #[error("the address of the host is private or reserved")]
     PrivateAddress,
 }

@@ -1,7 +1,7 @@
-//! One command under way: its processes, and what they have printed.
+//! One running shell command: its processes and its output.
 //!
-//! Never: outlives its call. Dropped, it kills its processes and leaves what
-//! they had printed.
+//! Invariant: the command does not outlive its call. Dropping it kills the processes and stores the
+//! output so far.
 
 use std::io;
 use std::process::Stdio;
@@ -15,23 +15,23 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::port::tool::{PartialOutput, Progress, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::command::{CapturedOutput, Exit, ProcessGroup};
+use crate::command::{CapturedOutput, ProcessGroup, ProgramExit};
 
-/// So much of what it prints is kept, half of it from the beginning. With our own
-/// words it stays under the 10 MiB that a run keeps of one result.
+/// Maximum number of bytes kept of a command's output, half of them from the beginning. With our
+/// notes the result stays below the 10 MiB limit of a run.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024 * 1024 - 64 * 1024;
-/// So long it is listened to when the shell has ended: somebody who left its
-/// group may hold the pipe open for ever.
+/// How long the output pipe is read after the shell has exited. A process that left the group may
+/// hold the pipe open forever.
 const PIPE_GRACE: Millis = Millis(500);
-/// How often it is told what was printed last.
+/// Interval of progress reports during a command.
 const REPORT_INTERVAL: Millis = Millis::from_secs(1);
-/// The longest line that is told.
+/// Maximum length of an output line in a progress report, in bytes.
 const LINE_BYTES_MAX: usize = 200;
 
-/// So much fits into a pipe.
+/// Capacity of the output pipe in bytes.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// A command under way.
+/// A running shell command.
 #[derive(Debug)]
 pub(super) struct ShellProcess {
     child: Child,
@@ -39,22 +39,23 @@ pub(super) struct ShellProcess {
     output: CapturedOutput,
     partial_output: Option<PartialOutput>,
     progress: Arc<dyn Progress>,
-    /// Last, so that what was heard is there when it is dropped.
+    /// Process group of the command. It is the last field, so that the output is still there when
+    /// the group is dropped.
     group: ProcessGroup,
 }
 
-/// What comes next of a job.
+/// The next thing that happens to a running command.
 enum ProcessEvent {
     Printed(usize),
-    /// Nobody holds the pipe any more.
+    /// All processes have closed the output pipe.
     Eof,
-    Exited(Exit),
+    Exited(ProgramExit),
     ReportDue,
 }
 
 impl ShellProcess {
-    /// Starts it. Output and errors go into one pipe, so that they stay in order.
-    pub(super) fn start(mut command: Command, around: &ToolContext) -> io::Result<Self> {
+    /// Starts the command. Stdout and stderr share one pipe, so that their lines stay in order.
+    pub(super) fn start(mut command: Command, ctx: &ToolContext) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         command
             .stdin(Stdio::null())
@@ -63,22 +64,22 @@ impl ShellProcess {
             .process_group(0)
             .kill_on_drop(true);
         let child = command.spawn()?;
-        // It holds the writing ends, which would keep the pipe open.
+        // The command holds the write ends, which would keep the pipe open.
         drop(command);
         Ok(Self {
             group: ProcessGroup::from_leader(&child),
             child,
             pipe: Receiver::from_owned_fd(reader.into())?,
             output: CapturedOutput::new(OUTPUT_BYTES_MAX),
-            partial_output: Some(around.partial_output.clone()),
-            progress: Arc::clone(&around.progress),
+            partial_output: Some(ctx.partial_output.clone()),
+            progress: Arc::clone(&ctx.progress),
         })
     }
 
-    /// Listens until it has ended. Its time is the caller's to hold.
+    /// Reads the output until the command exits. The caller enforces the timeout.
     pub(super) async fn run(mut self, clock: &dyn Clock) -> Result<ToolOutput, ToolFailure> {
         let mut buffer = vec![0; 16 * 1024];
-        let mut told = 0;
+        let mut reported = 0;
         let mut is_silent = false;
         let mut tell = clock.sleep(REPORT_INTERVAL);
         let exit = loop {
@@ -89,8 +90,8 @@ impl ShellProcess {
                     Ok(0) | Err(_) => ProcessEvent::Eof,
                 },
                 status = self.child.wait() => {
-                    let lost = |why| ToolFailure::new(format!("how it ended can't be told: {why}"));
-                    ProcessEvent::Exited(Exit::from_status(status.map_err(lost)?))
+                    let lost = |why| ToolFailure::new(format!("the exit status is unknown: {why}"));
+                    ProcessEvent::Exited(ProgramExit::from_status(status.map_err(lost)?))
                 }
                 () = tell.as_mut() => ProcessEvent::ReportDue,
             };
@@ -99,8 +100,8 @@ impl ShellProcess {
                 ProcessEvent::Eof => is_silent = true,
                 ProcessEvent::Exited(exit) => break exit,
                 ProcessEvent::ReportDue => {
-                    if self.output.total_bytes() > told {
-                        told = self.output.total_bytes();
+                    if self.output.total_bytes() > reported {
+                        reported = self.output.total_bytes();
                         self.report_progress();
                     }
                     tell = clock.sleep(REPORT_INTERVAL);
@@ -109,14 +110,14 @@ impl ShellProcess {
         };
         self.group.kill();
         if !is_silent {
-            self.drain(clock, &mut buffer).await;
+            self.drain_pipe(clock, &mut buffer).await;
         }
         self.partial_output = None;
         Ok(ToolOutput::text(result_text(&self.output, exit)))
     }
 
-    /// What is still in the pipe.
-    async fn drain(&mut self, clock: &dyn Clock, buffer: &mut [u8]) {
+    /// Reads what is left in the output pipe, for a limited time.
+    async fn drain_pipe(&mut self, clock: &dyn Clock, buffer: &mut [u8]) {
         let mut over = clock.sleep(PIPE_GRACE);
         loop {
             tokio::select! {
@@ -130,8 +131,8 @@ impl ShellProcess {
         }
     }
 
-    /// What stands in the pipe right now, which holds no more than a little.
-    fn drain_now(&mut self) {
+    /// Reads what is in the output pipe right now, which is at most the pipe's capacity.
+    fn drain_available_output(&mut self) {
         let mut buffer = vec![0; PIPE_BYTES];
         if let Ok(count) = rustix::io::read(&self.pipe, &mut buffer) {
             self.output.push(&buffer[..count]);
@@ -150,45 +151,45 @@ impl Drop for ShellProcess {
     fn drop(&mut self) {
         self.group.kill();
         if let Some(so_far) = self.partial_output.take() {
-            self.drain_now();
-            so_far.set(output_text(&self.output));
+            self.drain_available_output();
+            so_far.set_text(output_text(&self.output));
         }
     }
 }
 
-/// What was printed. Where that is not all of it, its last line says so: a model
-/// is shown the end of a long result, and not the place where something is missing.
-fn output_text(heard: &CapturedOutput) -> String {
-    let mut text = heard.text();
-    if let Some(parts) = heard.kept_ends() {
+/// Returns the output as text. If some of it was dropped, the last line says so, because a model is
+/// shown the end of a long result and not the place where something is missing.
+fn output_text(output: &CapturedOutput) -> String {
+    let mut text = output.text();
+    if let Some(parts) = output.kept_sizes() {
         if !text.ends_with('\n') {
             text.push('\n');
         }
         text.push_str(&format!(
-            "[It printed {} bytes in all. Its first {} and its last {} are kept; the {} between \
-             them are lost. What is to be read whole goes into a file.]\n",
-            heard.total_bytes(),
+            "[The command printed {} bytes in total. The first {} and the last {} are kept; the {} between \
+             them are lost. Redirect the output to a file to read all of it.]\n",
+            output.total_bytes(),
             parts.head_bytes,
             parts.tail_bytes,
-            heard.dropped_bytes()
+            output.dropped_bytes()
         ));
     }
     text
 }
 
-/// What was printed, and how it ended.
-fn result_text(heard: &CapturedOutput, exit: Exit) -> String {
-    let mut text = output_text(heard);
+/// Returns the output as text, with a note about how the command ended.
+fn result_text(output: &CapturedOutput, exit: ProgramExit) -> String {
+    let mut text = output_text(output);
     if text.is_empty() {
-        text.push_str("[It printed nothing.]");
+        text.push_str("[The command printed nothing.]");
     }
     if !text.ends_with('\n') {
         text.push('\n');
     }
     match exit {
-        Exit::Code(code) => text.push_str(&format!("exit {code}")),
-        Exit::Signal(_) | Exit::TimedOut(_) | Exit::OutputLimit(_) => {
-            text.push_str(&format!("it {exit}"))
+        ProgramExit::Code(code) => text.push_str(&format!("exit {code}")),
+        ProgramExit::Signal(_) | ProgramExit::TimedOut(_) | ProgramExit::OutputLimit(_) => {
+            text.push_str(&format!("the command {exit}"))
         }
     }
     text

@@ -1,13 +1,13 @@
-//! The commands in a command line, by which rules know it.
+//! Splits a command line into commands, which approval rules match.
 //!
-//! Never: a shell's grammar. Where a command line can't be read by splitting it,
-//! it is said to be hidden, and every rule that asks about the shell asks.
+//! This is not a shell parser. A command line that can't be analyzed by splitting counts as opaque,
+//! and then every rule that asks for approval of shell commands applies.
 
-/// Words before a command that are not the command.
+/// Words before a command that are not part of the command, such as `time`.
 const PREFIX_WORDS: &[&str] =
     &["!", "(", "{", "if", "then", "elif", "else", "while", "until", "do", "time"];
 
-/// Programs that run what stands behind them, or what they read.
+/// Programs that run their arguments or their input as commands.
 const RUNNERS: &[&str] = &[
     ".", "ash", "bash", "builtin", "busybox", "case", "command", "csh", "dash", "doas", "env",
     "eval", "exec", "fish", "function", "ionice", "ksh", "nice", "nohup", "parallel", "script",
@@ -15,7 +15,7 @@ const RUNNERS: &[&str] = &[
     "xargs", "zsh",
 ];
 
-/// Programs that run a text behind one of these.
+/// Programs that run code given after one of these flags.
 const INLINE_CODE_FLAGS: &[(&str, &[&str])] = &[
     ("find", &["-exec", "-execdir", "-ok", "-okdir"]),
     ("node", &["-e", "--eval", "-p"]),
@@ -26,64 +26,65 @@ const INLINE_CODE_FLAGS: &[(&str, &[&str])] = &[
     ("ruby", &["-e"]),
 ];
 
-/// What stands for the output of another command.
+/// Character sequences that make the shell run another command inside of this one.
 const SUBSTITUTIONS: &[&str] = &["$(", "`", "<(", ">(", "()"];
 
-/// The commands, each on one line, with single spaces between their words. What
-/// stands in quotes is split too: to try a rule more is safe.
-pub(super) fn commands(line: &str) -> Vec<String> {
-    // What a shell joins is joined.
+/// Returns the commands of a command line, each on one line with single spaces between words.
+/// Quoted text is split too: checking too many commands is safe.
+pub(super) fn split_commands(line: &str) -> Vec<String> {
+    // Line continuations are joined, as a shell does.
     let line = line.replace("\\\n", "");
-    let parts = split(&line, |_| false);
+    let parts = split_at_command_ends(&line, |_| false);
     parts.into_iter().filter_map(strip_prefix_words).collect()
 }
 
-/// The commands as the shell itself sees them.
-fn split_quoted(line: &str) -> Vec<String> {
+/// Returns the commands of a command line, without splitting quoted text.
+fn split_outside_quotes(line: &str) -> Vec<String> {
     let line = line.replace("\\\n", "");
     let (mut quote, mut escaped) = (None, false);
-    let mut is_inside = |letter: char| {
+    let mut is_inside = |c: char| {
         let is_escaped = std::mem::take(&mut escaped);
-        match (quote, letter) {
+        match (quote, c) {
             _ if is_escaped => return true,
             (None | Some('"'), '\\') => escaped = true,
-            (None, '"' | '\'') => quote = Some(letter),
-            (Some(open), letter) if open == letter => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(open), c) if open == c => quote = None,
             (None | Some(_), _) => {}
         }
         quote.is_some()
     };
-    let parts = split(&line, &mut is_inside);
+    let parts = split_at_command_ends(&line, &mut is_inside);
     let parts: Vec<String> = parts.into_iter().filter_map(strip_prefix_words).collect();
-    // In comments and in texts for a program a quote is none.
+    // In comments and here-documents a quote has no special meaning.
     let is_text = line.contains('#') || line.contains("<<");
-    if is_text || quote.is_some() { commands(&line) } else { parts }
+    if is_text || quote.is_some() { split_commands(&line) } else { parts }
 }
 
-/// Splits where one command ends, but not inside of what is kept together.
-fn split(line: &str, mut is_inside: impl FnMut(char) -> bool) -> Vec<&str> {
+/// Splits a command line at the ends of commands, except where `is_inside` says that a character is
+/// quoted or escaped.
+fn split_at_command_ends(line: &str, mut is_inside: impl FnMut(char) -> bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut from = 0;
     let mut before = ' ';
-    for (at, letter) in line.char_indices() {
-        // `2>&1` and `>|` are one word.
-        let ends = match letter {
+    for (at, c) in line.char_indices() {
+        // `2>&1` and `>|` are single operators.
+        let ends = match c {
             ';' | '\n' => true,
             '&' => !['>', '<'].contains(&before),
             '|' => before != '>',
             _ => false,
         };
-        if !is_inside(letter) && ends {
+        if !is_inside(c) && ends {
             parts.push(&line[from..at]);
-            from = at + letter.len_utf8();
+            from = at + c.len_utf8();
         }
-        before = letter;
+        before = c;
     }
     parts.push(&line[from..]);
     parts
 }
 
-/// A command without what stands before it; none: there is none.
+/// Returns a command without prefix words such as `time`. `None` if no command is left.
 fn strip_prefix_words(text: &str) -> Option<String> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ");
     let is_grouped = text.trim_start().starts_with('(');
@@ -99,17 +100,17 @@ fn strip_prefix_words(text: &str) -> Option<String> {
     (!first.starts_with('#')).then(|| words.join(" "))
 }
 
-/// Whether a command line runs what can't be seen in its parts.
-pub(super) fn is_opaque(line: &str) -> bool {
+/// Returns whether a command line runs a command that splitting does not show.
+pub(super) fn has_hidden_commands(line: &str) -> bool {
     SUBSTITUTIONS.iter().any(|sign| line.contains(sign))
-        || split_quoted(line).iter().any(|part| runs_hidden_command(part))
+        || split_outside_quotes(line).iter().any(|part| runs_hidden_command(part))
 }
 
 fn runs_hidden_command(part: &str) -> bool {
     let mut words = part.split(' ');
     let first = words.next().unwrap_or_default();
-    // A name that the shell makes something else of, or no name at all.
-    let is_made = |letter: char| "\"'\\$*?[]{}~=<>".contains(letter);
+    // The shell may expand the name to another one, or it is not a name.
+    let is_made = |c: char| "\"'\\$*?[]{}~=<>".contains(c);
     if first.contains(is_made) {
         return true;
     }
@@ -123,32 +124,32 @@ fn runs_hidden_command(part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{commands, is_opaque};
+    use super::{has_hidden_commands, split_commands};
 
-    fn check(line: &str, parts: &[&str]) {
-        assert_eq!(commands(line), parts, "{line:?}");
+    fn check_split_commands(line: &str, parts: &[&str]) {
+        assert_eq!(split_commands(line), parts, "{line:?}");
     }
 
     #[test]
     fn a_command_is_split_like_a_shell_does() {
-        check("ls", &["ls"]);
-        check("  ls   -l\t src ", &["ls -l src"]);
-        check("a;b&&c||d|e&f\ng", &["a", "b", "c", "d", "e", "f", "g"]);
-        check("a ; ; b &", &["a", "b"]);
-        check("cargo test 2>&1 | tail -5", &["cargo test 2>&1", "tail -5"]);
-        check("a >| b; c <&3", &["a >| b", "c <&3"]);
-        check("a &> b rm -rf c", &["a", "> b rm -rf c"]);
-        check("rm \\\n -rf x", &["rm -rf x"]);
-        check("(rm -rf x)", &["rm -rf x"]);
-        check("( (cd a) ; rm b )", &["cd a", "rm b )"]);
-        check("{ rm -rf x; }", &["rm -rf x", "}"]);
-        check("if a; then rm b; else c; fi", &["a", "rm b", "c", "fi"]);
-        check("while ! a; do rm b; done", &["a", "rm b", "done"]);
-        check("# a word\nls # more", &["ls # more"]);
-        check("", &[]);
-        check(" ;\n&| ", &[]);
-        check("echo 'a; b'", &["echo 'a", "b'"]);
-        check("größe 'ü|ö'", &["größe 'ü", "ö'"]);
+        check_split_commands("ls", &["ls"]);
+        check_split_commands("  ls   -l\t src ", &["ls -l src"]);
+        check_split_commands("a;b&&c||d|e&f\ng", &["a", "b", "c", "d", "e", "f", "g"]);
+        check_split_commands("a ; ; b &", &["a", "b"]);
+        check_split_commands("cargo test 2>&1 | tail -5", &["cargo test 2>&1", "tail -5"]);
+        check_split_commands("a >| b; c <&3", &["a >| b", "c <&3"]);
+        check_split_commands("a &> b rm -rf c", &["a", "> b rm -rf c"]);
+        check_split_commands("rm \\\n -rf x", &["rm -rf x"]);
+        check_split_commands("(rm -rf x)", &["rm -rf x"]);
+        check_split_commands("( (cd a) ; rm b )", &["cd a", "rm b )"]);
+        check_split_commands("{ rm -rf x; }", &["rm -rf x", "}"]);
+        check_split_commands("if a; then rm b; else c; fi", &["a", "rm b", "c", "fi"]);
+        check_split_commands("while ! a; do rm b; done", &["a", "rm b", "done"]);
+        check_split_commands("# a word\nls # more", &["ls # more"]);
+        check_split_commands("", &[]);
+        check_split_commands(" ;\n&| ", &[]);
+        check_split_commands("echo 'a; b'", &["echo 'a", "b'"]);
+        check_split_commands("größe 'ü|ö'", &["größe 'ü", "ö'"]);
     }
 
     #[test]
@@ -190,7 +191,7 @@ mod tests {
             "# it's\nsh x\n# it's",
             "cat <<X\nit's\nX\nsh x 'a",
         ] {
-            assert!(is_opaque(line), "{line:?}");
+            assert!(has_hidden_commands(line), "{line:?}");
         }
     }
 
@@ -210,7 +211,7 @@ mod tests {
             "(cd a && ls)",
             "",
         ] {
-            assert!(!is_opaque(line), "{line:?}");
+            assert!(!has_hidden_commands(line), "{line:?}");
         }
     }
 }

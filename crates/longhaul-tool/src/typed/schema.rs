@@ -1,22 +1,22 @@
-//! The JSON Schema of a type, in the plain form that every provider takes.
+//! The JSON Schema of a Rust type, in a simple form that every model provider accepts.
 //!
-//! Never: a reference to the outside. Types stand where they are used; only one
-//! that holds itself is named, under `$defs`.
+//! Invariant: the schema has no external references. Types are inlined; only a recursive type is
+//! defined under `$defs`.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// The schema (draft 2020-12) of an input; the error says what the type is,
-/// where it is no object.
+/// Returns the JSON Schema (draft 2020-12) of a tool's input type. The error says what the type is
+/// if it is not an object.
 pub(super) fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    simplify(&mut schema);
+    simplify_schema(&mut schema);
     let Value::Object(mut schema) = schema.to_value() else {
         return Err("anything");
     };
@@ -25,7 +25,7 @@ pub(super) fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
         return Err("a choice between several types");
     }
     if schema.get("type").and_then(Value::as_str) != Some("object") {
-        return Err("no object");
+        return Err("not an object");
     }
     // The tool has a name and a description of its own.
     schema.remove("title");
@@ -34,18 +34,18 @@ pub(super) fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
     Ok(Value::Object(schema))
 }
 
-/// Takes out what some providers refuse and no model needs.
-fn simplify(schema: &mut Schema) {
-    transform_subschemas(&mut simplify, schema);
+/// Removes schema keywords that some model providers reject and no model needs.
+fn simplify_schema(schema: &mut Schema) {
+    transform_subschemas(&mut simplify_schema, schema);
     let Some(schema) = schema.as_object_mut() else {
         return;
     };
-    // `uint8` and the like are no formats of JSON Schema; the bounds stay.
+    // `uint8` and the like are not JSON Schema formats. The limits stay.
     let is_number = |kind: &Value| kind == "integer" || kind == "number";
-    if schema.get("type").is_some_and(any_type(is_number)) {
+    if schema.get("type").is_some_and(matches_any_type(is_number)) {
         schema.remove("format");
     }
-    // Where a comment is wrapped says nothing; an empty line does.
+    // Line breaks of a wrapped comment are removed, paragraphs are kept.
     if let Some(Value::String(text)) = schema.get_mut("description") {
         let paragraphs = text.split("\n\n").map(|lines| lines.replace('\n', " "));
         *text = paragraphs.collect::<Vec<_>>().join("\n\n");
@@ -60,13 +60,14 @@ fn simplify(schema: &mut Schema) {
         if let Value::Object(property) = property
             && !is_required(name)
         {
-            without_null(property);
+            remove_null_type(property);
         }
     }
 }
 
-/// Whether a `type` is, or lists, one that fits.
-fn any_type(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
+/// Creates a predicate for the value of a `type` keyword: whether that type, or any type in its
+/// list, satisfies `fits`.
+fn matches_any_type(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
     move |kind| match kind {
         Value::Array(kinds) => kinds.iter().any(&fits),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
@@ -75,9 +76,9 @@ fn any_type(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
     }
 }
 
-/// What may be left out is left out, and not sent as `null`: lists of types are
-/// what providers differ in most.
-fn without_null(property: &mut Map<String, Value>) {
+/// Removes `null` from the schema of an optional property, because a model leaves the property out
+/// instead. Providers differ most in how they treat lists of types.
+fn remove_null_type(property: &mut Map<String, Value>) {
     let is_null = |value: &Value| value.is_null() || value == "null" || value["type"] == "null";
     for list in ["type", "enum", "anyOf"] {
         let Some(Value::Array(values)) = property.get_mut(list) else {
@@ -95,7 +96,7 @@ fn without_null(property: &mut Map<String, Value>) {
                     continue;
                 };
                 for (key, value) in only {
-                    // What is said of the field says more than what is said of its type.
+                    // The field's own description takes precedence over that of its type.
                     property.entry(key).or_insert(value);
                 }
             }

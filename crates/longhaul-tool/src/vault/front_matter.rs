@@ -1,70 +1,71 @@
 //! Front matter: the YAML between two `---` lines at the top of a note.
 //!
-//! Never: trusts it. Its size is bounded, `yes` is a word and not a boolean,
-//! and what can't be read is said, not thrown away.
+//! Invariant: front matter is untrusted. Its size is limited, `yes` is a string and not a boolean,
+//! and invalid front matter is reported instead of dropped.
 
 use serde_json::{Map, Value};
 
-/// The longest front matter, in bytes.
+/// Maximum length of front matter in bytes.
 pub(crate) const FRONT_MATTER_BYTES_MAX: usize = 16 * 1024;
 
-/// What stands at the top of a note.
+/// Front matter of a note.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FrontMatter {
-    /// No front matter.
+    /// The note has no front matter.
     Absent,
-    /// Front matter that says this.
+    /// Valid front matter with these fields.
     Parsed(Map<String, Value>),
-    /// Front matter that can't be read, and why.
+    /// Front matter that can't be parsed, and the reason.
     Invalid(String),
 }
 
-/// Parts a note into its head and its body. A broken head stays in the body.
+/// Splits a note into front matter and body. Invalid front matter stays in the body.
 pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
-    let opening = lines.next().unwrap_or_default();
-    if opening.trim_end() != "---" {
+    let first_line = lines.next().unwrap_or_default();
+    if first_line.trim_end() != "---" {
         return (FrontMatter::Absent, text);
     }
-    let mut end = opening.len();
+    let mut end = first_line.len();
     for line in lines {
         if line.trim_end() == "---" {
             let body = &text[end + line.len()..];
-            return match parse(&text[opening.len()..end]) {
-                Ok(fields) => (FrontMatter::Parsed(fields), without_blank_line(body)),
+            return match parse_fields(&text[first_line.len()..end]) {
+                Ok(fields) => (FrontMatter::Parsed(fields), strip_blank_line(body)),
                 Err(why) => (FrontMatter::Invalid(why), text),
             };
         }
         end += line.len();
-        if end > FRONT_MATTER_BYTES_MAX + opening.len() {
+        if end > FRONT_MATTER_BYTES_MAX + first_line.len() {
             let why =
-                format!("it is longer than {FRONT_MATTER_BYTES_MAX} bytes or has no closing `---`");
+                format!("the text exceeds {FRONT_MATTER_BYTES_MAX} bytes or has no closing `---`");
             return (FrontMatter::Invalid(why), text);
         }
     }
-    (FrontMatter::Invalid("it has no closing `---`".into()), text)
+    (FrontMatter::Invalid("there is no closing `---`".into()), text)
 }
 
-/// The front matter of these fields, without the lines around it. Whatever some reader of YAML
-/// takes for another value than the text it is, is quoted.
-pub(crate) fn render(fields: &Map<String, Value>) -> String {
+/// Renders front matter without the `---` lines. A text that some YAML parser would read as another
+/// type is quoted.
+pub(crate) fn render_fields(fields: &Map<String, Value>) -> String {
     let options = serde_saphyr::ser_options! {
         compact_list_indent: false,
         prefer_block_scalars: false,
     };
-    // Fields from JSON can always be written; a note without its fields would be refused.
+    // Fields from JSON can always be serialized. If they could not, the note would be rejected
+    // because it does not parse back.
     serde_saphyr::to_string_with_options(fields, options).unwrap_or_default()
 }
 
-fn without_blank_line(body: &str) -> &str {
+fn strip_blank_line(body: &str) -> &str {
     let rest = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
     rest.unwrap_or(body)
 }
 
-fn parse(text: &str) -> Result<Map<String, Value>, String> {
+fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.len() > FRONT_MATTER_BYTES_MAX {
-        return Err(format!("it is longer than {FRONT_MATTER_BYTES_MAX} bytes"));
+        return Err(format!("the text exceeds {FRONT_MATTER_BYTES_MAX} bytes"));
     }
     if text.trim().is_empty() {
         return Ok(Map::new());
@@ -74,7 +75,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(Value::Null) => Ok(Map::new()),
         Ok(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            Err("it is not a list of `key: value`".into())
+            Err("the text is not a list of `key: value` pairs".into())
         }
         Err(error) => Err(error.to_string().chars().take(200).collect()),
     }
@@ -85,9 +86,9 @@ mod tests {
     use proptest::prelude::{any, prop, prop_assert_eq, proptest};
     use serde_json::{Map, Value, json};
 
-    use super::{FrontMatter, render, split};
+    use super::{FrontMatter, render_fields, split};
 
-    fn check(text: &str, head: &str, body: &str) {
+    fn check_split(text: &str, head: &str, body: &str) {
         let (found, rest) = split(text);
         let found = match found {
             FrontMatter::Absent => "absent".into(),
@@ -100,25 +101,25 @@ mod tests {
 
     #[test]
     fn front_matter_of_all_kinds_is_split() {
-        check("", "absent", "");
-        check("# Hi\n---\n", "absent", "# Hi\n---\n");
-        check("---\n---\nx", "{}", "x");
-        check("---\r\na: yes\r\n---\r\n\r\nx", r#"{"a":"yes"}"#, "x");
-        check("\u{feff}---\na: 1\n---\n\n\nx", r#"{"a":1}"#, "\nx");
-        check("---\na: 2026-01-02\n---", r#"{"a":"2026-01-02"}"#, "");
-        check("---\na: 1\na: 2\n---\nx", "broken", "---\na: 1\na: 2\n---\nx");
-        check("---\n- a\n---\nx", "broken: it is not", "---\n- a\n---\nx");
-        check("---\na: [\n---\nx", "broken", "---\na: [\n---\nx");
-        check("---\na: 1\n", "broken: it has no closing", "---\na: 1\n");
+        check_split("", "absent", "");
+        check_split("# Hi\n---\n", "absent", "# Hi\n---\n");
+        check_split("---\n---\nx", "{}", "x");
+        check_split("---\r\na: yes\r\n---\r\n\r\nx", r#"{"a":"yes"}"#, "x");
+        check_split("\u{feff}---\na: 1\n---\n\n\nx", r#"{"a":1}"#, "\nx");
+        check_split("---\na: 2026-01-02\n---", r#"{"a":"2026-01-02"}"#, "");
+        check_split("---\na: 1\na: 2\n---\nx", "broken", "---\na: 1\na: 2\n---\nx");
+        check_split("---\n- a\n---\nx", "broken: the text is not", "---\n- a\n---\nx");
+        check_split("---\na: [\n---\nx", "broken", "---\na: [\n---\nx");
+        check_split("---\na: 1\n", "broken: there is no closing", "---\na: 1\n");
         let long = format!("---\na: {}\n---\nx", "b".repeat(20_000));
-        check(&long, "broken: it is longer", &long);
+        check_split(&long, "broken: the text exceeds", &long);
     }
 
     #[test]
     fn ambiguous_scalars_are_quoted() {
         let check = |text: &str, expected: &str| {
             let fields = Map::from_iter([("k".to_owned(), json!(text))]);
-            assert_eq!(render(&fields), format!("k: {expected}\n"));
+            assert_eq!(render_fields(&fields), format!("k: {expected}\n"));
         };
         check("Buy milk", "Buy milk");
         check("No", "\"No\"");
@@ -142,7 +143,7 @@ mod tests {
                 .collect();
             expected.insert("list".into(), json!(list));
             expected.insert("deep".into(), json!({ "a": [list, null, true, number] }));
-            let text = format!("---\n{}---\n\nbody", render(&expected));
+            let text = format!("---\n{}---\n\nbody", render_fields(&expected));
             prop_assert_eq!(split(&text), (FrontMatter::Parsed(expected), "body"));
         }
     }

@@ -1,6 +1,6 @@
-//! `vault_list`: which notes there are, by folder, tag and text.
+//! The tool `vault_list`, which lists notes by folder, tag and text.
 //!
-//! Never: without a bound, and never silent about what it left out.
+//! Invariant: the output is limited and says what was left out.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -15,60 +15,64 @@ use longhaul_core::time::Millis;
 use crate::safe_dir::{DirHandle, FileSnapshot, FsError, SafeDir};
 use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
-use crate::vault::note::{ParsedNote, replace_error};
+use crate::vault::note::{ParsedNote, replacement_error};
 use crate::vault::read::READ_BYTES_MAX;
 use crate::vault::{front_matter, locate, name, note_input};
 
-/// How many notes are shown.
+/// Maximum number of notes that are listed.
 const SHOWN_MAX: usize = 100;
-/// How long the answer may be, in bytes.
+/// Maximum length of the tool's output in bytes.
 const SHOWN_BYTES_MAX: usize = 32 * 1024;
-/// How many files are opened.
+/// Maximum number of note files that are opened for one listing.
 const FILES_MAX: usize = 20_000;
-/// How much of a matching line is shown, in characters.
+/// Maximum number of characters shown of a line that contains the searched text.
 const LINE_CHARS_MAX: usize = 160;
 
-/// Lists notes.
+/// The tool `vault_list`, which lists notes by folder, tag and text.
 #[derive(Debug)]
-pub(crate) struct VaultList(pub(crate) SafeDir);
+pub(crate) struct VaultListTool(pub(crate) SafeDir);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Input {
-    /// Folder in the vault, such as `Tasks` or `Projects/Alpha`. With all folders below it.
+pub(crate) struct VaultListInput {
+    /// Folder in the vault, such as `Tasks` or `Projects/Alpha`, including all folders below it
     folder: Option<String>,
-    /// Only notes with this tag or one below it
+    /// Only notes with this tag or a tag nested below it
     tag: Option<String>,
-    /// Only notes with this in title or content, whatever the case
+    /// Only notes with this text in title or content, ignoring case
     text: Option<String>,
 }
 
 #[async_trait]
-impl TypedTool for VaultList {
-    type Input = Input;
+impl TypedTool for VaultListTool {
+    type Input = VaultListInput;
     const NAME: &'static str = "vault_list";
     const DESCRIPTION: &'static str = "Lists the notes of the vault as JSON, by folder, tag and \
-        text; all of them when none is given.";
+        text; all notes if no filter is given.";
     const CLASS: EffectClass = EffectClass::Pure;
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
-    /// The folder; `/` stands for the whole vault.
-    fn raw_subjects(&self, input: &Value) -> Vec<String> {
+    /// Returns the folder as the text that approval rules match; `/` means the whole vault.
+    fn raw_rule_subjects(&self, input: &Value) -> Vec<String> {
         let folder = input["folder"].as_str().filter(|folder| !folder.is_empty());
-        vec![name::nfc(folder.unwrap_or("/"))]
+        vec![name::normalize_nfc(folder.unwrap_or("/"))]
     }
 
-    async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let place = self.0.clone();
-        run_blocking(move || list(&place, input)).await
+    async fn call(
+        &self,
+        input: VaultListInput,
+        _ctx: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure> {
+        let dir = self.0.clone();
+        run_blocking(move || list_notes(&dir, input)).await
     }
 }
 
-fn list(place: &SafeDir, input: Input) -> Result<ToolOutput, ToolFailure> {
+fn list_notes(dir: &SafeDir, input: VaultListInput) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
-    let wanted = input.folder.unwrap_or_default();
-    let parts = name::parse_folder(&wanted).map_err(|bad| refuse(bad.to_string()))?;
-    // Models send an empty text for what they leave out.
+    let folder_path = input.folder.unwrap_or_default();
+    let parts = name::parse_folder(&folder_path).map_err(|bad| refuse(bad.to_string()))?;
+    // Models send an empty text for fields they leave out.
     let tag = input.tag.as_deref().filter(|tag| !tag.is_empty());
     let tag = tag.map(name::parse_tag).transpose();
     let mut walk = NoteLister {
@@ -79,21 +83,21 @@ fn list(place: &SafeDir, input: Input) -> Result<ToolOutput, ToolFailure> {
         skipped_count: 0,
         is_stopped: false,
     };
-    match locate::existing_parts(place, &parts).and_then(|parts| place.open_dir(&parts)) {
-        Ok(folder) => {
-            walk.visit(&folder, &parts).map_err(|trouble| refuse(format!("the vault {trouble}")))?
-        }
+    match locate::spell_parts_as_on_disk(dir, &parts).and_then(|parts| dir.open_dir(&parts)) {
+        Ok(folder) => walk
+            .visit_folder(&folder, &parts)
+            .map_err(|error| refuse(format!("the vault can't be read: {error}")))?,
         // A vault without notes has no directory yet.
         Err(FsError::NotFound) if parts.is_empty() => {}
-        Err(trouble) => {
+        Err(error) => {
             let hint = "call vault_list without a folder to see all";
-            return Err(refuse(format!("the folder `{wanted}` {trouble}; {hint}")));
+            return Err(refuse(format!("the folder `{folder_path}`: {error}; {hint}")));
         }
     }
     Ok(ToolOutput::text(walk.into_json().to_string()))
 }
 
-/// A note in its folder.
+/// A note in a folder listing: its file name without the folder, and its title.
 #[derive(Debug, Clone, Copy)]
 struct NoteFile<'a> {
     file: &'a str,
@@ -102,20 +106,20 @@ struct NoteFile<'a> {
 }
 
 impl NoteFile<'_> {
-    fn problem(&self, taken: &FileSnapshot) -> Option<String> {
-        let twin = "is spelled with other code points than its twin beside it, which is the one \
+    fn note_problem(&self, snapshot: &FileSnapshot) -> Option<String> {
+        let twin = "the name differs only in code points from that of another note, which is the one \
                     that is read and written; a person has to rename one of them";
         let twin = self.is_shadowed.then(|| twin.to_owned());
-        twin.or_else(|| replace_error(taken))
+        twin.or_else(|| replacement_error(snapshot))
     }
 }
 
-/// One walk through the folders.
+/// State of a walk that lists the notes of a vault.
 #[derive(Debug)]
 struct NoteLister {
     tag: Option<String>,
     text: Option<String>,
-    /// What was found, by path.
+    /// The notes found so far, with their paths.
     notes: Vec<(String, Value)>,
     opened_count: usize,
     skipped_count: usize,
@@ -123,7 +127,7 @@ struct NoteLister {
 }
 
 impl NoteLister {
-    fn visit(&mut self, folder: &DirHandle, parts: &[String]) -> Result<(), FsError> {
+    fn visit_folder(&mut self, folder: &DirHandle, parts: &[String]) -> Result<(), FsError> {
         let mut names = folder.visible_names()?;
         names.sort_unstable();
         for found in &names {
@@ -133,8 +137,9 @@ impl NoteLister {
                     return Ok(());
                 }
                 self.opened_count += 1;
-                // Beside a note of the same letters no call can name it.
-                let title = name::nfc(title);
+                // Another note with the same normalized name takes precedence, so no call can name
+                // this one.
+                let title = name::normalize_nfc(title);
                 let file = format!("{title}.md");
                 let is_hidden = *found != file && names.binary_search(&file).is_ok();
                 let found = NoteFile { file: found, title: &title, is_shadowed: is_hidden };
@@ -146,31 +151,29 @@ impl NoteLister {
         Ok(())
     }
 
-    fn visit_child(&mut self, folder: &DirHandle, parts: &[String], found: &str) {
-        let below = match folder.enter_known(found) {
+    fn visit_child(&mut self, folder: &DirHandle, parts: &[String], entry_name: &str) {
+        let below = match folder.open_known_child(entry_name) {
             Ok(below) => below,
-            Err(trouble) => {
-                // A picture, a link, or removed since.
-                let is_none = matches!(
-                    trouble,
-                    FsError::NotRegular | FsError::NotFound | FsError::IsDirectory
-                );
+            Err(error) => {
+                // Another kind of file, a symbolic link, or removed since.
+                let is_none =
+                    matches!(error, FsError::NotRegular | FsError::NotFound | FsError::IsDirectory);
                 self.skipped_count += usize::from(!is_none);
                 return;
             }
         };
         let mut parts = parts.to_vec();
-        parts.push(name::nfc(found));
-        // Too deep, closed to us, or named as no call could name it.
+        parts.push(name::normalize_nfc(entry_name));
+        // Too deep, not readable, or with a name that no call could use.
         let is_named = name::parse_folder(&parts.join("/")).is_ok();
-        if !is_named || self.visit(&below, &parts).is_err() {
+        if !is_named || self.visit_folder(&below, &parts).is_err() {
             self.skipped_count += 1;
         }
     }
 
-    fn visit_note(&mut self, folder: &DirHandle, parts: &[String], found: NoteFile<'_>) {
-        let title = found.title;
-        if name::note_file(title).is_err() {
+    fn visit_note(&mut self, folder: &DirHandle, parts: &[String], note_file: NoteFile<'_>) {
+        let title = note_file.title;
+        if name::note_file_name(title).is_err() {
             self.skipped_count += 1;
             return;
         }
@@ -178,42 +181,42 @@ impl NoteLister {
             Some(_) => READ_BYTES_MAX,
             None => front_matter::FRONT_MATTER_BYTES_MAX + 64,
         };
-        let taken = match folder.read_known(found.file, bytes_max) {
-            Ok(taken) => taken,
-            Err(trouble) => {
+        let snapshot = match folder.read_known_file(note_file.file, bytes_max) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
                 // It may have been removed since the folder was read.
-                self.skipped_count += usize::from(!matches!(trouble, FsError::NotFound));
+                self.skipped_count += usize::from(!matches!(error, FsError::NotFound));
                 return;
             }
         };
-        let text = taken.text();
-        let seen = ParsedNote::parse(&text);
-        if self.tag.as_deref().is_some_and(|tag| !seen.has_tag(tag)) {
+        let text = snapshot.text();
+        let note = ParsedNote::parse(&text);
+        if self.tag.as_deref().is_some_and(|tag| !note.has_tag(tag)) {
             return;
         }
         let line = match &self.text {
-            Some(text) => match matching_line(text, title, seen.body) {
+            Some(text) => match matching_line(text, title, note.body) {
                 Some(line) => Some(line),
                 None => return,
             },
             None => None,
         };
         let folder = parts.join("/");
-        let path = note_input::subject(&folder, title);
-        let mut shown = Map::new();
-        shown.insert("folder".into(), json!(folder));
-        shown.insert("title".into(), json!(title));
-        shown.insert("tags".into(), json!(seen.tags));
+        let path = note_input::note_rule_subject(&folder, title);
+        let mut entry = Map::new();
+        entry.insert("folder".into(), json!(folder));
+        entry.insert("title".into(), json!(title));
+        entry.insert("tags".into(), json!(note.tags));
         let more = [
-            ("confidence", seen.confidence),
-            ("updated", seen.updated),
+            ("confidence", note.confidence),
+            ("updated", note.updated),
             ("line", line.map(Value::String)),
-            ("problem", found.problem(&taken).map(Value::String)),
+            ("problem", note_file.note_problem(&snapshot).map(Value::String)),
         ];
         for (key, value) in more {
-            shown.extend(value.map(|value| (key.to_owned(), value)));
+            entry.extend(value.map(|value| (key.to_owned(), value)));
         }
-        self.notes.push((path, Value::Object(shown)));
+        self.notes.push((path, Value::Object(entry)));
     }
 
     fn into_json(mut self) -> Value {
@@ -240,20 +243,22 @@ impl NoteLister {
             answer["unreadable"] = json!(self.skipped_count);
         }
         if self.is_stopped {
-            answer["stopped"] = json!(format!("after {FILES_MAX} notes; narrow it by folder"));
+            answer["stopped"] =
+                json!(format!("the list stops after {FILES_MAX} notes; narrow it by folder"));
         }
         answer
     }
 }
 
-/// The line that has the text, or the title when that does.
+/// Returns the line of the note that contains the searched text, or the title if the title contains
+/// it.
 fn matching_line(text: &str, title: &str, body: &str) -> Option<String> {
     let has = |line: &str| line.to_lowercase().contains(text);
     let line = body.lines().find(|line| has(line));
     let line = line.or_else(|| has(title).then_some(title));
     match line {
         Some(line) => Some(line.trim().chars().take(LINE_CHARS_MAX).collect()),
-        // What was looked for may itself go over several lines.
+        // The text may span several lines.
         None => has(body).then(String::new),
     }
 }

@@ -1,50 +1,54 @@
-//! Under which names a note and its folders stand on the disk. Some systems write
-//! `é` as one letter and some as two: what looks the same is the same note.
+//! Finds the names of notes and folders on disk. Some systems store `é` as one code point and some
+//! as two; names that look the same are the same note.
 //!
-//! Never: takes a name for one that looks different. What differs in case is
-//! trouble, as it is in every directory.
+//! Invariant: a name never matches one that looks different. A name that differs only in case is an
+//! error.
 
 use crate::filename_fold::fold_case;
 use crate::safe_dir::{DirHandle, FsError, SafeDir};
-use crate::vault::name::nfc;
+use crate::vault::name::normalize_nfc;
 
-/// The folders of these parts as they are spelled there; what is missing keeps the
-/// name that was asked for.
-pub(crate) fn existing_parts(place: &SafeDir, wanted: &[String]) -> Result<Vec<String>, FsError> {
+/// Returns these path components as they are spelled on disk. Components that don't exist stay as
+/// given.
+pub(crate) fn spell_parts_as_on_disk(
+    dir: &SafeDir,
+    parts: &[String],
+) -> Result<Vec<String>, FsError> {
     let mut found = Vec::new();
-    let mut folder = match place.open_root() {
+    let mut folder = match dir.open_root() {
         Ok(folder) => folder,
-        Err(FsError::NotFound) => return Ok(wanted.to_vec()),
-        Err(trouble) => return Err(trouble),
+        Err(FsError::NotFound) => return Ok(parts.to_vec()),
+        Err(error) => return Err(error),
     };
-    for part in wanted {
-        let name = existing_name(&folder, part)?;
-        folder = match folder.enter_known(&name) {
+    for part in parts {
+        let name = spell_name_as_on_disk(&folder, part)?;
+        folder = match folder.open_known_child(&name) {
             Ok(below) => below,
             Err(FsError::NotFound) => {
-                found.extend(wanted.iter().skip(found.len()).cloned());
+                found.extend(parts.iter().skip(found.len()).cloned());
                 return Ok(found);
             }
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         };
         found.push(name);
     }
     Ok(found)
 }
 
-/// The same for one name in a folder.
-pub(crate) fn existing_name(folder: &DirHandle, wanted: &str) -> Result<String, FsError> {
+/// Returns a name as it is spelled on disk in this folder. A name that doesn't exist stays as
+/// given.
+pub(crate) fn spell_name_as_on_disk(folder: &DirHandle, name: &str) -> Result<String, FsError> {
     let names = folder.all_names()?;
-    if names.iter().any(|found| found == wanted) {
-        return Ok(wanted.to_owned());
+    if names.iter().any(|found| found == name) {
+        return Ok(name.to_owned());
     }
-    if let Some(found) = names.iter().find(|found| nfc(found) == wanted) {
+    if let Some(found) = names.iter().find(|found| normalize_nfc(found) == name) {
         return Ok(found.clone());
     }
-    let folded = fold_case(wanted);
-    let mut like = names.iter().map(|found| nfc(found));
-    match like.find(|found| fold_case(found) == folded) {
+    let folded = fold_case(name);
+    let mut normalized = names.iter().map(|found| normalize_nfc(found));
+    match normalized.find(|found| fold_case(found) == folded) {
         Some(found) => Err(FsError::WrongSpelling(found)),
-        None => Ok(wanted.to_owned()),
+        None => Ok(name.to_owned()),
     }
 }

@@ -1,22 +1,22 @@
-//! Which names a note, a folder and a tag may have.
+//! Rules for names of notes, folders and tags.
 //!
-//! Never: maps a name to one that looks different. A name that some file system or
-//! Obsidian can't hold is refused with one to use instead, so what a rule matched
-//! is what is touched, and a note has one spelling on every machine.
+//! Invariant: a name is never silently changed to one that looks different. A name that some file
+//! system or Obsidian can't store is rejected with a suggestion. So the name that an approval rule
+//! matches is the name that is accessed, and a note has the same name on every machine.
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
 use crate::filename_fold::{escaped, fold_case, is_device_name, is_invisible};
 
-/// The longest part of a path, in bytes: with `.md` it fits every file system.
+/// Maximum length of a path component in bytes. Every file system allows that length plus `.md`.
 const PART_BYTES_MAX: usize = 200;
-/// How deep folders may stand in one another.
+/// Maximum number of nested folders in a vault.
 pub(crate) const DEPTH_MAX: usize = 8;
-/// The longest tag, in bytes.
+/// Maximum length of a tag in bytes.
 const TAG_BYTES_MAX: usize = 100;
-/// What Windows, macOS or a link of Obsidian can't hold in a name.
+/// Characters that can't be in a name on Windows, on macOS or in an Obsidian link.
 const FORBIDDEN: &[char] = &['/', '\\', ':', '*', '?', '"', '<', '>', '|', '#', '^', '[', ']'];
-/// What is wrong with a name, and what to use instead.
+/// What is wrong with the name of a note, folder or tag, and what to use instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} `{display}` {problem}; {hint}")]
 pub(crate) struct NameError {
@@ -26,38 +26,37 @@ pub(crate) struct NameError {
     hint: String,
 }
 
-/// The name with each letter and its marks as one character where there is one
-/// (NFC): `é` has one spelling here, whoever sends it.
-pub(crate) fn nfc(text: &str) -> String {
+/// Normalizes a name to Unicode NFC, so that `é` is always a single code point.
+pub(crate) fn normalize_nfc(text: &str) -> String {
     let nfc = const { ComposingNormalizerBorrowed::new_nfc() };
     nfc.normalize(text).into_owned()
 }
 
-/// The parts of a folder such as `Projects/Alpha`; none for the vault itself.
+/// Returns the components of a folder path such as `Projects/Alpha`, empty for the vault itself.
 pub(crate) fn parse_folder(text: &str) -> Result<Vec<String>, NameError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let text = &nfc(text);
+    let text = &normalize_nfc(text);
     let parts: Vec<&str> = text.split('/').collect();
     if parts.len() > DEPTH_MAX {
-        let mend = format!("use at most {DEPTH_MAX} folders in one another");
-        return Err(name_error("folder", text, "is too deep", mend));
+        let hint = format!("use at most {DEPTH_MAX} nested folders");
+        return Err(name_error("folder", text, "is too deep", hint));
     }
     for part in &parts {
-        check_part("folder", part)?;
+        check_name_part("folder", part)?;
     }
     Ok(parts.into_iter().map(str::to_owned).collect())
 }
 
-/// The file of the note with this title.
-pub(crate) fn note_file(title: &str) -> Result<String, NameError> {
-    let title = nfc(title);
-    check_part("title", &title)?;
+/// Returns the file name of the note with this title.
+pub(crate) fn note_file_name(title: &str) -> Result<String, NameError> {
+    let title = normalize_nfc(title);
+    check_name_part("title", &title)?;
     Ok(format!("{title}.md"))
 }
 
-/// A tag as it is stored, without a leading `#`.
+/// Returns a tag in the form in which it is stored, without a leading `#`.
 pub(crate) fn parse_tag(text: &str) -> Result<String, NameError> {
     let tag = text.strip_prefix('#').unwrap_or(text);
     let wrong = if tag.is_empty() {
@@ -65,115 +64,121 @@ pub(crate) fn parse_tag(text: &str) -> Result<String, NameError> {
     } else if tag.len() > TAG_BYTES_MAX {
         "is too long"
     } else if !tag.chars().all(is_tag_char) {
-        "has a character that tags can't hold"
-    } else if tag.chars().all(|letter| letter.is_ascii_digit()) {
+        "has a character that is not allowed in tags"
+    } else if tag.chars().all(|c| c.is_ascii_digit()) {
         "is only a number"
     } else {
         return Ok(tag.to_owned());
     };
-    let mend = "use letters, digits, `-`, `_` and `/` without spaces, such as `to-do`".into();
-    Err(name_error("tag", text, wrong, mend))
+    let hint = "use letters, digits, `-`, `_` and `/` without spaces, such as `to-do`".into();
+    Err(name_error("tag", text, wrong, hint))
 }
 
-fn is_tag_char(letter: char) -> bool {
-    let kept = matches!(letter, '-' | '_' | '/');
-    kept || letter.is_ascii_alphanumeric()
-        || !(letter.is_ascii() || letter.is_whitespace() || is_invisible(letter))
+fn is_tag_char(c: char) -> bool {
+    let is_separator = matches!(c, '-' | '_' | '/');
+    is_separator
+        || c.is_ascii_alphanumeric()
+        || !(c.is_ascii() || c.is_whitespace() || is_invisible(c))
 }
 
-fn check_part(what: &'static str, text: &str) -> Result<(), NameError> {
+fn check_name_part(name_kind: &'static str, text: &str) -> Result<(), NameError> {
     if fold_case(text).ends_with(".md") {
-        let mend = "leave `.md` out, the vault adds it to notes".into();
-        return Err(name_error(what, text, "has a file's ending", mend));
+        let hint = "leave `.md` out, the vault adds it to notes".into();
+        return Err(name_error(name_kind, text, "has a file extension", hint));
     }
-    let Some(wrong) = part_error(text) else {
+    let Some(wrong) = name_part_error(text) else {
         return Ok(());
     };
-    let mend = match suggestion(text) {
+    let hint = match suggest_name(text) {
         Some(better) => format!("use for example `{better}`"),
         None => "use another name".into(),
     };
-    Err(name_error(what, text, wrong, mend))
+    Err(name_error(name_kind, text, wrong, hint))
 }
 
-fn part_error(text: &str) -> Option<&'static str> {
+fn name_part_error(text: &str) -> Option<&'static str> {
     if text.is_empty() {
-        Some("has an empty part")
+        Some("has an empty component")
     } else if text.len() > PART_BYTES_MAX {
         Some("is longer than 200 bytes")
     } else if text.starts_with('.') {
-        Some("begins with a dot")
+        Some("starts with a dot")
     } else if text.ends_with('.') {
         Some("ends with a dot")
     } else if text.trim() != text {
-        Some("begins or ends with a space")
-    } else if text.chars().any(|letter| FORBIDDEN.contains(&letter)) {
-        Some("holds one of / \\ : * ? \" < > | # ^ [ ]")
+        Some("starts or ends with a space")
+    } else if text.chars().any(|c| FORBIDDEN.contains(&c)) {
+        Some("contains one of / \\ : * ? \" < > | # ^ [ ]")
     } else if text.chars().any(is_invisible) {
-        Some("holds a control or invisible character")
+        Some("contains a control or invisible character")
     } else if is_device_name(text) {
-        Some("is a name that Windows keeps for a device")
+        Some("is a name that Windows reserves for a device")
     } else {
         None
     }
 }
 
-fn suggestion(text: &str) -> Option<String> {
+fn suggest_name(text: &str) -> Option<String> {
     let mut better = String::new();
-    for letter in text.chars() {
-        let letter = match letter {
-            letter if is_invisible(letter) => continue,
-            letter if FORBIDDEN.contains(&letter) => '-',
-            letter => letter,
+    for c in text.chars() {
+        let c = match c {
+            c if is_invisible(c) => continue,
+            c if FORBIDDEN.contains(&c) => '-',
+            c => c,
         };
-        if better.len() + letter.len_utf8() > PART_BYTES_MAX {
+        if better.len() + c.len_utf8() > PART_BYTES_MAX {
             break;
         }
-        better.push(letter);
+        better.push(c);
     }
     if is_device_name(&better) {
         better.insert_str(0, "Note ");
     }
     let better =
         better.trim_matches(|edge: char| edge == '.' || edge == '-' || edge.is_whitespace());
-    part_error(better).is_none().then(|| better.to_owned())
+    name_part_error(better).is_none().then(|| better.to_owned())
 }
 
-fn name_error(what: &'static str, text: &str, problem: &'static str, hint: String) -> NameError {
-    NameError { what, display: escaped(text), problem, hint }
+fn name_error(
+    name_kind: &'static str,
+    text: &str,
+    problem: &'static str,
+    hint: String,
+) -> NameError {
+    NameError { what: name_kind, display: escaped(text), problem, hint }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{note_file, parse_folder, parse_tag};
+    use super::{note_file_name, parse_folder, parse_tag};
     use crate::filename_fold::fold_case;
 
-    fn check(title: &str, expected: &str) {
-        let said = note_file(title).unwrap_or_else(|bad| bad.to_string());
-        assert!(said.contains(expected), "{title:?}: {said}");
+    fn check_note_title(title: &str, expected: &str) {
+        let result = note_file_name(title).unwrap_or_else(|bad| bad.to_string());
+        assert!(result.contains(expected), "{title:?}: {result}");
     }
 
     #[test]
     fn note_titles_are_validated() {
-        check("Buy milk", "Buy milk.md");
-        check("Größe 2.0 👨‍👩‍👧", "Größe 2.0 👨‍👩‍👧.md");
-        check("console", "console.md");
-        check("COM10", "COM10.md");
-        check("", "has an empty part; use another name");
-        check("..", "begins with a dot");
-        check(".obsidian", "use for example `obsidian`");
-        check("a.", "ends with a dot");
-        check(" a", "use for example `a`");
-        check("What is HTTP/2?", "use for example `What is HTTP-2`");
-        check("a\0b", "control or invisible");
-        check("a\u{202e}b", "use for example `ab`");
-        check("nul", "use for example `Note nul`");
-        check("Aux.txt", "keeps for a device");
-        check("COM¹", "keeps for a device");
-        check("lpt1 .x", "keeps for a device");
-        check("Plan.MD", "leave `.md` out");
-        check(&"é".repeat(101), "longer than 200 bytes");
-        check(&"é".repeat(100), ".md");
+        check_note_title("Buy milk", "Buy milk.md");
+        check_note_title("Größe 2.0 👨‍👩‍👧", "Größe 2.0 👨‍👩‍👧.md");
+        check_note_title("console", "console.md");
+        check_note_title("COM10", "COM10.md");
+        check_note_title("", "has an empty component; use another name");
+        check_note_title("..", "starts with a dot");
+        check_note_title(".obsidian", "use for example `obsidian`");
+        check_note_title("a.", "ends with a dot");
+        check_note_title(" a", "use for example `a`");
+        check_note_title("What is HTTP/2?", "use for example `What is HTTP-2`");
+        check_note_title("a\0b", "control or invisible");
+        check_note_title("a\u{202e}b", "use for example `ab`");
+        check_note_title("nul", "use for example `Note nul`");
+        check_note_title("Aux.txt", "reserves for a device");
+        check_note_title("COM¹", "reserves for a device");
+        check_note_title("lpt1 .x", "reserves for a device");
+        check_note_title("Plan.MD", "leave `.md` out");
+        check_note_title(&"é".repeat(101), "longer than 200 bytes");
+        check_note_title(&"é".repeat(100), ".md");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A note as text: what the vault writes, and what it makes of any note it meets.
+//! The text of notes: rendering new notes, and parsing notes of any origin.
 //!
-//! Never: drops what a person has put into the front matter.
+//! Invariant: fields that a person added to the front matter are kept.
 
 use serde_json::{Map, Value, json};
 
@@ -10,12 +10,12 @@ use longhaul_core::time::Timestamp;
 use crate::safe_dir::FileSnapshot;
 use crate::vault::front_matter::{self, FrontMatter};
 
-/// The keys of the vault's own; all others are kept as they are.
+/// Front matter fields that the vault tools set. All other fields are kept as they are.
 const OWN_KEYS: &[&str] = &["title", "folder", "tags", "confidence", "created", "updated", "run"];
-/// How many tags a note has, or is shown with.
+/// Maximum number of tags of a note.
 pub(crate) const TAGS_MAX: usize = 50;
 
-/// What a call wants a note to say.
+/// The note that a call of `vault_write` wants to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NoteDraft {
     pub(crate) title: String,
@@ -27,9 +27,9 @@ pub(crate) struct NoteDraft {
 }
 
 impl NoteDraft {
-    /// The note's text, after what stood there before. `None` when a note that
-    /// says just this is there already, from this very run.
-    pub(crate) fn render_over(&self, before: Option<&str>, now: Timestamp) -> Option<String> {
+    /// Returns the new text of the note, given its text before. `None` if the note already has this
+    /// content from the same run.
+    pub(crate) fn render_update(&self, before: Option<&str>, now: Timestamp) -> Option<String> {
         let (head, body) = before.map_or((FrontMatter::Absent, ""), front_matter::split);
         let before = match head {
             FrontMatter::Parsed(fields) => fields,
@@ -48,46 +48,45 @@ impl NoteDraft {
         let updated = before.get("updated").cloned();
         fields.insert("updated".into(), updated.unwrap_or(Value::Null));
         fields.insert("run".into(), json!(self.run));
-        let kept = before.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.as_str()));
-        fields.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
+        let other_fields = before.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.as_str()));
+        fields.extend(other_fields.map(|(key, value)| (key.clone(), value.clone())));
         if fields == before && body == self.content {
             return None;
         }
         fields.insert("updated".into(), json!(now.to_string()));
-        let head = front_matter::render(&fields);
+        let head = front_matter::render_fields(&fields);
         Some(format!("---\n{head}---\n\n{}", self.content))
     }
 
-    /// Whether this text is read back as what was meant.
-    pub(crate) fn is_read_back_from(&self, text: &str) -> bool {
-        let seen = ParsedNote::parse(text);
-        let is_whole = seen.problem.is_none() && seen.updated.is_some();
-        is_whole && seen.body == self.content && seen.tags == self.tags
+    /// Returns whether parsing this text returns the content and tags of this draft.
+    pub(crate) fn matches_parsed_text(&self, text: &str) -> bool {
+        let parsed = ParsedNote::parse(text);
+        let is_whole = parsed.problem.is_none() && parsed.updated.is_some();
+        is_whole && parsed.body == self.content && parsed.tags == self.tags
     }
 }
 
-/// Why a note can't be replaced without the loss of what it says, in words that go
-/// on from its name.
-pub(crate) fn replace_error(taken: &FileSnapshot) -> Option<String> {
-    let text = match std::str::from_utf8(&taken.bytes) {
+/// Returns why replacing a note would lose data. `None` if the note can be replaced.
+pub(crate) fn replacement_error(snapshot: &FileSnapshot) -> Option<String> {
+    let text = match std::str::from_utf8(&snapshot.bytes) {
         Ok(text) => text,
-        // Only the last letter, which the bound cut in two.
-        Err(error) if taken.is_truncated && error.error_len().is_none() => {
-            return front_matter_error(&taken.text());
+        // Only the last character is incomplete, because the size limit split it.
+        Err(error) if snapshot.is_truncated && error.error_len().is_none() => {
+            return front_matter_error(&snapshot.text());
         }
-        Err(_) => return Some("is not text in UTF-8".to_owned()),
+        Err(_) => return Some("the note is not UTF-8 text".to_owned()),
     };
     front_matter_error(text)
 }
 
 fn front_matter_error(text: &str) -> Option<String> {
     match front_matter::split(text).0 {
-        FrontMatter::Invalid(why) => Some(format!("has front matter that can't be read ({why})")),
+        FrontMatter::Invalid(why) => Some(format!("the front matter can't be parsed ({why})")),
         FrontMatter::Absent | FrontMatter::Parsed(_) => None,
     }
 }
 
-/// What any note says, ours or a person's.
+/// A parsed note, written by an agent or a person.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ParsedNote<'a> {
     pub(crate) tags: Vec<String>,
@@ -98,7 +97,7 @@ pub(crate) struct ParsedNote<'a> {
 }
 
 impl<'a> ParsedNote<'a> {
-    /// Reads a note; front matter that can't be read is a problem, not an end.
+    /// Parses a note. Invalid front matter is reported in `problem`.
     pub(crate) fn parse(text: &'a str) -> Self {
         let (head, body) = front_matter::split(text);
         let (fields, problem) = match head {
@@ -119,27 +118,26 @@ impl<'a> ParsedNote<'a> {
         }
     }
 
-    /// Whether it has this tag or one below it, as Obsidian counts.
-    pub(crate) fn has_tag(&self, wanted: &str) -> bool {
-        let wanted = wanted.to_lowercase();
+    /// Returns whether the note has the tag `parent_tag` or a tag nested below it, as in Obsidian.
+    pub(crate) fn has_tag(&self, parent_tag: &str) -> bool {
+        let parent_tag = parent_tag.to_lowercase();
         self.tags.iter().any(|tag| {
             let tag = tag.to_lowercase();
-            let rest = tag.strip_prefix(&wanted);
+            let rest = tag.strip_prefix(&parent_tag);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
     }
 }
 
-/// People write tags as a list or in one line.
+/// Parses the `tags` field, which people write as a list or on one line.
 fn parse_tags(value: Option<&Value>) -> Vec<String> {
     let Some(value) = value else {
         return Vec::new();
     };
     let all: Vec<String> = match value {
-        Value::String(line) => line
-            .split(|letter: char| letter == ',' || letter.is_whitespace())
-            .map(str::to_owned)
-            .collect(),
+        Value::String(line) => {
+            line.split(|c: char| c == ',' || c.is_whitespace()).map(str::to_owned).collect()
+        }
         Value::Array(items) => items
             .iter()
             .filter(|item| item.is_string() || item.is_number())
@@ -180,18 +178,18 @@ mod tests {
 
     #[test]
     fn a_new_note_has_front_matter() {
-        let text = new_note("Two litres.").render_over(None, NOW).unwrap();
+        let text = new_note("Two litres.").render_update(None, NOW).unwrap();
         let expected = "---\ntitle: \"Buy: milk\"\nfolder: Tasks\ntags:\n  - home\nconfidence: 90\n\
             created: \"2026-01-01T00:00:00.000000Z\"\nupdated: \"2026-01-01T00:00:00.000000Z\"\n\
             run: run_00000000000000000000000001\n---\n\nTwo litres.";
         assert_eq!(text, expected);
-        assert_eq!(new_note("Two litres.").render_over(Some(&text), LATER), None);
+        assert_eq!(new_note("Two litres.").render_update(Some(&text), LATER), None);
     }
 
     #[test]
     fn an_update_keeps_created_and_manual_fields() {
         let before = "---\naliases: [M, 'a: b']\ncreated: 2020-05-05\nconfidence: 1\n---\nold";
-        let text = new_note("new").render_over(Some(before), LATER).unwrap();
+        let text = new_note("new").render_update(Some(before), LATER).unwrap();
         let lines = [
             "created: \"2020-05-05\"\n",
             "updated: \"2026-01-01T00:01:40.000000Z\"\n",
@@ -226,9 +224,9 @@ mod tests {
         ) {
             let tags = tags.iter().filter_map(|tag| name::parse_tag(tag).ok()).collect();
             let draft = NoteDraft { title, tags, confidence, ..new_note(&content) };
-            let text = draft.render_over(None, NOW).unwrap();
-            prop_assert!(draft.is_read_back_from(&text));
-            prop_assert_eq!(draft.render_over(Some(&text), LATER), None);
+            let text = draft.render_update(None, NOW).unwrap();
+            prop_assert!(draft.matches_parsed_text(&text));
+            prop_assert_eq!(draft.render_update(Some(&text), LATER), None);
         }
     }
 }

@@ -1,30 +1,28 @@
-//! What the three tools of the vault share: how they name a folder and a note,
-//! and what they say of trouble with one.
-//!
-//! Never: touches the disk itself.
+//! Helpers for the vault tools: the texts that approval rules match, and error messages.
 
 use serde_json::Value;
 
 use crate::safe_dir::FsError;
-use crate::vault::name::nfc;
+use crate::vault::name::normalize_nfc;
 
-/// `folder/title`, by which rules know a note.
-pub(crate) fn subject(folder: &str, title: &str) -> String {
+/// Returns `folder/title`, the text that approval rules match.
+pub(crate) fn note_rule_subject(folder: &str, title: &str) -> String {
     if folder.is_empty() { title.into() } else { format!("{folder}/{title}") }
 }
 
-/// The subject of an input that names a note; of any other the whole input.
-pub(crate) fn note_subjects(input: &Value) -> Vec<String> {
+/// Returns the text that approval rules match: `folder/title` if the input names a note, or else
+/// the whole input.
+pub(crate) fn input_rule_subjects(input: &Value) -> Vec<String> {
     match (input["folder"].as_str(), input["title"].as_str()) {
-        (Some(folder), Some(title)) => vec![nfc(&subject(folder, title))],
+        (Some(folder), Some(title)) => vec![normalize_nfc(&note_rule_subject(folder, title))],
         (_, _) => vec![longhaul_core::raw::canonical_json(input)],
     }
 }
 
-/// The trouble with a note, which goes by its title and not by its file.
-pub(crate) fn with_title(trouble: FsError) -> FsError {
-    let FsError::WrongSpelling(file) = trouble else {
-        return trouble;
+/// Replaces the file name in an error by the title of the note.
+pub(crate) fn replace_file_name_by_title(error: FsError) -> FsError {
+    let FsError::WrongSpelling(file) = error else {
+        return error;
     };
     FsError::WrongSpelling(file.strip_suffix(".md").unwrap_or(&file).into())
 }

@@ -1,4 +1,5 @@
-//! Programs under bounds: what they get, what is kept, and that nobody is left.
+//! Programs with limits: their input and environment, the captured output, and the cleanup of
+//! processes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,11 +10,11 @@ use futures_util::FutureExt as _;
 
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::command::{Command, CommandError, CommandOutput, Exit};
+use longhaul_tool::command::{Command, CommandError, CommandOutput, ProgramExit};
 
 use crate::suite::harness::wait_until_gone;
 
-/// A clock that stands still and yet lets time pass for who sleeps.
+/// A clock with a fixed time and real sleeps.
 #[derive(Debug)]
 struct RealClock;
 
@@ -23,8 +24,8 @@ impl Clock for RealClock {
         Timestamp::default()
     }
 
-    async fn sleep(&self, span: Millis) {
-        tokio::time::sleep(span.into()).await;
+    async fn sleep(&self, duration: Millis) {
+        tokio::time::sleep(duration.into()).await;
     }
 }
 
@@ -43,20 +44,23 @@ fn parse_pid(text: &str) -> i32 {
 #[tokio::test]
 async fn a_command_gets_its_arguments_input_directory_and_environment() {
     let dir = tempfile::tempdir().unwrap();
-    let words = ["printf", "%s|", "a b", "$HOME", ";ls"];
-    let said = run(Command::new(words, dir.path())).await;
-    assert_eq!((said.exit, said.stdout.text().as_str()), (Exit::Code(0), "a b|$HOME|;ls|"));
+    let args = ["printf", "%s|", "a b", "$HOME", ";ls"];
+    let output = run(Command::new(args, dir.path())).await;
+    assert_eq!(
+        (output.exit, output.stdout.text().as_str()),
+        (ProgramExit::Code(0), "a b|$HOME|;ls|")
+    );
 
     let mut env = Command::new(["env"], dir.path());
     env.env = vec![("GIVEN".into(), "yes".into())];
-    let said = run(env).await.stdout.text();
-    let mut names: Vec<&str> = said.lines().filter_map(|line| line.split('=').next()).collect();
+    let output = run(env).await.stdout.text();
+    let mut names: Vec<&str> = output.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
     assert_eq!(names, ["GIVEN", "PATH"]);
 
     let mut cat = Command::new(["cat"], dir.path());
     cat.stdin = vec![b'x'; 200_000];
-    assert_eq!(run(cat).await.stdout.complete().unwrap().len(), 200_000);
+    assert_eq!(run(cat).await.stdout.complete_output().unwrap().len(), 200_000);
 
     let here = run(Command::new(["pwd", "-P"], dir.path())).await.stdout.text();
     assert_eq!(Path::new(here.trim()), dir.path().canonicalize().unwrap());
@@ -67,25 +71,27 @@ async fn a_relative_program_is_resolved_from_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("say"), "#!/bin/sh\necho here\n").unwrap();
     fs::set_permissions(dir.path().join("say"), fs::Permissions::from_mode(0o755)).unwrap();
-    // The same directory, said from where this test works.
+    // The same directory, relative to the current one.
     let up = "../".repeat(std::env::current_dir().unwrap().components().count() - 1);
-    let near = Path::new(&up).join(dir.path().strip_prefix("/").unwrap());
-    let said = run(Command::new(["./say"], near)).await;
-    assert_eq!(said.stdout.text(), "here\n");
+    let relative = Path::new(&up).join(dir.path().strip_prefix("/").unwrap());
+    let output = run(Command::new(["./say"], relative)).await;
+    assert_eq!(output.stdout.text(), "here\n");
 }
 
 #[tokio::test]
 async fn exit_kinds_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
-    for (script, exit) in
-        [("exit 0", Exit::Code(0)), ("exit 7", Exit::Code(7)), ("kill -9 $$", Exit::Signal(9))]
-    {
+    for (script, exit) in [
+        ("exit 0", ProgramExit::Code(0)),
+        ("exit 7", ProgramExit::Code(7)),
+        ("kill -9 $$", ProgramExit::Signal(9)),
+    ] {
         assert_eq!(run(sh(dir.path(), script)).await.exit, exit, "{script}");
     }
-    // A program that reads nothing of what it is told ends as it likes.
+    // A program that does not read its input can still exit normally.
     let mut deaf = sh(dir.path(), "exit 3");
     deaf.stdin = vec![b'x'; 1_000_000];
-    assert_eq!(run(deaf).await.exit, Exit::Code(3));
+    assert_eq!(run(deaf).await.exit, ProgramExit::Code(3));
 }
 
 #[tokio::test]
@@ -112,30 +118,30 @@ async fn head_and_tail_of_long_output_are_kept() {
     let mut long =
         sh(dir.path(), "echo begin; yes | head -c 1000000; echo; echo end; echo why >&2");
     long.keep_bytes = 100;
-    let said = run(long).await;
-    let text = said.stdout.text();
+    let output = run(long).await;
+    let text = output.stdout.text();
     assert!(text.starts_with("begin\n") && text.ends_with("end\n"), "{text}");
     assert!(text.contains("[999911 bytes left out here]"), "{text}");
-    assert_eq!(said.stdout.total_bytes(), 1_000_011);
-    assert_eq!(said.stdout.complete(), None);
-    assert_eq!(said.stderr.last_text(100), "why");
-    assert_eq!(said.stderr.last_text(2), "hy");
-    assert_eq!(said.stderr.complete().unwrap(), b"why\n");
+    assert_eq!(output.stdout.total_bytes(), 1_000_011);
+    assert_eq!(output.stdout.complete_output(), None);
+    assert_eq!(output.stderr.last_text(100), "why");
+    assert_eq!(output.stderr.last_text(2), "hy");
+    assert_eq!(output.stderr.complete_output().unwrap(), b"why\n");
 }
 
 #[tokio::test]
 async fn too_much_output_stops_the_process_group() {
     let dir = tempfile::tempdir().unwrap();
-    // Nobody but whoever stops it ends it: it writes for ever.
+    // The program writes forever, so only the limit ends it.
     let mut flood = sh(dir.path(), "sleep 600 & echo $! > child; while :; do echo flood; done");
     flood.stdout_bytes_max = Some(1_000);
     let ended = run(flood).await;
-    assert_eq!(ended.exit, Exit::OutputLimit(1_000));
-    assert_eq!(ended.exit.to_string(), "said more than 1000 bytes and was stopped");
+    assert_eq!(ended.exit, ProgramExit::OutputLimit(1_000));
+    assert_eq!(ended.exit.to_string(), "printed more than 1000 bytes and was killed");
     wait_until_gone(parse_pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
     let mut just = sh(dir.path(), "printf 12345");
     just.stdout_bytes_max = Some(5);
-    assert_eq!(run(just).await.exit, Exit::Code(0));
+    assert_eq!(run(just).await.exit, ProgramExit::Code(0));
 }
 
 #[tokio::test]
@@ -152,8 +158,8 @@ async fn a_timeout_ends_the_process_group() {
     }
     clock.advance(Millis::from_secs(9));
     let ended = run.await.unwrap();
-    assert_eq!(ended.exit, Exit::TimedOut(Millis::from_secs(9)));
-    assert_eq!(ended.exit.to_string(), "did not end in 9 s and was stopped");
+    assert_eq!(ended.exit, ProgramExit::TimedOut(Millis::from_secs(9)));
+    assert_eq!(ended.exit.to_string(), "timed out after 9 s and was killed");
     wait_until_gone(parse_pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
 }
 
@@ -177,13 +183,13 @@ async fn dropping_the_command_ends_the_process_group() {
 async fn background_processes_are_ended_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let ended = run(sh(dir.path(), "sleep 600 & echo $!")).await;
-    assert_eq!(ended.exit, Exit::Code(0));
+    assert_eq!(ended.exit, ProgramExit::Code(0));
     wait_until_gone(parse_pid(&ended.stdout.text())).await;
 
-    // It left the group with the pipe in its hand: it is not waited for.
+    // A process that left the group and holds the pipe open is not waited for.
     let away = sh(dir.path(), "setsid sleep 5 & echo out");
     let ended = away.run(&RealClock).await.unwrap();
-    assert_eq!((ended.exit, ended.stdout.text().as_str()), (Exit::Code(0), "out\n"));
+    assert_eq!((ended.exit, ended.stdout.text().as_str()), (ProgramExit::Code(0), "out\n"));
 }
 
 #[test]
@@ -191,9 +197,9 @@ fn debug_output_hides_secrets() {
     let mut command = Command::new(["mail", "--key=hush"], "/");
     command.env = vec![("TOKEN".into(), "hush".into())];
     command.stdin = b"hush".to_vec();
-    let shown = format!("{command:?}");
+    let debug_text = format!("{command:?}");
     assert!(
-        shown.contains("mail") && shown.contains("TOKEN") && !shown.contains("hush"),
-        "{shown}"
+        debug_text.contains("mail") && debug_text.contains("TOKEN") && !debug_text.contains("hush"),
+        "{debug_text}"
     );
 }

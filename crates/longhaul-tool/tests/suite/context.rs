@@ -1,4 +1,4 @@
-//! Providers of context: a program and an address, and how each of them can fail.
+//! Context providers: a program and an HTTP endpoint, and their failures.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -29,9 +29,9 @@ fn context_request() -> ContextRequest {
     }
 }
 
-/// What is told of it: every name is there, also where there is nothing to tell.
-fn request_json(glance: &ContextRequest) -> String {
-    let told = match glance.actor {
+/// The expected JSON of a request. Every field is present, `null` if it has no value.
+fn request_json(request: &ContextRequest) -> String {
+    let fields = match request.actor {
         Some(_) => {
             r#""event":"idle_tick","input":{"town": 1.10},"actor":{"name": "Ada"},"resource":"ada","thread":"market","turn":3"#
         }
@@ -39,10 +39,10 @@ fn request_json(glance: &ContextRequest) -> String {
             r#""event":null,"input":{"town": 1.10},"actor":null,"resource":null,"thread":null,"turn":3"#
         }
     };
-    format!(r#"{{"run":"{}","agent":"npc",{told}}}"#, glance.run)
+    format!(r#"{{"run":"{}","agent":"npc",{fields}}}"#, request.run)
 }
 
-/// A look for a task that says nothing but what is to be done.
+/// A request of a task without optional values.
 fn minimal_request() -> ContextRequest {
     ContextRequest { event: None, actor: None, resource: None, thread: None, ..context_request() }
 }
@@ -67,13 +67,13 @@ async fn a_command_gets_the_context_request_and_returns_the_perception() {
         &clock,
         "printf '{\"world\":'; cat; printf ',\"context\":{\"n\":%s}}' \"$(env | wc -l)\"",
     );
-    for glance in [minimal_request(), context_request()] {
-        let seen = echo.fetch(&glance).await.unwrap();
-        assert_eq!(seen.world.as_str(), request_json(&glance));
+    for request in [minimal_request(), context_request()] {
+        let perception = echo.fetch(&request).await.unwrap();
+        assert_eq!(perception.world.as_str(), request_json(&request));
     }
-    let seen = echo.fetch(&context_request()).await.unwrap();
-    // PATH, and what the shell itself sets.
-    let count: usize = seen.context["n"].as_str().parse().unwrap();
+    let perception = echo.fetch(&context_request()).await.unwrap();
+    // `PATH`, and variables that the shell itself sets.
+    let count: usize = perception.context["n"].as_str().parse().unwrap();
     assert!(count <= 4, "{count}");
     let plain = command_provider(dir.path(), &clock, "echo '{\"sky\": \"blue\"}'");
     assert_eq!(
@@ -88,26 +88,30 @@ async fn a_failing_command_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
     for (script, why, lasts) in [
-        ("echo no map here >&2; exit 3", "`./look`: it ended with code 3: no map here", false),
-        ("exit 1", "said nothing on stderr", false),
-        ("kill -9 $$", "was ended by signal 9", false),
-        ("echo sunny", "no JSON", true),
-        ("true", "answered nothing", true),
+        (
+            "echo no map here >&2; exit 3",
+            "`./look` failed: the process exited with code 3: no map here",
+            false,
+        ),
+        ("exit 1", "printed nothing on stderr", false),
+        ("kill -9 $$", "was killed by signal 9", false),
+        ("echo sunny", "not valid JSON", true),
+        ("true", "response is empty", true),
         ("yes 1 | head -c 300000", "longer than 262144 bytes", true),
         ("yes 1 | head -c 900000", "longer than 262144 bytes", true),
-        // It would go on for ever, and the clock stands still.
+        // It would run forever, and the clock does not advance.
         ("while :; do echo flood; done", "longer than 262144 bytes", true),
     ] {
-        let no = command_provider(dir.path(), &clock, script).fetch(&context_request()).await;
-        let no = no.unwrap_err();
-        assert_eq!(no.is_permanent, lasts, "{script}: {no}");
-        let no = no.to_string();
-        assert!(no.contains(why) && !no.contains("hush"), "{script}: {no}");
+        let error = command_provider(dir.path(), &clock, script).fetch(&context_request()).await;
+        let error = error.unwrap_err();
+        assert_eq!(error.is_permanent, lasts, "{script}: {error}");
+        let error = error.to_string();
+        assert!(error.contains(why) && !error.contains("hush"), "{script}: {error}");
     }
     let mut lost = command_provider(dir.path(), &clock, "");
     lost.argv = vec!["no-such-program".into()];
-    let no = lost.fetch(&context_request()).await.unwrap_err();
-    assert!(no.is_permanent && no.message.contains("there is no program"), "{no}");
+    let error = lost.fetch(&context_request()).await.unwrap_err();
+    assert!(error.is_permanent && error.message.contains("not found"), "{error}");
     lost.argv.clear();
     assert!(lost.fetch(&context_request()).await.is_err());
 }
@@ -117,15 +121,15 @@ async fn a_command_that_hangs_is_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
     let slow = command_provider(dir.path(), &clock, "mkfifo begun; read _ < begun");
-    let glance = context_request();
-    let mut look = slow.fetch(&glance);
+    let request = context_request();
+    let mut look = slow.fetch(&request);
     while !dir.path().join("begun").exists() {
         assert!((&mut look).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
     clock.advance(Millis::from_secs(30));
-    let no = look.await.unwrap_err().to_string();
-    assert!(no.contains("did not end in 30 s"), "{no}");
+    let error = look.await.unwrap_err().to_string();
+    assert!(error.contains("timed out after 30 s"), "{error}");
 }
 
 fn http_provider(url: String) -> HttpContextProvider {
@@ -141,37 +145,37 @@ fn http_provider(url: String) -> HttpContextProvider {
 async fn a_url_gets_the_context_request_by_post() {
     let answer = r#"{"world":["rain"],"context":{"recipient":"ann"}}"#;
     let server = Server::answering(http_response("200 OK", &[], answer)).await;
-    let eye = http_provider(server.url("/look?key=hush"));
-    eye.fetch(&minimal_request()).await.unwrap();
-    let seen = eye.fetch(&context_request()).await.unwrap();
-    assert_eq!(seen.world.as_str(), "[\"rain\"]");
-    assert_eq!(seen.context["recipient"].as_str(), "\"ann\"");
-    let asked = &server.requests()[0];
+    let provider = http_provider(server.url("/look?key=hush"));
+    provider.fetch(&minimal_request()).await.unwrap();
+    let perception = provider.fetch(&context_request()).await.unwrap();
+    assert_eq!(perception.world.as_str(), "[\"rain\"]");
+    assert_eq!(perception.context["recipient"].as_str(), "\"ann\"");
+    let received = &server.requests()[0];
     assert_eq!(
-        (asked.method.as_str(), asked.header("content-type")),
+        (received.method.as_str(), received.header("content-type")),
         ("POST", Some("application/json"))
     );
-    let bodies = server.requests().into_iter().map(|asked| asked.body);
+    let bodies = server.requests().into_iter().map(|received| received.body);
     let bodies = bodies.map(|body| String::from_utf8(body.to_vec()).unwrap());
     let bodies: Vec<String> = bodies.collect();
     assert_eq!(bodies, [request_json(&minimal_request()), request_json(&context_request())]);
-    assert!(!format!("{eye:?}").contains("hush"));
+    assert!(!format!("{provider:?}").contains("hush"));
 }
 
 #[tokio::test]
 async fn a_failing_url_says_why() {
     for (status, body, why) in [
-        ("500 Oh", "{}".to_owned(), "status 500"),
-        ("200 OK", "sunny".to_owned(), "no JSON"),
-        ("200 OK", String::new(), "answered nothing"),
+        ("500 Oh", "{}".to_owned(), "answered 500"),
+        ("200 OK", "sunny".to_owned(), "not valid JSON"),
+        ("200 OK", String::new(), "response is empty"),
         ("200 OK", "1".repeat(262_145), "longer than 262144 bytes"),
     ] {
         let server = Server::answering(http_response(status, &[], body)).await;
-        let no = http_provider(server.url("/?key=hush")).fetch(&context_request()).await;
-        let no = no.unwrap_err().to_string();
-        assert!(no.contains(why) && !no.contains("hush"), "{no}");
+        let error = http_provider(server.url("/?key=hush")).fetch(&context_request()).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(why) && !error.contains("hush"), "{error}");
     }
     let inside = http_provider("http://inside.example/?key=hush".into());
-    let no = inside.fetch(&context_request()).await.unwrap_err().to_string();
-    assert!(no.contains("private or reserved") && !no.contains("hush"), "{no}");
+    let error = inside.fetch(&context_request()).await.unwrap_err().to_string();
+    assert!(error.contains("private or reserved") && !error.contains("hush"), "{error}");
 }

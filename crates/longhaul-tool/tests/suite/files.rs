@@ -1,4 +1,4 @@
-//! The file tools over real directories: what they do, and what they refuse.
+//! The file tools on real directories: results and rejections.
 
 mod escape;
 mod race;
@@ -20,7 +20,7 @@ use longhaul_tool::Files;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A workspace beside a directory that nobody may reach.
+/// A workspace next to a directory that must not be accessed.
 struct Fixture {
     dir: TempDir,
     tools: Vec<Arc<dyn Tool>>,
@@ -37,8 +37,8 @@ impl Fixture {
         fs::create_dir_all(&root).unwrap();
         fs::create_dir_all(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/secret.txt"), "the secret").unwrap();
-        let files =
-            Files::new(&root, clock).with_protected([root.join("state"), root.join("runs.db")]);
+        let files = Files::new(&root, clock)
+            .with_protected_paths([root.join("state"), root.join("runs.db")]);
         Self { tools: files.tools().unwrap(), dir }
     }
 
@@ -121,15 +121,15 @@ fn only_text(output: &ToolOutput) -> String {
 
 #[test]
 fn file_tools_have_effect_classes_and_subjects() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     let check = |tool: &str, path: Value, class: EffectClass, subject: &str| {
-        let tool = world.tool(tool);
+        let tool = fixture.tool(tool);
         let input = json!({ "path": path });
         assert_eq!(tool.class(&input), class);
-        assert_eq!(tool.subjects(&input), [subject], "{input}");
+        assert_eq!(tool.rule_subjects(&input), [subject], "{input}");
         assert_eq!(tool.spec().schema["additionalProperties"], false);
     };
-    let absolute = world.path("src//a.rs");
+    let absolute = fixture.path("src//a.rs");
     check("read_file", json!("./src/./a.rs"), EffectClass::Pure, "src/a.rs");
     check("read_file", json!(absolute), EffectClass::Pure, "src/a.rs");
     check("write_file", json!("src//a.rs/"), EffectClass::Keyed, "src/a.rs");
@@ -137,11 +137,11 @@ fn file_tools_have_effect_classes_and_subjects() {
     check("list_files", json!(""), EffectClass::Pure, ".");
     check("list_files", Value::Null, EffectClass::Pure, ".");
     check("search_files", json!("./src"), EffectClass::Pure, "src");
-    // What is refused anyhow is shown to rules and people as it was written.
+    // A rejected path is shown to rules and people as it was written.
     check("read_file", json!("../etc"), EffectClass::Pure, "../etc");
     check("read_file", json!("/etc/x"), EffectClass::Pure, "/etc/x");
     check("read_file", json!(1), EffectClass::Pure, r#"{"path":1}"#);
-    let verifies: Vec<&str> = world
+    let verifies: Vec<&str> = fixture
         .tools
         .iter()
         .filter(|tool| tool.spec().can_verify)

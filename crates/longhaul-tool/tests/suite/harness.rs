@@ -1,4 +1,4 @@
-//! What several tests of this crate share.
+//! Helpers shared by the tests of this crate.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::outbound::{Allowlist, GuardedClient, Resolver};
+use longhaul_tool::outbound::{Allowlist, DnsResolver, GuardedClient};
 use rustix::process::{Pid, test_kill_process};
 
-/// Returns when there is no such process any more, or only its zombie.
+/// Waits until a process is gone or only its zombie is left.
 pub(crate) async fn wait_until_gone(pid: i32) {
     let pid = Pid::from_raw(pid).unwrap();
     while test_kill_process(pid).is_ok() {
@@ -29,7 +29,7 @@ pub(crate) async fn wait_until_gone(pid: i32) {
     }
 }
 
-/// What a server was asked.
+/// A request that a server received.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
@@ -41,12 +41,12 @@ pub(crate) struct ReceivedRequest {
 impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
-        let found = headers.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = headers.find(|(header_name, _)| header_name.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 }
 
-/// A server on a real socket that remembers what it was asked.
+/// A server on a real socket that records its requests.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) port: u16,
@@ -60,21 +60,21 @@ impl Server {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let known = Arc::clone(&asked);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&received);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                if let Some(asked) = read_request(&mut stream).await {
-                    known.lock().unwrap().push(asked.clone());
-                    _ = stream.write_all(&answer(&asked)).await;
+                if let Some(received) = read_request(&mut stream).await {
+                    recorded.lock().unwrap().push(received.clone());
+                    _ = stream.write_all(&answer(&received)).await;
                 }
             }
         });
-        Self { port, requests: asked, _tasks: tasks }
+        Self { port, requests: received, _tasks: tasks }
     }
 
-    /// Gives the same to everybody.
+    /// Creates a server that gives the same response to every request.
     pub(crate) async fn answering(answer: Vec<u8>) -> Self {
         Self::new(move |_| answer.clone()).await
     }
@@ -103,7 +103,7 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<ReceivedReque
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let mut lines = head.lines();
     let mut first = lines.next()?.split(' ');
-    let mut asked = ReceivedRequest {
+    let mut request = ReceivedRequest {
         method: first.next()?.to_owned(),
         path: first.next()?.to_owned(),
         headers: lines
@@ -112,17 +112,17 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> Option<ReceivedReque
             .collect(),
         body: bytes[end..].to_vec(),
     };
-    let length = asked.header("content-length").map_or(0, |length| length.parse().unwrap());
-    while asked.body.len() < length {
+    let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+    while request.body.len() < length {
         match stream.read(&mut buffer).await {
-            Ok(count @ 1..) => asked.body.extend_from_slice(&buffer[..count]),
+            Ok(count @ 1..) => request.body.extend_from_slice(&buffer[..count]),
             Ok(0) | Err(_) => return None,
         }
     }
-    Some(asked)
+    Some(request)
 }
 
-/// An answer with its length.
+/// Returns a response with its content length.
 pub(crate) fn http_response(
     status: &str,
     headers: &[(&str, &str)],
@@ -136,7 +136,7 @@ pub(crate) fn http_response(
     [head.as_bytes(), b"connection: close\r\n\r\n", body].concat()
 }
 
-/// Names and what they mean, and how often somebody looked.
+/// A DNS resolver with fixed entries that counts its lookups.
 #[derive(Debug, Default)]
 pub(crate) struct FakeResolver {
     pages: BTreeMap<String, Vec<IpAddr>>,
@@ -156,7 +156,7 @@ impl FakeResolver {
 }
 
 #[async_trait]
-impl Resolver for FakeResolver {
+impl DnsResolver for FakeResolver {
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         let found = self.pages.get(name).cloned();
@@ -164,16 +164,16 @@ impl Resolver for FakeResolver {
     }
 }
 
-/// A way out on which `site.example` is this machine, at any port.
+/// Returns a client for which `site.example` is this machine, at any port.
 pub(crate) fn guarded_client(clock: &SimClock) -> Arc<GuardedClient> {
-    let doors = Allowlist::new(["site.example:*"], false).unwrap();
+    let allowlist = Allowlist::new(["site.example:*"], false).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
-    let book =
+    let resolver =
         FakeResolver::new(&[("site.example", &["127.0.0.1"]), ("inside.example", &["127.0.0.1"])]);
-    Arc::new(GuardedClient::with_resolver(doors, clock, book))
+    Arc::new(GuardedClient::with_resolver(allowlist, clock, resolver))
 }
 
-/// The same for tests that have no time: made once, because certificates are slow.
+/// Like [`guarded_client`], with a fixed clock. Created once, because loading certificates is slow.
 pub(crate) fn shared_client() -> Arc<GuardedClient> {
     static OUT: OnceLock<Arc<GuardedClient>> = OnceLock::new();
     Arc::clone(OUT.get_or_init(|| guarded_client(&SimClock::new())))

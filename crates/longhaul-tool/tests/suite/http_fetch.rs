@@ -1,4 +1,4 @@
-//! `http_fetch` over real sockets: what is asked, what is shown, what is refused.
+//! `http_fetch` over real sockets: requests, output and rejections.
 
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ async fn fetch(input: Value) -> Result<String, String> {
 
 async fn fetch_result(input: Value) -> Result<String, ToolFailure> {
     let call = CallId { turn: 1, index: 1 };
-    let around = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
-    match tool().call(input, &around).await {
+    let ctx = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
+    match tool().call(input, &ctx).await {
         Ok(output) => match &output.content[..] {
             [Part::Text(text)] => Ok(text.to_string()),
             other => panic!("one text, not {other:?}"),
@@ -55,31 +55,31 @@ fn http_fetch_has_effect_classes_and_subjects() {
         (json!({ "method": 7 }), EffectClass::Pure, "GET "),
     ] {
         assert_eq!(tool.class(&input), class, "{input}");
-        assert_eq!(tool.subjects(&input), [subject], "{input}");
+        assert_eq!(tool.rule_subjects(&input), [subject], "{input}");
     }
 }
 
 #[tokio::test]
 async fn a_page_is_shown_as_text_with_its_final_url() {
     let page = "<title>News</title><nav>menu</nav><h1>Today</h1><p>Read <a href=more>more</a>.";
-    let server = Server::new(move |asked| match asked.path.as_str() {
+    let server = Server::new(move |request| match request.path.as_str() {
         "/old" => http_response("301 Moved", &[("location", "/new/")], ""),
         _ => {
             http_response("200 OK", &[("content-type", "text/html"), ("set-cookie", "hush")], page)
         }
     })
     .await;
-    let said = fetch(json!({ "url": server.url("/old") })).await.unwrap();
+    let output = fetch(json!({ "url": server.url("/old") })).await.unwrap();
     let expected = format!(
         "HTTP 200 OK\nredirected to: {new}\ncontent-length: {length}\ncontent-type: text/html\n\n\
          Title: News\n\n# Today\n\nRead [more]({new}more).",
         new = server.url("/new/"),
         length = page.len(),
     );
-    assert_eq!(said, expected);
-    let asked = &server.requests()[0];
-    assert!(asked.header("accept").unwrap().starts_with("text/html"));
-    assert!(asked.header("user-agent").unwrap().starts_with("longhaul/"));
+    assert_eq!(output, expected);
+    let request = &server.requests()[0];
+    assert!(request.header("accept").unwrap().starts_with("text/html"));
+    assert!(request.header("user-agent").unwrap().starts_with("longhaul/"));
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn every_http_status_is_a_result() {
             "429 Too Many Requests",
             ("retry-after", "7"),
             "",
-            "HTTP 429 Too Many Requests\nretry-after: 7\n\n[There is no body.]",
+            "HTTP 429 Too Many Requests\nretry-after: 7\n\n[The body is empty.]",
         ),
         (
             "500 Oh",
@@ -113,13 +113,13 @@ async fn every_http_status_is_a_result() {
             "299 Odd",
             ("content-type", "text/html"),
             "<p> <script>x</script>",
-            "HTTP 299\ncontent-type: text/html\n\n[There are no words in the body.]",
+            "HTTP 299\ncontent-type: text/html\n\n[The body has no text.]",
         ),
     ] {
         let server = Server::answering(http_response(status, &[headers], body)).await;
-        let said = fetch(json!({ "url": server.url("/") })).await.unwrap();
+        let output = fetch(json!({ "url": server.url("/") })).await.unwrap();
         let length = format!("content-length: {}\n", body.len());
-        assert_eq!(said.replace(&length, ""), expected);
+        assert_eq!(output.replace(&length, ""), expected);
     }
 }
 
@@ -134,22 +134,26 @@ async fn method_headers_and_body_are_sent_as_given() {
         json!({ "url": url, "method": "put", "body": "a=1", "headers": { "Content-Type": "x/y" } });
     fetch(input).await.unwrap();
     fetch(json!({ "url": url, "method": "PATCH", "body": "words" })).await.unwrap();
-    let asked = server.requests();
-    let seen: Vec<_> = asked
+    let received = server.requests();
+    let summary: Vec<_> = received
         .iter()
-        .map(|asked| {
-            (asked.method.as_str(), asked.header("content-type").unwrap(), asked.body.as_slice())
+        .map(|received| {
+            (
+                received.method.as_str(),
+                received.header("content-type").unwrap(),
+                received.body.as_slice(),
+            )
         })
         .collect();
     assert_eq!(
-        seen,
+        summary,
         [
             ("POST", "application/json", &b"{\"a\":1}"[..]),
             ("PUT", "x/y", b"a=1"),
             ("PATCH", "text/plain; charset=utf-8", b"words"),
         ]
     );
-    assert_eq!(asked[0].header("x-key"), Some("k"));
+    assert_eq!(received[0].header("x-key"), Some("k"));
 }
 
 #[tokio::test]
@@ -159,14 +163,14 @@ async fn forbidden_urls_are_not_requested() {
     let with = |name: &str| json!({ "url": url, "headers": { name: "x" } });
     let many: serde_json::Map<_, _> = (0..21).map(|n| (format!("x-{n}"), json!("x"))).collect();
     for (input, why) in [
-        (with("Cookie"), "`cookie` is not yours"),
-        (with(" X-Forwarded-For"), "`x-forwarded-for` is not yours"),
-        (with("proxy-authorization"), "not yours"),
-        (with("user-agent"), "not yours"),
-        (with("Host"), "the client's own"),
-        (with("content-length"), "the client's own"),
-        (with("bad name"), "no proper name"),
-        (json!({ "url": url, "headers": { "a": "x\r\nb: y" } }), "no proper value"),
+        (with("Cookie"), "`cookie` can't be set"),
+        (with(" X-Forwarded-For"), "`x-forwarded-for` can't be set"),
+        (with("proxy-authorization"), "can't be set"),
+        (with("user-agent"), "can't be set"),
+        (with("Host"), "set by the client itself"),
+        (with("content-length"), "set by the client itself"),
+        (with("bad name"), "invalid name"),
+        (json!({ "url": url, "headers": { "a": "x\r\nb: y" } }), "invalid value"),
         (json!({ "url": url, "headers": many }), "more than 20 headers"),
         (json!({ "url": url, "method": "TRACE" }), "one of GET, HEAD"),
         (json!({ "url": url, "body": "x" }), "GET sends no body"),
@@ -176,8 +180,8 @@ async fn forbidden_urls_are_not_requested() {
         (json!({ "url": "file:///etc/passwd" }), "only http:// and https://"),
         (json!({}), "missing field `url`"),
     ] {
-        let no = fetch(input.clone()).await.unwrap_err();
-        assert!(no.contains(why), "{input}: {no}");
+        let error = fetch(input.clone()).await.unwrap_err();
+        assert!(error.contains(why), "{input}: {error}");
     }
     assert_eq!(server.requests().len(), 0);
 }
@@ -189,10 +193,10 @@ async fn a_post_without_a_response_is_in_doubt() {
     for answer in [Vec::new(), long.into(), inside] {
         let server = Server::answering(answer).await;
         for (method, doubt) in [("POST", true), ("DELETE", true), ("GET", false)] {
-            let no = fetch_result(json!({ "url": server.url("/"), "method": method })).await;
-            let no = no.unwrap_err();
-            assert_eq!(no.message().contains("may have arrived"), doubt, "{no}");
-            assert_eq!(no.is_outcome_unknown(), doubt, "{no}");
+            let error = fetch_result(json!({ "url": server.url("/"), "method": method })).await;
+            let error = error.unwrap_err();
+            assert_eq!(error.message().contains("may have been received"), doubt, "{error}");
+            assert_eq!(error.is_outcome_unknown(), doubt, "{error}");
         }
     }
 }
@@ -203,9 +207,9 @@ async fn a_post_that_was_never_sent_is_a_failure() {
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     for url in [format!("http://site.example:{port}/"), "http://127.0.0.1/".to_owned()] {
-        let no = fetch_result(json!({ "url": url, "method": "POST" })).await;
-        let no = no.unwrap_err();
-        assert!(!no.is_outcome_unknown() && !no.message().contains("arrived"), "{no}");
+        let error = fetch_result(json!({ "url": url, "method": "POST" })).await;
+        let error = error.unwrap_err();
+        assert!(!error.is_outcome_unknown() && !error.message().contains("received"), "{error}");
     }
 }
 
@@ -213,8 +217,8 @@ async fn a_post_that_was_never_sent_is_a_failure() {
 async fn a_compressed_response_is_reported_as_such() {
     let packed = http_response("200 OK", &[("content-encoding", "gzip")], "x");
     let server = Server::answering(packed).await;
-    let no = fetch(json!({ "url": server.url("/") })).await.unwrap_err();
-    let words = "answered, but packed as `gzip`, which was not asked for";
-    assert!(no.contains(words), "{no}");
-    assert!(!no.contains("did not answer") && !no.contains("later"), "{no}");
+    let error = fetch(json!({ "url": server.url("/") })).await.unwrap_err();
+    let expected = "answered with the unexpected content encoding `gzip`";
+    assert!(error.contains(expected), "{error}");
+    assert!(!error.contains("did not answer") && !error.contains("later"), "{error}");
 }

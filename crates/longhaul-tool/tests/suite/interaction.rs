@@ -1,4 +1,4 @@
-//! `log_interaction`: one line for one call, with all that belongs to it.
+//! `log_interaction`: one line per call, with all its fields.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use longhaul_tool::LogInteraction;
 
 fn tool_context(index: u16) -> ToolContext {
     let call = CallId { turn: 2, index };
-    let mut around = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
-    around.context.insert("recipient".into(), RawJson::from_serialize(&"ann"));
-    around.context.insert("token".into(), RawJson::from_serialize(&"hush"));
-    around
+    let mut ctx = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
+    ctx.context.insert("recipient".into(), RawJson::from_serialize(&"ann"));
+    ctx.context.insert("token".into(), RawJson::from_serialize(&"hush"));
+    ctx
 }
 
 fn tool(dir: &tempfile::TempDir) -> Arc<dyn Tool> {
@@ -81,15 +81,15 @@ async fn interaction_fields_are_limited() {
     let dir = tempfile::tempdir().unwrap();
     let tool = tool(&dir);
     for (input, why) in [
-        (json!({ "summary": " " }), "says nothing"),
+        (json!({ "summary": " " }), "is empty"),
         (json!({ "summary": "x".repeat(4_001) }), "longer than 4000"),
         (json!({ "summary": "x", "kind": "k".repeat(65) }), "longer than 64"),
         (json!({ "summary": "x", "details": "d".repeat(70_000) }), "longer than 65536"),
         (json!({ "summary": "x", "who": "me" }), "unknown field"),
         (json!({}), "missing field"),
     ] {
-        let no = tool.call(input, &tool_context(1)).await.unwrap_err().to_string();
-        assert!(no.contains(why), "{no}");
+        let error = tool.call(input, &tool_context(1)).await.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
     }
     assert!(lines(&dir).is_empty());
 }
@@ -104,6 +104,6 @@ fn log_interaction_has_an_effect_class_and_a_subject() {
         (json!({ "summary": "x", "kind": "call" }), "call"),
     ] {
         assert_eq!(tool.class(&input), EffectClass::Keyed);
-        assert_eq!(tool.subjects(&input), [subject]);
+        assert_eq!(tool.rule_subjects(&input), [subject]);
     }
 }

@@ -1,4 +1,4 @@
-//! `remember` and `recall` over notes in memory.
+//! `remember` and `recall` with an in-memory store.
 
 use std::sync::Arc;
 
@@ -33,9 +33,9 @@ impl Fixture {
         &**tools.find(|tool| tool.spec().name.as_str() == name).unwrap()
     }
 
-    async fn call(&self, name: &str, input: Value, around: &ToolContext) -> Result<String, String> {
+    async fn call(&self, name: &str, input: Value, ctx: &ToolContext) -> Result<String, String> {
         self.clock.advance(Millis(1_000));
-        let output = self.tool(name).call(input, around).await;
+        let output = self.tool(name).call(input, ctx).await;
         let output = output.map_err(ToolFailure::into_message)?;
         match output.content.as_slice() {
             [Part::Text(text)] => Ok(text.to_string()),
@@ -45,8 +45,8 @@ impl Fixture {
 
     async fn remember(&self, index: u16, text: &str, tags: &[&str]) -> String {
         let input = json!({ "text": text, "tags": tags });
-        let told = self.call("remember", input, &ada_context(index)).await;
-        told.unwrap()
+        let output = self.call("remember", input, &ada_context(index)).await;
+        output.unwrap()
     }
 
     async fn recall(&self, input: Value) -> String {
@@ -65,85 +65,85 @@ fn ada_context(index: u16) -> ToolContext {
 
 #[tokio::test]
 async fn a_note_of_one_run_is_found_by_another() {
-    let world = Fixture::new();
-    let told = world.remember(1, "Likes green tea.\nNo sugar.", &["taste"]).await;
-    assert!(told.starts_with("Noted as note_"), "{told}");
-    assert!(told.ends_with(", about ada."), "{told}");
-    world.remember(2, "Ships on Fridays", &[]).await;
+    let fixture = Fixture::new();
+    let output = fixture.remember(1, "Likes green tea.\nNo sugar.", &["taste"]).await;
+    assert!(output.starts_with("The note was saved as note_"), "{output}");
+    assert!(output.ends_with(", about ada."), "{output}");
+    fixture.remember(2, "Ships on Fridays", &[]).await;
     assert_text(
-        &world.recall(json!({ "query": "tea?" })).await,
+        &fixture.recall(json!({ "query": "tea?" })).await,
         "Notes about ada, the best match first:\n\n1. DAY [taste]\n   Likes green tea.\n   No sugar.\n",
     );
     assert_text(
-        &world.recall(json!({ "query": "", "limit": 1 })).await,
+        &fixture.recall(json!({ "query": "", "limit": 1 })).await,
         "Notes about ada, the newest first:\n\n1. DAY\n   Ships on Fridays\n",
     );
-    let none = world.recall(json!({ "query": "coffee" })).await;
-    assert!(none.starts_with("No note about ada has any of these words."));
+    let none = fixture.recall(json!({ "query": "coffee" })).await;
+    assert!(none.starts_with("No note about ada matches."));
 }
 
-/// The same text but for the day of a clock that nobody reads.
-fn assert_text(told: &str, expected: &str) {
-    let day = told.split("1. ").nth(1).and_then(|rest| rest.get(..10));
-    assert_eq!(told.replace(day.unwrap_or("?"), "DAY"), expected);
+/// Compares texts after replacing the day, which depends on the clock.
+fn assert_text(output: &str, expected: &str) {
+    let day = output.split("1. ").nth(1).and_then(|rest| rest.get(..10));
+    assert_eq!(output.replace(day.unwrap_or("?"), "DAY"), expected);
 }
 
 #[tokio::test]
 async fn a_repeated_call_adds_one_note() {
-    let world = Fixture::new();
-    let first = world.remember(1, "Likes tea", &[]).await;
-    let again = world.remember(1, "Likes tea", &[]).await;
+    let fixture = Fixture::new();
+    let first = fixture.remember(1, "Likes tea", &[]).await;
+    let again = fixture.remember(1, "Likes tea", &[]).await;
     assert_eq!(first, again);
-    world.remember(2, "Likes tea", &[]).await;
+    fixture.remember(2, "Likes tea", &[]).await;
     let ada = ResourceKey::new("ada").unwrap();
-    let notes = world.store.list_notes(&ada, None, 9).await.unwrap();
-    assert_eq!(notes.len(), 2, "another call is another note");
+    let notes = fixture.store.list_notes(&ada, None, 9).await.unwrap();
+    assert_eq!(notes.len(), 2, "each call must save its own note");
     assert_eq!(notes[0].run, Some(RunId::from_bits(1)));
-    assert_eq!(world.tool("remember").class(&Value::Null), EffectClass::Keyed);
-    assert_eq!(world.tool("recall").class(&Value::Null), EffectClass::Pure);
+    assert_eq!(fixture.tool("remember").class(&Value::Null), EffectClass::Keyed);
+    assert_eq!(fixture.tool("recall").class(&Value::Null), EffectClass::Pure);
 }
 
 #[tokio::test]
 async fn notes_belong_to_the_resource_or_the_thread_or_are_rejected() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     let in_thread =
         ToolContext { thread: Some(ThreadKey::new("chat-7").unwrap()), ..tool_context(1) };
-    let told = world.call("remember", json!({ "text": "Likes tea" }), &in_thread).await;
-    assert!(told.unwrap().ends_with("about chat-7."));
+    let output = fixture.call("remember", json!({ "text": "Likes tea" }), &in_thread).await;
+    assert!(output.unwrap().ends_with("about chat-7."));
     assert_eq!(
-        world.recall(json!({ "query": "tea" })).await,
-        "No note about ada has any of these words. Try others, or an empty query for the newest \
+        fixture.recall(json!({ "query": "tea" })).await,
+        "No note about ada matches. Try other words, or an empty query for the newest \
          notes."
     );
     for (name, input) in [("remember", json!({ "text": "x" })), ("recall", json!({ "query": "x" }))]
     {
-        let refused = world.call(name, input, &tool_context(2)).await.unwrap_err();
+        let refused = fixture.call(name, input, &tool_context(2)).await.unwrap_err();
         assert!(refused.contains("--resource NAME or --thread NAME"));
     }
 }
 
 #[tokio::test]
 async fn too_long_notes_are_rejected_with_a_message() {
-    let world = Fixture::new();
-    let check = async |input: Value, words: &str| {
-        let refused = world.call("remember", input, &ada_context(1)).await.unwrap_err();
-        assert!(refused.contains(words), "{refused}");
+    let fixture = Fixture::new();
+    let check = async |input: Value, expected: &str| {
+        let refused = fixture.call("remember", input, &ada_context(1)).await.unwrap_err();
+        assert!(refused.contains(expected), "{refused}");
     };
-    check(json!({ "text": "  " }), "a note has some text").await;
-    check(json!({ "text": "x".repeat(16_385) }), "16384 bytes at most").await;
-    check(json!({ "text": "x", "tags": vec!["t"; 33] }), "32 tags at most").await;
+    check(json!({ "text": "  " }), "a note must not be empty").await;
+    check(json!({ "text": "x".repeat(16_385) }), "at most 16384 bytes").await;
+    check(json!({ "text": "x", "tags": vec!["t"; 33] }), "at most 32 tags").await;
     check(json!({ "text": 7 }), "can't read its input").await;
-    let bad = world.call("recall", json!({ "query": null }), &ada_context(1)).await;
+    let bad = fixture.call("recall", json!({ "query": null }), &ada_context(1)).await;
     assert!(bad.is_err());
 }
 
 #[tokio::test]
 async fn recalled_notes_are_limited() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     for index in 1..=8 {
-        world.remember(index, &"tea ".repeat(4_000), &[]).await;
+        fixture.remember(index, &"tea ".repeat(4_000), &[]).await;
     }
-    let told = world.recall(json!({ "query": "tea", "limit": 5_000 })).await;
-    assert!(told.len() < 40_000, "{}", told.len());
-    assert!(told.ends_with("6 more are not shown: ask for fewer at once."));
+    let output = fixture.recall(json!({ "query": "tea", "limit": 5_000 })).await;
+    assert!(output.len() < 40_000, "{}", output.len());
+    assert!(output.ends_with("6 more are not shown: use a smaller limit."));
 }

@@ -1,5 +1,5 @@
-//! `send_message`: every way out, the record beside it, and what is found after a
-//! crash between the two lines of it.
+//! `send_message`: all delivery targets, the delivery log, and verification after a crash between
+//! intent and receipt.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -72,14 +72,14 @@ impl Fixture {
 
 fn tool_context(index: u16, epoch: u64) -> ToolContext {
     let call = CallId { turn: 1, index };
-    let mut around = ToolContext::new(RunId::from_bits(7), call, Epoch(epoch));
+    let mut ctx = ToolContext::new(RunId::from_bits(7), call, Epoch(epoch));
     let recipient = RawJson::from_serialize(&"ann@example.com");
-    around.context.insert("recipient".into(), recipient);
-    around
+    ctx.context.insert("recipient".into(), recipient);
+    ctx
 }
 
-async fn send(tool: &SendMessage, around: &ToolContext) -> Result<String, String> {
-    match tool.call(json!({ "text": "Hello ü" }), around).await {
+async fn send(tool: &SendMessage, ctx: &ToolContext) -> Result<String, String> {
+    match tool.call(json!({ "text": "Hello ü" }), ctx).await {
         Ok(output) => match &output.content[..] {
             [Part::Text(text)] => Ok(text.to_string()),
             other => panic!("one text, not {other:?}"),
@@ -88,8 +88,8 @@ async fn send(tool: &SendMessage, around: &ToolContext) -> Result<String, String
     }
 }
 
-async fn verify(tool: &SendMessage, around: &ToolContext) -> &'static str {
-    match tool.verify(json!({ "text": "Hello ü" }), around).await {
+async fn verify(tool: &SendMessage, ctx: &ToolContext) -> &'static str {
+    match tool.verify(json!({ "text": "Hello ü" }), ctx).await {
         VerifyOutcome::Happened(_) => "happened",
         VerifyOutcome::NotHappened => "not happened",
         VerifyOutcome::Unknown => "unknown",
@@ -102,113 +102,113 @@ fn line_kinds(lines: &[Value]) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_message_is_written_to_the_outbox_and_the_delivery_log() {
-    let world = Fixture::new();
-    let tool = world.tool("file:out/box.jsonl");
-    let around = tool_context(1, 3);
-    // Without a record nobody can say what was begun elsewhere.
-    assert_eq!(verify(&tool, &around).await, "unknown");
-    assert!(!world.path(".longhaul").exists());
-    let said = send(&tool, &around).await.unwrap();
-    assert_eq!(said, "The message was delivered.");
-    let outbox = world.json_lines("out/box.jsonl");
+    let fixture = Fixture::new();
+    let tool = fixture.tool("file:out/box.jsonl");
+    let ctx = tool_context(1, 3);
+    // Without a log, an earlier delivery on another machine can't be ruled out.
+    assert_eq!(verify(&tool, &ctx).await, "unknown");
+    assert!(!fixture.path(".longhaul").exists());
+    let output = send(&tool, &ctx).await.unwrap();
+    assert_eq!(output, "The message was delivered.");
+    let outbox = fixture.json_lines("out/box.jsonl");
     assert_eq!(outbox.len(), 1);
     assert_eq!(outbox[0]["recipient"], "ann@example.com");
     assert_eq!(outbox[0]["text"], "Hello ü");
-    assert_eq!(outbox[0]["key"], around.idempotency_key);
-    let record = world.delivery_log();
+    assert_eq!(outbox[0]["key"], ctx.idempotency_key);
+    let record = fixture.delivery_log();
     assert_eq!(line_kinds(&record), ["intent", "receipt"]);
     let hash = Hash::digest("Hello ü".as_bytes()).to_string();
     assert_eq!(record[0]["text_sha256"], hash);
     assert_eq!(record[0]["recipient"], "ann@example.com");
     assert_eq!(record[0]["at"], "2026-01-01T00:00:00.000000Z");
     assert!(!record[0].to_string().contains("Hello"));
-    let mode = fs::metadata(world.path("out/box.jsonl")).unwrap().permissions();
+    let mode = fs::metadata(fixture.path("out/box.jsonl")).unwrap().permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
 
-    // Under the same key it has left already.
-    assert_eq!(send(&tool, &around).await.unwrap(), said);
-    assert_eq!(world.json_lines("out/box.jsonl").len(), 1);
-    assert_eq!(verify(&tool, &around).await, "happened");
+    // A call with the same key is not delivered again.
+    assert_eq!(send(&tool, &ctx).await.unwrap(), output);
+    assert_eq!(fixture.json_lines("out/box.jsonl").len(), 1);
+    assert_eq!(verify(&tool, &ctx).await, "happened");
 }
 
 #[test]
 fn send_message_has_an_effect_class_and_a_subject() {
-    let world = Fixture::new();
-    let tool = world.tool("file:box");
+    let fixture = Fixture::new();
+    let tool = fixture.tool("file:box");
     let input = json!({ "text": "x" });
     assert_eq!(tool.class(&input), EffectClass::Once);
     assert!(tool.spec().can_verify);
     assert_eq!(tool.spec().in_doubt, Some(InDoubtPolicy::Ask));
-    let around = tool_context(1, 1);
-    assert_eq!(tool.subjects_with_context(&input, &around.context), ["ann@example.com"]);
-    assert!(tool.subjects_with_context(&input, &Default::default()).is_empty());
+    let ctx = tool_context(1, 1);
+    assert_eq!(tool.rule_subjects_with_context(&input, &ctx.context), ["ann@example.com"]);
+    assert!(tool.rule_subjects_with_context(&input, &Default::default()).is_empty());
     assert!(!tool.may_outlive_worker());
-    assert!(world.tool("command:[\"true\"]").may_outlive_worker());
+    assert!(fixture.tool("command:[\"true\"]").may_outlive_worker());
 }
 
 #[tokio::test]
 async fn a_message_without_recipient_or_text_is_rejected() {
-    let world = Fixture::new();
-    let tool = world.tool("file:box");
+    let fixture = Fixture::new();
+    let tool = fixture.tool("file:box");
     for recipient in ["null", "\"\"", "\" \"", "[\"a\"]", "{}", "true"] {
-        let mut around = tool_context(1, 1);
+        let mut ctx = tool_context(1, 1);
         let recipient = RawJson::parse(recipient).unwrap();
-        around.context.insert("recipient".into(), recipient);
-        let no = send(&tool, &around).await.unwrap_err();
-        assert!(no.contains("--context recipient="), "{no}");
+        ctx.context.insert("recipient".into(), recipient);
+        let error = send(&tool, &ctx).await.unwrap_err();
+        assert!(error.contains("--context recipient="), "{error}");
     }
-    let mut nobody = tool_context(1, 1);
-    nobody.context.clear();
-    assert!(send(&tool, &nobody).await.unwrap_err().contains("--context recipient="));
+    let mut no_recipient = tool_context(1, 1);
+    no_recipient.context.clear();
+    assert!(send(&tool, &no_recipient).await.unwrap_err().contains("--context recipient="));
     let long = "x".repeat(20_001);
     for (input, why) in [
-        (json!({ "text": " \n" }), "says nothing"),
-        (json!({ "text": long }), "longer than 20000"),
+        (json!({ "text": " \n" }), "is empty"),
+        (json!({ "text": long }), "exceeds 20000"),
         (json!({ "text": "x", "recipient": "eve" }), "unknown field"),
         (json!({}), "missing field"),
     ] {
-        let no = tool.call(input, &tool_context(1, 1)).await.unwrap_err().to_string();
-        assert!(no.contains(why), "{no}");
+        let error = tool.call(input, &tool_context(1, 1)).await.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
     }
-    assert!(!world.path("box").exists() && !world.path(".longhaul").exists());
+    assert!(!fixture.path("box").exists() && !fixture.path(".longhaul").exists());
     let mut phone = tool_context(1, 1);
     phone.context.insert("recipient".into(), RawJson::parse("49151").unwrap());
     send(&tool, &phone).await.unwrap();
-    assert_eq!(world.json_lines("box")[0]["recipient"], "49151");
+    assert_eq!(fixture.json_lines("box")[0]["recipient"], "49151");
 }
 
 #[tokio::test]
 async fn a_delivery_command_gets_only_the_message() {
-    let world = Fixture::new();
-    world.script("cat > got.json; env > env.txt; echo \"$1|$2\" > words; echo queued as 7");
-    let tool = world.tool("command:./send 'a b' $HOME");
+    let fixture = Fixture::new();
+    fixture.script("cat > got.json; env > env.txt; echo \"$1|$2\" > words; echo queued as 7");
+    let tool = fixture.tool("command:./send 'a b' $HOME");
     send(&tool, &tool_context(1, 1)).await.unwrap();
-    let got = world.json_lines("got.json");
+    let got = fixture.json_lines("got.json");
     assert_eq!(
         (&got[0]["text"], &got[0]["recipient"]),
         (&json!("Hello ü"), &json!("ann@example.com"))
     );
-    assert_eq!(fs::read_to_string(world.path("words")).unwrap(), "a b|$HOME\n");
-    let env = fs::read_to_string(world.path("env.txt")).unwrap();
+    assert_eq!(fs::read_to_string(fixture.path("words")).unwrap(), "a b|$HOME\n");
+    let env = fs::read_to_string(fixture.path("env.txt")).unwrap();
     assert!(!env.contains("CARGO") && !env.contains("HOME="), "{env}");
-    assert_eq!(world.delivery_log()[1]["answer"], "queued as 7");
+    assert_eq!(fixture.delivery_log()[1]["answer"], "queued as 7");
     assert_eq!(verify(&tool, &tool_context(1, 1)).await, "happened");
 
-    world.script("echo no such person ann@example.com >&2; exit 4");
-    let no = send(&tool, &tool_context(2, 1)).await.unwrap_err();
-    assert!(no.contains("ended with code 4: no such person [recipient]"), "{no}");
-    assert_eq!(line_kinds(&world.delivery_log()[2..]), ["intent", "failure"]);
+    fixture.script("echo no such person ann@example.com >&2; exit 4");
+    let error = send(&tool, &tool_context(2, 1)).await.unwrap_err();
+    assert!(error.contains("exited with code 4: no such person [recipient]"), "{error}");
+    assert_eq!(line_kinds(&fixture.delivery_log()[2..]), ["intent", "failure"]);
     assert_eq!(verify(&tool, &tool_context(2, 1)).await, "not happened");
 
-    world.script("kill -9 $$");
-    let no = tool.call(json!({ "text": "x" }), &tool_context(3, 1)).await;
-    let no = no.unwrap_err();
-    assert!(no.is_outcome_unknown(), "{no}");
-    assert!(no.message().contains("may also have arrived"), "{no}");
+    fixture.script("kill -9 $$");
+    let error = tool.call(json!({ "text": "x" }), &tool_context(3, 1)).await;
+    let error = error.unwrap_err();
+    assert!(error.is_outcome_unknown(), "{error}");
+    assert!(error.message().contains("may also have arrived"), "{error}");
     assert_eq!(verify(&tool, &tool_context(3, 1)).await, "unknown");
 
-    let lost = world.tool("command:no-such-program");
-    assert!(send(&lost, &tool_context(4, 1)).await.unwrap_err().contains("there is no program"));
+    let lost = fixture.tool("command:no-such-program");
+    assert!(send(&lost, &tool_context(4, 1)).await.unwrap_err().contains("not found"));
     assert_eq!(verify(&lost, &tool_context(4, 1)).await, "not happened");
 }
 
@@ -222,36 +222,33 @@ async fn a_webhook_gets_the_message_with_its_idempotency_key() {
         ("302 Found", "/login", false, "unknown"),
         ("307 Again", "http://127.0.0.1/", false, "unknown"),
     ] {
-        let server = Server::new(move |asked| match asked.path.as_str() {
+        let server = Server::new(move |request| match request.path.as_str() {
             "/login" => http_response("200 OK", &[], "please log in"),
             _ if location.is_empty() => http_response(status, &[], ""),
             _ => http_response(status, &[("location", location)], ""),
         })
         .await;
-        let world = Fixture::new();
-        let tool = world.tool(&format!("webhook:{}", server.url("/secret?key=hush")));
-        let around = tool_context(1, 1);
-        let said = send(&tool, &around).await;
-        assert_eq!(said.is_ok(), delivered, "{status} {said:?}");
+        let fixture = Fixture::new();
+        let tool = fixture.tool(&format!("webhook:{}", server.url("/secret?key=hush")));
+        let ctx = tool_context(1, 1);
+        let result = send(&tool, &ctx).await;
+        assert_eq!(result.is_ok(), delivered, "{status} {result:?}");
         if found == "unknown" {
-            let again = tool.call(json!({ "text": "x" }), &around).await;
+            let again = tool.call(json!({ "text": "x" }), &ctx).await;
             assert!(again.unwrap_err().is_outcome_unknown(), "{status}");
         }
-        assert!(!format!("{said:?} {tool:?} {:?}", world.delivery_log()).contains("hush"));
-        assert_eq!(verify(&tool, &around).await, found, "{status}");
-        let asked = &server.requests()[0];
-        assert_eq!(asked.method, "POST");
-        assert_eq!(asked.header("idempotency-key"), Some(around.idempotency_key.as_str()));
-        let body: Value = serde_json::from_slice(&asked.body).unwrap();
-        assert_eq!(
-            (&body["text"], &body["key"]),
-            (&json!("Hello ü"), &json!(around.idempotency_key))
-        );
+        assert!(!format!("{result:?} {tool:?} {:?}", fixture.delivery_log()).contains("hush"));
+        assert_eq!(verify(&tool, &ctx).await, found, "{status}");
+        let request = &server.requests()[0];
+        assert_eq!(request.method, "POST");
+        assert_eq!(request.header("idempotency-key"), Some(ctx.idempotency_key.as_str()));
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        assert_eq!((&body["text"], &body["key"]), (&json!("Hello ü"), &json!(ctx.idempotency_key)));
     }
-    let world = Fixture::new();
-    let inside = world.tool("webhook:http://127.0.0.1:9/");
-    let no = send(&inside, &tool_context(1, 1)).await.unwrap_err();
-    assert!(no.contains("may not be asked"), "{no}");
+    let fixture = Fixture::new();
+    let inside = fixture.tool("webhook:http://127.0.0.1:9/");
+    let error = send(&inside, &tool_context(1, 1)).await.unwrap_err();
+    assert!(error.contains("is not allowed"), "{error}");
     assert_eq!(verify(&inside, &tool_context(1, 1)).await, "not happened");
 }
 
@@ -260,17 +257,17 @@ fn host_name() -> String {
     uname.nodename().to_str().unwrap().to_owned()
 }
 
-/// Lines as a crash may leave them, one for each word.
-fn crash_log(words: &str, way: &str) -> String {
+/// Returns the lines that a crash may leave, one for each word.
+fn crash_log(kinds: &str, channel: &str) -> String {
     let key = tool_context(1, 1).idempotency_key;
-    let intent = json!({ "kind": "intent", "key": key, "epoch": 1, "channel": way });
-    let line = |word: &str| {
-        let line = match word {
+    let intent = json!({ "kind": "intent", "key": key, "epoch": 1, "channel": channel });
+    let line = |kind: &str| {
+        let line = match kind {
             "here" => json!({ "kind": "host", "host": host_name() }),
             "there" => json!({ "kind": "host", "host": "another.example" }),
             "intent" | "intent-torn" => intent.clone(),
             "intent-elsewhere" => json!({ "kind": "intent", "key": key, "channel": "another" }),
-            "intent-other" => json!({ "kind": "intent", "key": "run_x:t1.1", "channel": way }),
+            "intent-other" => json!({ "kind": "intent", "key": "run_x:t1.1", "channel": channel }),
             "receipt" | "receipt-torn" => json!({ "kind": "receipt", "key": key }),
             "sure" => json!({ "kind": "failure", "key": key, "certain": true }),
             "unsure" => json!({ "kind": "failure", "key": key, "certain": false }),
@@ -280,12 +277,12 @@ fn crash_log(words: &str, way: &str) -> String {
             other => panic!("{other}"),
         };
         let line = format!("{line}\n");
-        match word.ends_with("-torn") {
+        match kind.ends_with("-torn") {
             true => line[..line.len() - 4].to_owned(),
             false => line,
         }
     };
-    words.split_whitespace().map(line).collect()
+    kinds.split_whitespace().map(line).collect()
 }
 
 #[tokio::test]
@@ -317,128 +314,128 @@ async fn verify_after_a_crash_follows_the_delivery_log() {
         (webhook, "intent receipt-torn", "", "unknown"),
         (webhook, "receipt sure intent", "", "happened"),
     ] {
-        let world = Fixture::new();
-        let way = deliver.split(':').next().unwrap();
-        world.write(".longhaul/deliveries.jsonl", &crash_log(record, way));
-        world.write("box", &crash_log(outbox, way));
-        let tool = world.tool(deliver);
-        // The same answer when it is asked again.
+        let fixture = Fixture::new();
+        let channel = deliver.split(':').next().unwrap();
+        fixture.write(".longhaul/deliveries.jsonl", &crash_log(record, channel));
+        fixture.write("box", &crash_log(outbox, channel));
+        let tool = fixture.tool(deliver);
+        // A second check gives the same result.
         for _ in 0..2 {
-            let said = verify(&tool, &tool_context(1, 2)).await;
-            assert_eq!(said, found, "{deliver}: {record}, {outbox}");
+            let outcome = verify(&tool, &tool_context(1, 2)).await;
+            assert_eq!(outcome, found, "{deliver}: {record}, {outbox}");
         }
     }
 }
 
 #[tokio::test]
 async fn the_delivery_log_continues_after_a_torn_line() {
-    let world = Fixture::new();
-    world.write(".longhaul/deliveries.jsonl", "{\"kind\":\"int");
-    world.write("box", "{\"key\":\"ru");
-    let tool = world.tool("file:box");
+    let fixture = Fixture::new();
+    fixture.write(".longhaul/deliveries.jsonl", "{\"kind\":\"int");
+    fixture.write("box", "{\"key\":\"ru");
+    let tool = fixture.tool("file:box");
     send(&tool, &tool_context(1, 1)).await.unwrap();
     assert_eq!(verify(&tool, &tool_context(1, 1)).await, "happened");
-    let record = fs::read_to_string(world.path(".longhaul/deliveries.jsonl")).unwrap();
+    let record = fs::read_to_string(fixture.path(".longhaul/deliveries.jsonl")).unwrap();
     assert_eq!(record.lines().count(), 3);
     assert!(record.ends_with('\n') && record.starts_with("{\"kind\":\"int\n{"));
-    assert_eq!(fs::read_to_string(world.path("box")).unwrap().lines().count(), 2);
+    assert_eq!(fs::read_to_string(fixture.path("box")).unwrap().lines().count(), 2);
 }
 
 #[tokio::test]
 async fn a_worker_that_dies_during_delivery_leaves_the_call_in_doubt() {
-    let world = Fixture::new();
-    world.script("cat > got; mkfifo begun; read _ < begun");
-    let tool = world.tool("command:./send");
-    let around = tool_context(1, 1);
-    let mut call = Box::pin(send(&tool, &around));
-    while !world.path("begun").exists() {
+    let fixture = Fixture::new();
+    fixture.script("cat > got; mkfifo begun; read _ < begun");
+    let tool = fixture.tool("command:./send");
+    let ctx = tool_context(1, 1);
+    let mut call = Box::pin(send(&tool, &ctx));
+    while !fixture.path("begun").exists() {
         assert!((&mut call).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
     drop(call);
-    assert_eq!(line_kinds(&world.delivery_log()), ["intent"]);
-    assert_eq!(verify(&tool, &around).await, "unknown");
+    assert_eq!(line_kinds(&fixture.delivery_log()), ["intent"]);
+    assert_eq!(verify(&tool, &ctx).await, "unknown");
 }
 
 #[tokio::test]
 async fn a_stale_driver_sends_nothing_after_a_newer_one() {
-    let world = Fixture::new();
-    let tool = world.tool("file:box");
+    let fixture = Fixture::new();
+    let tool = fixture.tool("file:box");
     let key = tool_context(1, 1).idempotency_key;
     let line = json!({ "kind": "intent", "key": key, "epoch": 5, "channel": "file" });
-    world.write(".longhaul/deliveries.jsonl", &format!("{line}\n"));
-    let no = send(&tool, &tool_context(1, 4)).await.unwrap_err();
-    assert!(no.contains("another worker"), "{no}");
-    assert!(!world.path("box").exists());
+    fixture.write(".longhaul/deliveries.jsonl", &format!("{line}\n"));
+    let error = send(&tool, &tool_context(1, 4)).await.unwrap_err();
+    assert!(error.contains("another worker"), "{error}");
+    assert!(!fixture.path("box").exists());
     send(&tool, &tool_context(1, 6)).await.unwrap();
-    assert_eq!(world.json_lines("box").len(), 1);
+    assert_eq!(fixture.json_lines("box").len(), 1);
 }
 
 #[tokio::test]
 async fn a_message_in_the_outbox_is_not_added_again() {
-    let world = Fixture::new();
-    world.write(".longhaul/deliveries.jsonl", &crash_log("here intent", "file"));
-    world.write("box", &crash_log("envelope", "file"));
-    send(&world.tool("file:box"), &tool_context(1, 2)).await.unwrap();
-    assert_eq!(world.json_lines("box").len(), 1);
-    assert_eq!(line_kinds(&world.delivery_log()), ["intent", "intent", "receipt"]);
+    let fixture = Fixture::new();
+    fixture.write(".longhaul/deliveries.jsonl", &crash_log("here intent", "file"));
+    fixture.write("box", &crash_log("envelope", "file"));
+    send(&fixture.tool("file:box"), &tool_context(1, 2)).await.unwrap();
+    assert_eq!(fixture.json_lines("box").len(), 1);
+    assert_eq!(line_kinds(&fixture.delivery_log()), ["intent", "intent", "receipt"]);
 }
 
 #[tokio::test]
 async fn a_stale_driver_adds_nothing_to_the_outbox() {
-    let world = Fixture::new();
-    let outbox = world.path("box");
+    let fixture = Fixture::new();
+    let outbox = fixture.path("box");
     fs::write(&outbox, "").unwrap();
     let held = fs::File::open(&outbox).unwrap();
     held.lock().unwrap();
-    let (tool, late) = (world.tool("file:box"), tool_context(1, 1));
+    let (tool, late) = (fixture.tool("file:box"), tool_context(1, 1));
     let mut call = Box::pin(send(&tool, &late));
-    while world.delivery_log().is_empty() {
+    while fixture.delivery_log().is_empty() {
         assert!((&mut call).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
     let newer =
         json!({ "kind": "intent", "key": late.idempotency_key, "epoch": 2, "channel": "file" });
-    let record = world.path(".longhaul/deliveries.jsonl");
-    let known = fs::read_to_string(&record).unwrap();
-    fs::write(&record, format!("{known}{newer}\n")).unwrap();
+    let record = fixture.path(".longhaul/deliveries.jsonl");
+    let log_text = fs::read_to_string(&record).unwrap();
+    fs::write(&record, format!("{log_text}{newer}\n")).unwrap();
     held.unlock().unwrap();
-    let no = call.await.unwrap_err();
-    assert!(no.contains("another worker"), "{no}");
-    assert_eq!(world.json_lines("box").len(), 0);
-    // What it knows of its own try says nothing of the newer one.
-    world.write("box", &crash_log("envelope", "file"));
+    let error = call.await.unwrap_err();
+    assert!(error.contains("another worker"), "{error}");
+    assert_eq!(fixture.json_lines("box").len(), 0);
+    // The failure of its own attempt says nothing about the newer one.
+    fixture.write("box", &crash_log("envelope", "file"));
     assert_eq!(verify(&tool, &tool_context(1, 2)).await, "happened");
 }
 
 #[tokio::test]
 async fn concurrent_writers_leave_complete_lines() {
-    let world = Fixture::new();
-    let tools = [world.tool("file:box"), world.tool("file:box")];
+    let fixture = Fixture::new();
+    let tools = [fixture.tool("file:box"), fixture.tool("file:box")];
     let arounds: Vec<ToolContext> = (0..20).map(|index| tool_context(index, 1)).collect();
-    let calls = arounds.iter().enumerate().map(|(n, around)| send(&tools[n % 2], around));
-    for said in futures_util::future::join_all(calls).await {
-        said.unwrap();
+    let calls = arounds.iter().enumerate().map(|(n, ctx)| send(&tools[n % 2], ctx));
+    for result in futures_util::future::join_all(calls).await {
+        result.unwrap();
     }
-    assert_eq!(world.json_lines("box").len(), 20);
-    assert_eq!(world.delivery_log().len(), 40);
+    assert_eq!(fixture.json_lines("box").len(), 20);
+    assert_eq!(fixture.delivery_log().len(), 40);
 }
 
 #[tokio::test]
 async fn symlinks_and_folders_are_rejected_as_outbox() {
-    let world = Fixture::new();
-    world.write("outside", "");
-    symlink(world.path("outside"), world.path("link")).unwrap();
-    fs::create_dir(world.path("folder")).unwrap();
+    let fixture = Fixture::new();
+    fixture.write("outside", "");
+    symlink(fixture.path("outside"), fixture.path("link")).unwrap();
+    fs::create_dir(fixture.path("folder")).unwrap();
     for deliver in ["file:link", "file:folder"] {
-        let no = send(&world.tool(deliver), &tool_context(1, 1)).await.unwrap_err();
-        assert!(no.starts_with("The message was not delivered: the outbox"), "{no}");
+        let error = send(&fixture.tool(deliver), &tool_context(1, 1)).await.unwrap_err();
+        assert!(error.starts_with("The message was not delivered: the outbox"), "{error}");
     }
-    assert_eq!(fs::read_to_string(world.path("outside")).unwrap(), "");
-    // Without a record nothing leaves.
-    let world = Fixture::new();
-    world.write(".longhaul", "a file where a folder should be");
-    let no = send(&world.tool("file:box"), &tool_context(1, 1)).await.unwrap_err();
-    assert!(no.contains("the record of deliveries"), "{no}");
-    assert!(!world.path("box").exists());
+    assert_eq!(fs::read_to_string(fixture.path("outside")).unwrap(), "");
+    // Without a log nothing is delivered.
+    let fixture = Fixture::new();
+    fixture.write(".longhaul", "a file where a folder should be");
+    let error = send(&fixture.tool("file:box"), &tool_context(1, 1)).await.unwrap_err();
+    assert!(error.contains("the delivery log"), "{error}");
+    assert!(!fixture.path("box").exists());
 }

@@ -1,5 +1,5 @@
-//! The guarded way out over real sockets: who is never asked, what is dropped on
-//! the way, and that every answer has an end.
+//! The guarded client over real sockets: forbidden addresses, headers dropped on redirects, and
+//! limits of responses.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
 use longhaul_core::port::outbound::{
-    NetworkScope, Outbound as _, OutboundError, Request, Response,
+    NetworkScope, OutboundClient as _, OutboundError, OutboundRequest, OutboundResponse,
 };
 use longhaul_core::time::{Clock, Millis};
 use longhaul_testkit::clock::SimClock;
@@ -17,8 +17,8 @@ use crate::suite::harness::{
     FakeResolver, Server, guarded_client, http_response, read_request, shared_client,
 };
 
-fn request(method: &str, url: &str) -> Request {
-    Request {
+fn request(method: &str, url: &str) -> OutboundRequest {
+    OutboundRequest {
         method: method.into(),
         url: url.into(),
         headers: Vec::new(),
@@ -29,7 +29,7 @@ fn request(method: &str, url: &str) -> Request {
     }
 }
 
-async fn get(guarded: &GuardedClient, url: &str) -> Result<Response, OutboundError> {
+async fn get(guarded: &GuardedClient, url: &str) -> Result<OutboundResponse, OutboundError> {
     guarded.send(request("GET", url)).await
 }
 
@@ -85,71 +85,71 @@ async fn private_addresses_are_not_requested_in_any_notation() {
         "nonsense",
         "",
     ] {
-        let no = get(&guarded, url).await;
-        assert!(matches!(no, Err(OutboundError::Forbidden { .. })), "{url}: {no:?}");
-        assert!(!no.unwrap_err().to_string().contains("pw"), "{url}");
+        let result = get(&guarded, url).await;
+        assert!(matches!(result, Err(OutboundError::Forbidden { .. })), "{url}: {result:?}");
+        assert!(!result.unwrap_err().to_string().contains("pw"), "{url}");
     }
 }
 
 #[tokio::test]
 async fn a_name_that_resolves_to_a_private_address_is_not_requested() {
     let server = Server::answering(http_response("200 OK", &[], "inside")).await;
-    let book = FakeResolver::new(&[
+    let resolver = FakeResolver::new(&[
         ("a.example", &["127.0.0.1"]),
         ("b.example", &["10.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"]),
         ("none.example", &[]),
     ]);
     let open = format!("*:{}", server.port);
-    let guarded = GuardedClient::with_resolver(allowlist(&[&open]), clock(), book.clone());
+    let guarded = GuardedClient::with_resolver(allowlist(&[&open]), clock(), resolver.clone());
     for name in ["a.example", "b.example"] {
-        let no = get(&guarded, &format!("http://{name}:{}/x", server.port)).await;
-        assert!(matches!(no, Err(OutboundError::Forbidden { .. })), "{no:?}");
+        let result = get(&guarded, &format!("http://{name}:{}/x", server.port)).await;
+        assert!(matches!(result, Err(OutboundError::Forbidden { .. })), "{result:?}");
     }
     for name in ["none.example", "lost.example"] {
-        let no = get(&guarded, &format!("http://{name}/")).await;
-        assert!(matches!(no, Err(OutboundError::Failed { .. })), "{no:?}");
+        let result = get(&guarded, &format!("http://{name}/")).await;
+        assert!(matches!(result, Err(OutboundError::Failed { .. })), "{result:?}");
     }
     assert_eq!(server.requests().len(), 0);
-    // Who asked once had one answer, and no second that could differ from it.
-    assert_eq!(book.lookups(), 4);
+    // One lookup per request, so that there is no second one that could give another result.
+    assert_eq!(resolver.lookups(), 4);
 }
 
 #[tokio::test]
 async fn allow_rules_and_private_reach_open_private_addresses() {
     let server = Server::answering(http_response("200 OK", &[("x-a", "b")], "inside")).await;
-    let book = FakeResolver::new(&[("a.example", &["169.254.1.1", "127.0.0.1"])]);
+    let resolver = FakeResolver::new(&[("a.example", &["169.254.1.1", "127.0.0.1"])]);
     let port = server.port;
     let named = format!("http://a.example:{port}/");
     let literal = format!("http://127.0.0.1:{port}/");
     let open = [format!("a.example:{port}"), format!("127.0.0.1:{port}")];
     let open: Vec<&str> = open.iter().map(String::as_str).collect();
-    let wide = GuardedClient::with_resolver(allowlist(&open), clock(), book.clone());
+    let wide = GuardedClient::with_resolver(allowlist(&open), clock(), resolver.clone());
     for url in [&named, &literal] {
-        let said = get(&wide, url).await.unwrap();
-        assert_eq!((said.status, said.body.as_slice()), (200, &b"inside"[..]));
-        assert!(said.headers.contains(&("x-a".into(), "b".into())));
+        let response = get(&wide, url).await.unwrap();
+        assert_eq!((response.status, response.body.as_slice()), (200, &b"inside"[..]));
+        assert!(response.headers.contains(&("x-a".into(), "b".into())));
     }
-    assert_eq!(book.lookups(), 1);
+    assert_eq!(resolver.lookups(), 1);
     let all = Allowlist::new([], true).unwrap();
-    let all = GuardedClient::with_resolver(all, clock(), book.clone());
+    let all = GuardedClient::with_resolver(all, clock(), resolver.clone());
     assert!(get(&all, &named).await.is_ok());
-    let no = get(&all, "http://169.254.169.254/").await;
-    assert!(matches!(no, Err(OutboundError::Forbidden { .. })), "{no:?}");
+    let result = get(&all, "http://169.254.169.254/").await;
+    assert!(matches!(result, Err(OutboundError::Forbidden { .. })), "{result:?}");
 
-    let shut = GuardedClient::with_resolver(Allowlist::default(), clock(), book);
+    let closed_client = GuardedClient::with_resolver(Allowlist::default(), clock(), resolver);
     for url in [&named, &literal] {
-        assert!(get(&shut, url).await.is_err());
-        let mut near = request("GET", url);
-        near.network_scope = NetworkScope::Private;
-        assert_eq!(shut.send(near).await.unwrap().status, 200);
+        assert!(get(&closed_client, url).await.is_err());
+        let mut local_request = request("GET", url);
+        local_request.network_scope = NetworkScope::Private;
+        assert_eq!(closed_client.send(local_request).await.unwrap().status, 200);
     }
     assert_eq!(server.requests().len(), 5);
 }
 
 #[tokio::test]
 async fn redirects_are_limited_and_each_is_checked() {
-    let server = Server::new(|asked| {
-        let to = match asked.path.as_str() {
+    let server = Server::new(|request| {
+        let to = match request.path.as_str() {
             "/inside" => "http://127.0.0.1/".to_owned(),
             "/name" => "http://inside.example/".to_owned(),
             "/meta" => "http://169.254.169.254/latest".to_owned(),
@@ -164,11 +164,11 @@ async fn redirects_are_limited_and_each_is_checked() {
     let guarded = shared_client();
     assert_eq!(get(&guarded, &server.url("/5")).await.unwrap().body, b"here");
     assert_eq!(get(&guarded, &server.url("/bare")).await.unwrap().status, 302);
-    let no = get(&guarded, &server.url("/6")).await.unwrap_err().to_string();
-    assert!(no.contains("more than 5 times"), "{no}");
+    let error = get(&guarded, &server.url("/6")).await.unwrap_err().to_string();
+    assert!(error.contains("more than 5 times"), "{error}");
     for path in ["/inside", "/name", "/meta", "/file"] {
-        let no = get(&guarded, &server.url(path)).await;
-        assert!(matches!(no, Err(OutboundError::Forbidden { .. })), "{path}: {no:?}");
+        let error = get(&guarded, &server.url(path)).await;
+        assert!(matches!(error, Err(OutboundError::Forbidden { .. })), "{path}: {error:?}");
     }
 }
 
@@ -176,9 +176,10 @@ async fn redirects_are_limited_and_each_is_checked() {
 async fn headers_for_one_server_are_not_sent_to_another() {
     let far = Server::answering(http_response("200 OK", &[], "far")).await;
     let to = far.url("/landed");
-    let near = Server::answering(http_response("302 Found", &[("location", &to)], "")).await;
+    let first_server =
+        Server::answering(http_response("302 Found", &[("location", &to)], "")).await;
     let guarded = shared_client();
-    let mut post = request("POST", &near.url("/"));
+    let mut post = request("POST", &first_server.url("/"));
     post.headers = vec![
         ("Authorization".into(), "Bearer hush".into()),
         ("Cookie".into(), "hush".into()),
@@ -186,7 +187,7 @@ async fn headers_for_one_server_are_not_sent_to_another() {
     ];
     post.body = b"words".to_vec();
     assert_eq!(guarded.send(post).await.unwrap().body, b"far");
-    let (first, second) = (&near.requests()[0], &far.requests()[0]);
+    let (first, second) = (&first_server.requests()[0], &far.requests()[0]);
     assert_eq!((first.method.as_str(), first.body.as_slice()), ("POST", &b"words"[..]));
     assert_eq!(first.header("x-key"), Some("hush"));
     assert_eq!(first.header("accept-encoding"), Some("identity"));
@@ -207,20 +208,23 @@ async fn responses_are_limited() {
         (chunked.clone().into_bytes(), 15, ""),
         (chunked.into_bytes(), 14, "longer than 14 bytes"),
         (http_response("200 OK", &plain, "x"), 10, ""),
-        (http_response("200 OK", &gzip, "x"), 10, "packed as `gzip`"),
+        (http_response("200 OK", &gzip, "x"), 10, "content encoding `gzip`"),
         (http_response("304 Not Modified", &gzip, ""), 10, ""),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc".to_vec(), 10, "did not answer"),
         (b"SSH-2.0-OpenSSH_9.6\r\n".to_vec(), 10, "did not answer"),
         (b"".to_vec(), 10, "did not answer"),
     ] {
-        let shown = String::from_utf8_lossy(&answer).into_owned();
+        let response_text = String::from_utf8_lossy(&answer).into_owned();
         let server = Server::answering(answer).await;
         let mut request = request("GET", &server.url("/hidden?key=hush"));
         request.bytes_max = bytes_max;
-        let said = shared_client().send(request).await;
-        let said = said.map_or_else(|no| no.to_string(), |_| String::new());
-        assert!(said.contains(why) && said.is_empty() == why.is_empty(), "{shown}: {said}");
-        assert!(!said.contains("hush") && !said.contains("hidden"), "{said}");
+        let message = shared_client().send(request).await;
+        let message = message.map_or_else(|error| error.to_string(), |_| String::new());
+        assert!(
+            message.contains(why) && message.is_empty() == why.is_empty(),
+            "{response_text}: {message}"
+        );
+        assert!(!message.contains("hush") && !message.contains("hidden"), "{message}");
     }
 }
 
@@ -231,7 +235,7 @@ async fn a_dripping_server_times_out() {
     let clock = SimClock::new();
     let guarded = guarded_client(&clock);
     let mut long = request("GET", &url);
-    // Whoever asks for more time than there is gets what there is.
+    // A timeout above the maximum is reduced to the maximum.
     long.timeout = Millis::from_secs(600);
     let drip = async {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -243,11 +247,11 @@ async fn a_dripping_server_times_out() {
         }
         std::future::pending::<()>().await;
     };
-    let no = tokio::select! {
-        no = guarded.send(long) => no.unwrap_err().to_string(),
+    let error = tokio::select! {
+        error = guarded.send(long) => error.unwrap_err().to_string(),
         () = drip => unreachable!(),
     };
-    assert!(no.contains("no whole answer came in 30 s"), "{no}");
+    assert!(error.contains("no complete response within 30 s"), "{error}");
 }
 
 #[tokio::test]
@@ -256,17 +260,17 @@ async fn a_refused_connection_is_reported() {
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let guarded = shared_client();
-    let no = get(&guarded, &format!("http://site.example:{port}/?key=hush")).await;
-    let no = no.unwrap_err().to_string();
-    assert!(no.contains("no connection") && !no.contains("hush"), "{no}");
+    let error = get(&guarded, &format!("http://site.example:{port}/?key=hush")).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("connection failed") && !error.contains("hush"), "{error}");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let plain = async {
         let (mut stream, _) = listener.accept().await.unwrap();
-        let no = b"HTTP/1.1 400 Bad Request\r\n\r\n";
-        stream.write_all(no).await.unwrap();
+        let error = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        stream.write_all(error).await.unwrap();
     };
     let url = format!("https://site.example:{port}/");
-    let (no, ()) = tokio::join!(get(&guarded, &url), plain);
-    assert!(matches!(no, Err(OutboundError::Failed { .. })), "{no:?}");
+    let (error, ()) = tokio::join!(get(&guarded, &url), plain);
+    assert!(matches!(error, Err(OutboundError::Failed { .. })), "{error:?}");
 }

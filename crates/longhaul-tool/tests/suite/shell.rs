@@ -1,5 +1,4 @@
-//! `shell`: what a command gets and gives, what it is stopped by, and that
-//! nobody is left behind.
+//! `shell`: environment and output of commands, limits, and the cleanup of processes.
 
 use std::fs;
 use std::path::Path;
@@ -30,11 +29,11 @@ impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let clock = SimClock::new();
-        let kept = [dir.path().join(".longhaul")];
-        let shell = Shell::new(dir.path(), kept, Arc::new(clock.clone())).unwrap();
+        let protected = [dir.path().join(".longhaul")];
+        let shell = Shell::new(dir.path(), protected, Arc::new(clock.clone())).unwrap();
         let call = CallId { turn: 1, index: 1 };
-        let around = ToolContext::new(RunId::from_bits(7), call, Epoch(3));
-        Self { dir, clock, shell, ctx: around }
+        let ctx = ToolContext::new(RunId::from_bits(7), call, Epoch(3));
+        Self { dir, clock, shell, ctx }
     }
 
     async fn call(&self, input: Value) -> String {
@@ -48,15 +47,15 @@ impl Fixture {
         self.call(json!({ "command": command })).await
     }
 
-    /// Runs it until this file is written, then drops the call.
+    /// Runs a command until this file exists, then drops the call.
     async fn run_until(&self, command: &str, file: &str) -> String {
         let input = json!({ "command": command });
         let mut call = self.shell.call(input, &self.ctx);
         let file = self.dir.path().join(file);
         loop {
-            assert!(call.as_mut().now_or_never().is_none(), "it goes on");
+            assert!(call.as_mut().now_or_never().is_none(), "the call ended early");
             match fs::read_to_string(&file) {
-                Ok(said) if said.ends_with('\n') => return said,
+                Ok(output) if output.ends_with('\n') => return output,
                 Ok(_) | Err(_) => tokio::task::yield_now().await,
             }
         }
@@ -77,38 +76,38 @@ fn parse_pid(text: &str) -> i32 {
 
 #[tokio::test]
 async fn output_is_ordered_and_has_the_exit_code() {
-    let world = Fixture::new();
-    for (command, said) in [
+    let fixture = Fixture::new();
+    for (command, expected) in [
         ("echo a; echo b >&2; echo c", "a\nb\nc\nexit 0"),
         ("printf x; exit 3", "x\nexit 3"),
-        ("true", "[It printed nothing.]\nexit 0"),
-        ("kill -9 $$", "[It printed nothing.]\nit was ended by signal 9"),
-        ("cat", "[It printed nothing.]\nexit 0"),
+        ("true", "[The command printed nothing.]\nexit 0"),
+        ("kill -9 $$", "[The command printed nothing.]\nthe command was killed by signal 9"),
+        ("cat", "[The command printed nothing.]\nexit 0"),
         ("printf 'a\\377b'", "a\u{fffd}b\nexit 0"),
-        ("no-such-program 2>/dev/null", "[It printed nothing.]\nexit 127"),
+        ("no-such-program 2>/dev/null", "[The command printed nothing.]\nexit 127"),
     ] {
-        assert_eq!(world.run(command).await, said, "{command}");
+        assert_eq!(fixture.run(command).await, expected, "{command}");
     }
-    let long = world.run("head -c 11000000 /dev/zero; echo; echo end").await;
+    let long = fixture.run("head -c 11000000 /dev/zero; echo; echo end").await;
     assert!(long.contains(" bytes left out here]\n"), "{}", long.len());
-    // With all our words it fits into what a run keeps of a result.
+    // With our notes the result stays below the limit of a run.
     assert!(long.len() < 10 * 1024 * 1024, "{}", long.len());
     let end = &long[long.len() - 300..];
-    let words = "end\n[It printed 11000005 bytes in all. Its first 5210112 and its last 5210112 are \
-                 kept; the 579781 between them are lost. What is to be read whole goes into \
-                 a file.]\nexit 0";
-    assert!(end.ends_with(words), "{end}");
+    let expected_end = "end\n[The command printed 11000005 bytes in total. The first 5210112 and the last 5210112 are \
+                 kept; the 579781 between them are lost. Redirect the output to a file \
+                 to read all of it.]\nexit 0";
+    assert!(end.ends_with(expected_end), "{end}");
 }
 
 #[tokio::test]
 async fn a_command_starts_inside_the_workspace() {
-    let world = Fixture::new();
-    let root = world.dir.path();
+    let fixture = Fixture::new();
+    let root = fixture.dir.path();
     for folder in ["src/deep", ".longhaul"] {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
     std::os::unix::fs::symlink("/", root.join("out")).unwrap();
-    let at = async |cwd: Value| world.call(json!({ "command": "pwd -P", "cwd": cwd })).await;
+    let at = async |cwd: Value| fixture.call(json!({ "command": "pwd -P", "cwd": cwd })).await;
     let real = root.canonicalize().unwrap();
     let here = |below: &str| format!("{}\nexit 0", real.join(below).display());
     assert_eq!(at(json!("src/deep")).await, here("src/deep"));
@@ -118,85 +117,85 @@ async fn a_command_starts_inside_the_workspace() {
     for (cwd, why) in [
         ("..", "has `..` in it"),
         ("/etc", "is outside of the workspace"),
-        ("out", "is a link"),
-        ("out/etc", "is a link"),
-        ("nowhere", "is not there"),
-        (".longhaul", "is closed to agents"),
+        ("out", "is a symbolic link"),
+        ("out/etc", "is a symbolic link"),
+        ("nowhere", "does not exist"),
+        (".longhaul", "is not accessible to agents"),
     ] {
-        let said = at(json!(cwd)).await;
+        let output = at(json!(cwd)).await;
         assert!(
-            said.starts_with("The command was not run: ") && said.contains(why),
-            "{cwd}: {said}"
+            output.starts_with("The command was not run: ") && output.contains(why),
+            "{cwd}: {output}"
         );
     }
 }
 
 #[tokio::test]
 async fn a_command_gets_a_minimal_environment_without_secrets() {
-    let world = Fixture::new();
-    let said = world.run("env").await;
-    let names = said.lines().filter_map(|line| Some(line.split_once('=')?.0));
-    // What the shell itself sets is no matter.
+    let fixture = Fixture::new();
+    let output = fixture.run("env").await;
+    let names = output.lines().filter_map(|line| Some(line.split_once('=')?.0));
+    // Variables that the shell itself sets are ignored.
     let mut names: Vec<&str> =
         names.filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name)).collect();
     names.sort_unstable();
     assert_eq!(names, ["HOME", "LANG", "LONGHAUL_EPOCH", "LONGHAUL_RUN", "PATH", "TERM"]);
-    assert!(said.contains("LONGHAUL_EPOCH=3\n"), "{said}");
-    assert!(said.contains("TERM=dumb\n"), "{said}");
-    assert!(said.contains(&format!("LONGHAUL_RUN={}\n", world.ctx.run)));
+    assert!(output.contains("LONGHAUL_EPOCH=3\n"), "{output}");
+    assert!(output.contains("TERM=dumb\n"), "{output}");
+    assert!(output.contains(&format!("LONGHAUL_RUN={}\n", fixture.ctx.run)));
 }
 
 #[tokio::test]
 async fn invalid_commands_are_rejected() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     for (input, why) in [
-        (json!({ "command": " \n" }), "it is empty"),
+        (json!({ "command": " \n" }), "the command is empty"),
         (json!({ "command": "a\0b" }), "NUL"),
         (json!({ "command": "x".repeat(70_000) }), "longer than"),
         (json!({ "cwd": "src" }), "can't read its input"),
     ] {
-        let said = world.call(input).await;
-        assert!(said.contains(why), "{said}");
+        let output = fixture.call(input).await;
+        assert!(output.contains(why), "{output}");
     }
 }
 
 #[tokio::test]
 async fn background_processes_end_with_the_command() {
-    let world = Fixture::new();
-    let said = world.run("sleep 600 & echo $!").await;
-    let (first, exit) = said.split_once('\n').unwrap();
+    let fixture = Fixture::new();
+    let output = fixture.run("sleep 600 & echo $!").await;
+    let (first, exit) = output.split_once('\n').unwrap();
     assert_eq!(exit, "exit 0");
     wait_until_gone(parse_pid(first)).await;
 }
 
 #[tokio::test]
 async fn a_process_that_leaves_the_group_does_not_block_the_call() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     let input = json!({ "command": "setsid sleep 600 & echo $! > pid; sleep 0.1; echo out" });
-    let mut call = world.shell.call(input, &world.ctx);
-    let said = loop {
-        if let Some(said) = call.as_mut().now_or_never() {
-            break text(&said.unwrap());
+    let mut call = fixture.shell.call(input, &fixture.ctx);
+    let output = loop {
+        if let Some(output) = call.as_mut().now_or_never() {
+            break text(&output.unwrap());
         }
-        world.clock.advance(Millis(100));
+        fixture.clock.advance(Millis(100));
         tokio::task::yield_now().await;
     };
-    assert_eq!(said, "out\nexit 0");
-    let left = parse_pid(&fs::read_to_string(world.dir.path().join("pid")).unwrap());
+    assert_eq!(output, "out\nexit 0");
+    let left = parse_pid(&fs::read_to_string(fixture.dir.path().join("pid")).unwrap());
     let left = rustix::process::Pid::from_raw(left).unwrap();
     rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
 }
 
 #[tokio::test]
 async fn a_dropped_command_is_killed_and_leaves_its_partial_output() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     let command =
         "trap '' TERM INT; echo half; sh -c 'echo $$ > inner; sleep 600' & echo $$ >> inner; wait";
     let command = format!("{command}; echo whole");
-    let said = world.run_until(&command, "inner").await;
-    assert!(Path::new(&world.dir.path().join("inner")).exists(), "{said}");
-    assert_eq!(world.ctx.partial_output.take().as_deref(), Some("half\n"));
-    for line in said.lines() {
+    let output = fixture.run_until(&command, "inner").await;
+    assert!(Path::new(&fixture.dir.path().join("inner")).exists(), "{output}");
+    assert_eq!(fixture.ctx.partial_output.take_text().as_deref(), Some("half\n"));
+    for line in output.lines() {
         wait_until_gone(parse_pid(line)).await;
     }
 }
@@ -213,23 +212,23 @@ impl Progress for RecordedProgress {
 
 #[tokio::test]
 async fn the_last_line_is_reported_as_progress_each_second() {
-    let mut world = Fixture::new();
-    let told = Arc::new(RecordedProgress::default());
-    world.ctx.progress = Arc::clone(&told) as Arc<dyn Progress>;
+    let mut fixture = Fixture::new();
+    let progress = Arc::new(RecordedProgress::default());
+    fixture.ctx.progress = Arc::clone(&progress) as Arc<dyn Progress>;
     let input = json!({ "command": "echo one; echo '  two '; sleep 600" });
-    let mut call = world.shell.call(input, &world.ctx);
-    while told.0.lock().unwrap().is_empty() {
-        assert!(call.as_mut().now_or_never().is_none(), "it goes on");
-        world.clock.advance(Millis::from_secs(1));
+    let mut call = fixture.shell.call(input, &fixture.ctx);
+    while progress.0.lock().unwrap().is_empty() {
+        assert!(call.as_mut().now_or_never().is_none(), "the call ended early");
+        fixture.clock.advance(Millis::from_secs(1));
         tokio::task::yield_now().await;
     }
     for _ in 0..5 {
-        world.clock.advance(Millis::from_secs(1));
-        assert!(call.as_mut().now_or_never().is_none(), "it goes on");
+        fixture.clock.advance(Millis::from_secs(1));
+        assert!(call.as_mut().now_or_never().is_none(), "the call ended early");
     }
-    // Said once: nothing more was printed.
-    let said = told.0.lock().unwrap().join("|");
-    assert!(["two", "one|two"].contains(&said.as_str()), "{said}");
+    // Reported once, because nothing more was printed.
+    let lines = progress.0.lock().unwrap().join("|");
+    assert!(["two", "one|two"].contains(&lines.as_str()), "{lines}");
 }
 
 #[test]
@@ -238,9 +237,9 @@ fn shell_calls_have_subjects_and_opacity() {
     assert!(shell.is_cancel_safe() && shell.may_outlive_worker() && shell.is_unsandboxed());
     let input = json!({ "command": "cargo test && rm -rf x" });
     assert_eq!(shell.class(&input), EffectClass::Once);
-    assert_eq!(shell.subjects(&input), ["cargo test", "rm -rf x"]);
-    assert!(!shell.is_opaque(&input));
-    assert!(shell.is_opaque(&json!({ "command": "ls $(x)" })));
+    assert_eq!(shell.rule_subjects(&input), ["cargo test", "rm -rf x"]);
+    assert!(!shell.has_unknown_subjects(&input));
+    assert!(shell.has_unknown_subjects(&json!({ "command": "ls $(x)" })));
     assert_eq!(shell.spec().in_doubt, None);
     for (timeout, seconds) in
         [(Value::Null, 120), (json!(7), 7), (json!(0), 1), (json!(999_999), 1_800)]

@@ -1,4 +1,4 @@
-//! Typed tools: what the model is told of a type, and what the tool gets to see.
+//! Typed tools: the derived schema, and the parsed input of a call.
 
 use std::collections::BTreeMap;
 
@@ -74,19 +74,19 @@ impl TypedTool for Caller {
         }
     }
 
-    fn subjects(&self, input: &Call) -> Option<Vec<String>> {
+    fn rule_subjects(&self, input: &Call) -> Option<Vec<String>> {
         (input.name != "whole").then(|| vec![input.name.clone()])
     }
 
-    async fn call(&self, input: Call, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, input: Call, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         if input.name.is_empty() {
             return Err(ToolFailure::new("nobody has no name"));
         }
         let row = input.seat.map_or(0, |seat| seat.row);
-        let words = input.words.unwrap_or_default().join(" ");
-        let recipient = around.context.get("recipient").map(RawJson::as_str);
-        let said = format!("{} x{} row {row} {words} {recipient:?}", input.name, input.times);
-        Ok(ToolOutput::text(said))
+        let joined = input.words.unwrap_or_default().join(" ");
+        let recipient = ctx.context.get("recipient").map(RawJson::as_str);
+        let text = format!("{} x{} row {row} {joined} {recipient:?}", input.name, input.times);
+        Ok(ToolOutput::text(text))
     }
 
     async fn verify(&self, input: Call, _around: &ToolContext) -> VerifyOutcome {
@@ -105,12 +105,12 @@ fn tool_context() -> ToolContext {
 #[test]
 fn the_schema_has_the_doc_comments_as_descriptions() {
     let tool = typed(Caller).unwrap();
-    let card = tool.spec();
-    assert_eq!(card.name.as_str(), "call_out");
-    assert_eq!(card.timeout, Some(Millis::from_secs(3)));
-    assert_eq!(card.in_doubt, Some(InDoubtPolicy::Tell));
-    assert!(card.can_verify && tool.is_cancel_safe());
-    assert_snapshot!(serde_json::to_string_pretty(&card.schema).unwrap());
+    let spec = tool.spec();
+    assert_eq!(spec.name.as_str(), "call_out");
+    assert_eq!(spec.timeout, Some(Millis::from_secs(3)));
+    assert_eq!(spec.in_doubt, Some(InDoubtPolicy::Tell));
+    assert!(spec.can_verify && tool.is_cancel_safe());
+    assert_snapshot!(serde_json::to_string_pretty(&spec.schema).unwrap());
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn effect_class_and_subjects_come_from_the_type() {
     let tool = typed(Caller).unwrap();
     let check = |input: Value, class: EffectClass, subject: &str| {
         assert_eq!(tool.class(&input), class, "{input}");
-        assert_eq!(tool.subjects(&input), [subject], "{input}");
+        assert_eq!(tool.rule_subjects(&input), [subject], "{input}");
     };
     check(json!({ "name": "Bo" }), EffectClass::Pure, "Bo");
     check(json!({ "name": "Bo", "voice": "loud" }), EffectClass::Once, "Bo");
     check(json!({ "name": "whole" }), EffectClass::Pure, r#"{"name":"whole"}"#);
-    // What is no input is judged by what holds for all.
+    // An invalid input gets the defaults of the type.
     check(json!({}), EffectClass::Keyed, "{}");
 }
 
@@ -137,21 +137,21 @@ async fn a_call_gets_typed_input_and_the_context() {
             Err(failure) => failure.to_string(),
         }
     };
-    let check = |said: String, part: &str| assert!(said.contains(part), "{said}");
+    let check = |text: String, part: &str| assert!(text.contains(part), "{text}");
     let whole = json!({ "name": "Bo", "seat": { "row": 2 }, "words": ["a", "b"], "times": 3 });
     check(call(whole).await, r#"Bo x3 row 2 a b Some(\"\\\"ada\\\"\")"#);
     check(call(json!({ "name": "Bo" })).await, "Bo x1 row 0");
     check(call(json!({ "name": "" })).await, "nobody has no name");
-    let unread = call(json!({ "name": "Bo", "recipient": "eve" })).await;
-    check(unread.clone(), "can't read its input: unknown field `recipient`");
-    check(unread, "Call it again with a JSON object of: name, voice, seat, times, words");
+    let unknown_field = call(json!({ "name": "Bo", "recipient": "eve" })).await;
+    check(unknown_field.clone(), "can't read its input: unknown field `recipient`");
+    check(unknown_field, "Call it again with a JSON object of: name, voice, seat, times, words");
     let found = tool.verify(json!({ "name": "Bo" }), &tool_context()).await;
     assert_eq!(found, VerifyOutcome::Happened(ToolOutput::text("Bo")));
     let found = tool.verify(json!({}), &tool_context()).await;
     assert_eq!(found, VerifyOutcome::Unknown);
 }
 
-/// A tool of any input, that does nothing.
+/// A tool with any input type that does nothing.
 #[derive(Debug)]
 struct SchemaTool<T>(std::marker::PhantomData<fn() -> T>);
 
@@ -177,14 +177,14 @@ fn schema_of<T: serde::de::DeserializeOwned + JsonSchema + Send + std::fmt::Debu
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "only its schema is looked at")]
+#[expect(dead_code, reason = "only its schema is used")]
 struct Tree {
     name: String,
     below: Vec<Self>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "only its schema is looked at")]
+#[expect(dead_code, reason = "only its schema is used")]
 struct Forest {
     trees: Vec<Tree>,
     best: Option<Box<Tree>>,
@@ -198,7 +198,7 @@ struct Unit;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(tag = "kind")]
-#[expect(dead_code, reason = "only its schema is looked at")]
+#[expect(dead_code, reason = "only its schema is used")]
 enum Either {
     This { a: String },
     That { b: String },

@@ -1,4 +1,4 @@
-//! The vault's tools over real directories: what they keep, and what they refuse.
+//! The vault tools on real directories: results and rejections.
 
 mod manual_edits;
 
@@ -18,7 +18,7 @@ use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
 use longhaul_tool::Vault;
 
-/// A vault beside a directory that nobody may reach.
+/// A vault next to a directory that must not be accessed.
 struct Fixture {
     dir: TempDir,
     clock: SimClock,
@@ -64,8 +64,8 @@ impl Fixture {
     }
 
     async fn list(&self, input: Value) -> Value {
-        let said = self.call("vault_list", input).await.unwrap();
-        serde_json::from_str(&said).unwrap()
+        let output = self.call("vault_list", input).await.unwrap();
+        serde_json::from_str(&output).unwrap()
     }
 
     async fn titles(&self, input: Value) -> Vec<String> {
@@ -78,8 +78,8 @@ impl Fixture {
 async fn call(tool: Arc<dyn Tool>, input: Value) -> Result<String, String> {
     let run = RunId::from_bits(7);
     let id = CallId { turn: 1, index: 1 };
-    let around = ToolContext::new(run, id, Epoch(1));
-    match tool.call(input, &around).await {
+    let ctx = ToolContext::new(run, id, Epoch(1));
+    match tool.call(input, &ctx).await {
         Ok(output) => match &output.content[..] {
             [Part::Text(text)] => Ok(text.to_string()),
             other => panic!("one text, not {other:?}"),
@@ -94,27 +94,27 @@ fn note_input(folder: &str, title: &str, content: &str) -> Value {
 
 #[tokio::test]
 async fn a_note_is_written_updated_read_and_listed() {
-    let world = Fixture::new();
-    assert_eq!(world.list(json!({})).await["found"], 0);
+    let fixture = Fixture::new();
+    assert_eq!(fixture.list(json!({})).await["found"], 0);
     let first = note_input("Projects/Alpha", "Plan", "One.");
-    let said = world.call("vault_write", first.clone()).await.unwrap();
-    assert_eq!(said, "Created the note `Projects/Alpha/Plan`.");
-    let once = fs::read_to_string(world.path("Projects/Alpha/Plan.md")).unwrap();
-    assert_eq!(world.read("Projects/Alpha", "Plan").await.unwrap(), once);
+    let output = fixture.call("vault_write", first.clone()).await.unwrap();
+    assert_eq!(output, "Created the note `Projects/Alpha/Plan`.");
+    let once = fs::read_to_string(fixture.path("Projects/Alpha/Plan.md")).unwrap();
+    assert_eq!(fixture.read("Projects/Alpha", "Plan").await.unwrap(), once);
 
-    world.clock.advance(Millis::from_secs(60));
-    let again = world.call("vault_write", first).await.unwrap();
-    assert_eq!(again, "`Projects/Alpha/Plan` says exactly this already.");
-    assert_eq!(world.read("Projects/Alpha", "Plan").await.unwrap(), once);
+    fixture.clock.advance(Millis::from_secs(60));
+    let again = fixture.call("vault_write", first).await.unwrap();
+    assert_eq!(again, "`Projects/Alpha/Plan` already has exactly this content.");
+    assert_eq!(fixture.read("Projects/Alpha", "Plan").await.unwrap(), once);
 
     let second = note_input("Projects/Alpha", "Plan", "Two.");
-    let said = world.call("vault_write", second).await.unwrap();
-    assert_eq!(said, "Updated the note `Projects/Alpha/Plan`.");
-    let twice = world.read("Projects/Alpha", "Plan").await.unwrap();
+    let output = fixture.call("vault_write", second).await.unwrap();
+    assert_eq!(output, "Updated the note `Projects/Alpha/Plan`.");
+    let twice = fixture.read("Projects/Alpha", "Plan").await.unwrap();
     assert!(twice.contains("created: \"2026-01-01T00:00:00.000000Z\"\n"));
     assert!(twice.contains("updated: \"2026-01-01T00:01:00.000000Z\"\n"));
     assert!(twice.ends_with("---\n\nTwo."));
-    let list = world.list(json!({})).await;
+    let list = fixture.list(json!({})).await;
     let expected = json!({
         "notes": [{
             "folder": "Projects/Alpha", "title": "Plan", "tags": ["home"],
@@ -127,94 +127,94 @@ async fn a_note_is_written_updated_read_and_listed() {
 
 #[tokio::test]
 async fn notes_and_their_folders_are_for_their_owner_only() {
-    let world = Fixture::new();
-    world.write("In/Deep", "Mine").await.unwrap();
+    let fixture = Fixture::new();
+    fixture.write("In/Deep", "Mine").await.unwrap();
     for (below, expected) in
         [("", 0o700), ("In", 0o700), ("In/Deep", 0o700), ("In/Deep/Mine.md", 0o600)]
     {
-        let mode = fs::metadata(world.path(below)).unwrap().permissions().mode();
+        let mode = fs::metadata(fixture.path(below)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, expected, "{below}");
     }
 }
 
 #[tokio::test]
 async fn every_path_escape_is_rejected() {
-    let world = Fixture::new();
-    world.write("Tasks", "Milk").await.unwrap();
-    let outside = world.dir.path().join("outside");
-    symlink(&outside, world.path("Link")).unwrap();
-    symlink(&outside, world.path("Tasks/Deep")).unwrap();
-    symlink(outside.join("secret.md"), world.path("Tasks/secret.md")).unwrap();
-    symlink(outside.join("new.md"), world.path("Tasks/Dangling.md")).unwrap();
-    symlink("Milk.md", world.path("Tasks/Inner.md")).unwrap();
-    fs::create_dir(world.path("Tasks/Dir.md")).unwrap();
-    let absolute = outside.to_str().unwrap();
+    let fixture = Fixture::new();
+    fixture.write("Tasks", "Milk").await.unwrap();
+    let outside_dir = fixture.dir.path().join("outside");
+    symlink(&outside_dir, fixture.path("Link")).unwrap();
+    symlink(&outside_dir, fixture.path("Tasks/Deep")).unwrap();
+    symlink(outside_dir.join("secret.md"), fixture.path("Tasks/secret.md")).unwrap();
+    symlink(outside_dir.join("new.md"), fixture.path("Tasks/Dangling.md")).unwrap();
+    symlink("Milk.md", fixture.path("Tasks/Inner.md")).unwrap();
+    fs::create_dir(fixture.path("Tasks/Dir.md")).unwrap();
+    let absolute = outside_dir.to_str().unwrap();
     let long = "x".repeat(300);
     let table = [
-        ("../outside", "secret", "begins with a dot"),
-        ("Tasks/../../outside", "secret", "begins with a dot"),
-        (".", "secret", "begins with a dot"),
-        (absolute, "secret", "has an empty part"),
-        ("//outside", "secret", "has an empty part"),
-        ("..\\outside", "secret", "begins with a dot"),
-        ("a\\..\\..\\outside", "secret", "holds one of"),
-        ("C:", "secret", "holds one of"),
-        ("Tasks", "../../outside/secret", "begins with a dot"),
-        ("Tasks", "x/../../../outside/secret", "holds one of"),
-        ("Tasks", "..", "begins with a dot"),
+        ("../outside", "secret", "starts with a dot"),
+        ("Tasks/../../outside", "secret", "starts with a dot"),
+        (".", "secret", "starts with a dot"),
+        (absolute, "secret", "has an empty component"),
+        ("//outside", "secret", "has an empty component"),
+        ("..\\outside", "secret", "starts with a dot"),
+        ("a\\..\\..\\outside", "secret", "contains one of"),
+        ("C:", "secret", "contains one of"),
+        ("Tasks", "../../outside/secret", "starts with a dot"),
+        ("Tasks", "x/../../../outside/secret", "contains one of"),
+        ("Tasks", "..", "starts with a dot"),
         ("Tasks", "", "empty"),
         ("Tasks\0", "a", "control or invisible"),
         ("Tasks", "a\0", "control or invisible"),
         ("Tasks", "a\u{202e}b", "control or invisible"),
-        ("Link", "secret", "is a link"),
-        ("Link/below", "new", "is a link"),
-        ("Tasks/Deep", "secret", "is a link"),
-        ("Tasks", "secret", "is a link"),
-        ("Tasks", "Dangling", "is a link"),
-        ("Tasks", "Inner", "is a link"),
+        ("Link", "secret", "is a symbolic link"),
+        ("Link/below", "new", "is a symbolic link"),
+        ("Tasks/Deep", "secret", "is a symbolic link"),
+        ("Tasks", "secret", "is a symbolic link"),
+        ("Tasks", "Dangling", "is a symbolic link"),
+        ("Tasks", "Inner", "is a symbolic link"),
         ("Tasks", "Dir", "is a folder"),
-        ("Tasks/Dir.md", "a", "has a file's ending"),
-        ("tasks", "Milk", "spelled `Tasks`"),
-        ("Tasks", "MILK", "spelled `Milk`"),
-        ("Tasks", "nul", "keeps for a device"),
-        ("com1.x", "a", "keeps for a device"),
+        ("Tasks/Dir.md", "a", "has a file extension"),
+        ("tasks", "Milk", "exists as `Tasks`"),
+        ("Tasks", "MILK", "exists as `Milk`"),
+        ("Tasks", "nul", "reserves for a device"),
+        ("com1.x", "a", "reserves for a device"),
         ("Tasks", "a.", "ends with a dot"),
-        ("Tasks ", "a", "begins or ends with a space"),
-        (".obsidian", "app", "begins with a dot"),
+        ("Tasks ", "a", "starts or ends with a space"),
+        (".obsidian", "app", "starts with a dot"),
         ("Tasks", &long, "longer than 200 bytes"),
         (&["a"; 40].join("/"), "a", "too deep"),
     ];
     for (folder, title, why) in table {
-        let read = world.read(folder, title).await.unwrap_err();
+        let read = fixture.read(folder, title).await.unwrap_err();
         assert!(read.contains(why), "read {folder:?} {title:?}: {read}");
-        let wrote = world.write(folder, title).await.unwrap_err();
+        let wrote = fixture.write(folder, title).await.unwrap_err();
         assert!(wrote.contains(why), "write {folder:?} {title:?}: {wrote}");
     }
-    let mut left: Vec<_> = fs::read_dir(&outside).unwrap().collect();
+    let mut left: Vec<_> = fs::read_dir(&outside_dir).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     let secret = fs::read_to_string(left.remove(0).unwrap().path()).unwrap();
     assert_eq!(secret, "the secret");
-    let list = world.list(json!({ "text": "secret" })).await;
+    let list = fixture.list(json!({ "text": "secret" })).await;
     assert_eq!(list["found"], 0, "{list}");
-    assert_eq!(world.titles(json!({})).await, ["Milk"]);
+    assert_eq!(fixture.titles(json!({})).await, ["Milk"]);
 }
 
 #[tokio::test]
 async fn a_pipe_does_not_block_the_vault() {
-    let world = Fixture::new();
-    world.write("", "Plain").await.unwrap();
+    let fixture = Fixture::new();
+    fixture.write("", "Plain").await.unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     let kind = rustix::fs::FileType::Fifo;
-    let pipe = world.path("Pipe.md");
+    let pipe = fixture.path("Pipe.md");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
-    assert!(world.read("", "Pipe").await.unwrap_err().contains("is a link or not"));
-    let list = world.list(json!({})).await;
+    assert!(fixture.read("", "Pipe").await.unwrap_err().contains("is a symbolic link, or not"));
+    let list = fixture.list(json!({})).await;
     assert_eq!((&list["found"], &list["unreadable"]), (&json!(1), &json!(1)));
 }
 
 #[tokio::test]
 async fn invalid_input_says_what_to_send() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     let with = |key: &str, value: Value| {
         let mut input = note_input("Tasks", "Milk", "x");
         input[key] = value;
@@ -229,60 +229,62 @@ async fn invalid_input_says_what_to_send() {
         ("vault_write", with("content", json!("a".repeat(300_000))), "split it"),
         ("vault_write", json!({ "folder": "Tasks" }), "missing field `title`"),
         ("vault_read", json!("Tasks/Milk"), "folder, title"),
-        ("vault_read", json!({ "folder": "No", "title": "No" }), "vault_list shows"),
+        ("vault_read", json!({ "folder": "No", "title": "No" }), "use vault_list"),
         ("vault_list", json!({ "tags": [] }), "unknown field `tags`"),
         ("vault_list", json!({ "folder": "Nowhere" }), "without a folder"),
     ];
     for (tool, input, why) in table {
-        let said = world.call(tool, input).await.unwrap_err();
-        assert!(said.contains(why), "{said}");
+        let message = fixture.call(tool, input).await.unwrap_err();
+        assert!(message.contains(why), "{message}");
     }
-    assert!(!Path::exists(&world.path("")), "nothing was made");
+    assert!(!Path::exists(&fixture.path("")), "the directory was created");
 }
 
 #[tokio::test]
 async fn notes_with_unusual_content_are_listed_and_read() {
-    let world = Fixture::new();
-    world.write_file("Plain.md", "No front matter, café.");
-    world.write_file("In/Broken.md", "---\ntags: [a\n---\nBroken body.");
-    world.write_file("In/Open.md", "---\ntitle: never closed\n");
-    world.write_file("In/Mine.md", "---\ntags: work, Deep/Er\naliases: [m]\n---\nMine.");
-    world.write_file("In/.hidden.md", "hidden");
-    world.write_file(".obsidian/app.md", "hidden");
-    world.write_file("In/What?.md", "unnameable");
-    world.write_file("In/image.png", "not a note");
-    fs::write(world.path("In/Bytes.md"), b"a\xff\xfe CAF\xc3\x89").unwrap();
-    let list = world.list(json!({})).await;
+    let fixture = Fixture::new();
+    fixture.write_file("Plain.md", "No front matter, café.");
+    fixture.write_file("In/Broken.md", "---\ntags: [a\n---\nBroken body.");
+    fixture.write_file("In/Open.md", "---\ntitle: never closed\n");
+    fixture.write_file("In/Mine.md", "---\ntags: work, Deep/Er\naliases: [m]\n---\nMine.");
+    fixture.write_file("In/.hidden.md", "hidden");
+    fixture.write_file(".obsidian/app.md", "hidden");
+    fixture.write_file("In/What?.md", "unnameable");
+    fixture.write_file("In/image.png", "not a note");
+    fs::write(fixture.path("In/Bytes.md"), b"a\xff\xfe CAF\xc3\x89").unwrap();
+    let list = fixture.list(json!({})).await;
     assert_eq!(list["found"], 5, "{list}");
     assert_eq!(list["unreadable"], 1);
     let broken = &list["notes"][0];
     assert_eq!(broken["title"], "Broken");
-    assert!(broken["problem"].as_str().unwrap().contains("can't be read"));
-    let body = world.read("In", "Broken").await.unwrap();
-    assert!(body.contains("Broken body.\n\n[The note has front matter that can't be read ("));
-    assert_eq!(world.titles(json!({ "tag": "#deep" })).await, ["Mine"]);
-    assert_eq!(world.titles(json!({ "text": "Café" })).await, ["Bytes", "Plain"]);
-    assert_eq!(world.titles(json!({ "text": "mine", "folder": "In" })).await, ["Mine"]);
-    assert_eq!(world.titles(json!({ "text": "PLAIN", "tag": "" })).await, ["Plain"]);
+    assert!(broken["problem"].as_str().unwrap().contains("can't be parsed"));
+    let body = fixture.read("In", "Broken").await.unwrap();
+    assert!(
+        body.contains("Broken body.\n\n[vault_write does not replace this note, because the front")
+    );
+    assert_eq!(fixture.titles(json!({ "tag": "#deep" })).await, ["Mine"]);
+    assert_eq!(fixture.titles(json!({ "text": "Café" })).await, ["Bytes", "Plain"]);
+    assert_eq!(fixture.titles(json!({ "text": "mine", "folder": "In" })).await, ["Mine"]);
+    assert_eq!(fixture.titles(json!({ "text": "PLAIN", "tag": "" })).await, ["Plain"]);
 
-    fs::set_permissions(world.path("In/Mine.md"), fs::Permissions::from_mode(0o600)).unwrap();
-    world.write("In", "Mine").await.unwrap();
-    let mine = world.read("In", "Mine").await.unwrap();
+    fs::set_permissions(fixture.path("In/Mine.md"), fs::Permissions::from_mode(0o600)).unwrap();
+    fixture.write("In", "Mine").await.unwrap();
+    let mine = fixture.read("In", "Mine").await.unwrap();
     assert!(mine.contains("aliases:\n  - m\n"), "{mine}");
-    let mode = fs::metadata(world.path("In/Mine.md")).unwrap().permissions().mode();
+    let mode = fs::metadata(fixture.path("In/Mine.md")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[tokio::test]
 async fn temporary_files_of_a_crash_are_ignored_and_removed() {
-    let world = Fixture::new();
-    world.write("Tasks", "Milk").await.unwrap();
-    let before = world.read("Tasks", "Milk").await.unwrap();
-    world.write_file("Tasks/.longhaul-1-0.tmp", "---\ntitle: ha");
-    assert_eq!(world.titles(json!({ "text": "ha" })).await, Vec::<String>::new());
-    assert_eq!(world.read("Tasks", "Milk").await.unwrap(), before);
-    world.write("Tasks", "Bread").await.unwrap();
-    let mut names: Vec<_> = fs::read_dir(world.path("Tasks"))
+    let fixture = Fixture::new();
+    fixture.write("Tasks", "Milk").await.unwrap();
+    let before = fixture.read("Tasks", "Milk").await.unwrap();
+    fixture.write_file("Tasks/.longhaul-1-0.tmp", "---\ntitle: ha");
+    assert_eq!(fixture.titles(json!({ "text": "ha" })).await, Vec::<String>::new());
+    assert_eq!(fixture.read("Tasks", "Milk").await.unwrap(), before);
+    fixture.write("Tasks", "Bread").await.unwrap();
+    let mut names: Vec<_> = fs::read_dir(fixture.path("Tasks"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
@@ -292,13 +294,13 @@ async fn temporary_files_of_a_crash_are_ignored_and_removed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_writes_leave_complete_notes() {
-    let world = Fixture::new();
-    world.write("Tasks", "Shared").await.unwrap();
-    world.clock.advance(Millis::from_secs(9));
+    let fixture = Fixture::new();
+    fixture.write("Tasks", "Shared").await.unwrap();
+    fixture.clock.advance(Millis::from_secs(9));
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..8 {
         let content = format!("{writer}").repeat(20_000);
-        let tool = world.tool("vault_write");
+        let tool = fixture.tool("vault_write");
         writers.spawn(async move {
             for title in ["Shared".to_owned(), format!("Own {writer}")] {
                 call(tool.clone(), note_input("Tasks/New", &title, &content)).await.unwrap();
@@ -307,36 +309,36 @@ async fn concurrent_writes_leave_complete_notes() {
         });
     }
     writers.join_all().await;
-    let text = world.read("Tasks", "Shared").await.unwrap();
+    let text = fixture.read("Tasks", "Shared").await.unwrap();
     let body = text.split("---\n\n").last().unwrap();
     assert_eq!(body.len(), 20_000);
     assert!(body.bytes().all(|byte| byte == body.as_bytes()[0]));
     assert!(text.contains("created: \"2026-01-01T00:00:00.000000Z\"\n"));
-    assert_eq!(world.list(json!({})).await["found"], 18);
+    assert_eq!(fixture.list(json!({})).await["found"], 18);
 }
 
 #[tokio::test]
 async fn a_truncated_list_says_so() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     for count in 0..130 {
-        world.write_file(&format!("Many/{count:03}.md"), "text");
+        fixture.write_file(&format!("Many/{count:03}.md"), "text");
     }
-    let list = world.list(json!({ "folder": "Many" })).await;
+    let list = fixture.list(json!({ "folder": "Many" })).await;
     assert_eq!(list["notes"].as_array().unwrap().len(), 100);
     assert_eq!((&list["found"], &list["left_out"]), (&json!(130), &json!(30)));
     assert!(list["hint"].as_str().unwrap().contains("narrow"));
-    world.write_file("Big.md", &"b".repeat(400_000));
-    let big = world.read("", "Big").await.unwrap();
+    fixture.write_file("Big.md", &"b".repeat(400_000));
+    let big = fixture.read("", "Big").await.unwrap();
     assert!(big.len() < 263_000 && big.ends_with("bytes are shown.]"));
 }
 
 #[test]
 fn vault_tools_have_effect_classes_and_subjects() {
-    let world = Fixture::new();
+    let fixture = Fixture::new();
     let check = |tool: &str, input: Value, class: EffectClass, subject: &str| {
-        let tool = world.tool(tool);
+        let tool = fixture.tool(tool);
         assert_eq!(tool.class(&input), class);
-        assert_eq!(tool.subjects(&input), [subject]);
+        assert_eq!(tool.rule_subjects(&input), [subject]);
         assert_eq!(tool.spec().schema["additionalProperties"], false);
     };
     let at = |folder: &str| json!({ "folder": folder, "title": "b" });

@@ -1,19 +1,18 @@
-//! The agents that ship with the binary, each with a script that plays it.
-//!
-//! Never: reads the disk. They are the same wherever the binary is.
+//! The agents that are part of the binary, each with a script for the scripted model (a model that
+//! plays fixed responses and needs no API key).
 
-/// An agent that ships with the binary.
+/// An agent that is part of the binary.
 #[derive(Debug, Clone, Copy)]
 pub struct BuiltInAgent {
-    /// Its name, and its script's.
+    /// Name of the agent and of its script.
     pub name: &'static str,
-    /// Its file.
+    /// Text of the agent file.
     pub file: &'static str,
-    /// What `scripted/NAME` plays where the project has no script of that name.
+    /// Script that the model `scripted/NAME` plays if the project has no script with this name.
     pub script: &'static str,
 }
 
-/// All of them, by name.
+/// All built-in agents, sorted by name.
 pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
     BuiltInAgent {
         name: "assistant",
@@ -62,8 +61,8 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
     },
 ];
 
-/// The script of this name that ships with the binary.
-pub(crate) fn script(name: &str) -> Option<&'static str> {
+/// Returns the script of the built-in agent with this name.
+pub(crate) fn built_in_script(name: &str) -> Option<&'static str> {
     let shipped = BUILT_IN_AGENTS.iter().find(|shipped| shipped.name == name);
     shipped.map(|shipped| shipped.script)
 }

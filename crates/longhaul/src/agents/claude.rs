@@ -1,7 +1,7 @@
-//! Reads the agents that Claude Code has in `.claude/agents`, as they are.
+//! Parses agent files of Claude Code in `.claude/agents`. The files need no changes.
 //!
-//! Never: refuses one for what it does not know, and never leaves something out
-//! in silence. Their prompt is no template: it reaches the model as it stands.
+//! Unknown fields do not make a file invalid, and every ignored field is reported in a note. The
+//! prompt is not a template: it reaches the model verbatim.
 
 mod lenient;
 
@@ -15,10 +15,10 @@ use crate::agents::split;
 use crate::agents::{escape, runtime_fields, tools};
 use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
 
-/// What an agent gets whose file names no tools: those that only read.
+/// Tools of a Claude Code agent whose file names no tools: the read-only tools.
 const READ_ONLY_TOOLS: &[&str] = &["read_file", "list_files", "search_files"];
 
-/// The fields that mean something here.
+/// Fields of Claude Code's agent files that Longhaul supports.
 const KNOWN_FIELDS: &[&str] = &[
     "name",
     "description",
@@ -31,44 +31,45 @@ const KNOWN_FIELDS: &[&str] = &[
     "sandbox",
 ];
 
-/// Reads a file; `stem` is its name without `.md`. Nothing where the file has no
-/// front matter, and so is no agent; nothing inside where it can't be used.
-pub(crate) fn parse(
-    sheet: &mut Diagnostics,
+/// Parses a Claude Code agent file; `stem` is the file's name without `.md`. The outer `None` means
+/// that the file has no front matter and is not an agent; the inner `None` means that the file is
+/// invalid.
+pub(crate) fn parse_claude_agent(
+    diagnostics: &mut Diagnostics,
     stem: &str,
     bytes: &[u8],
-    shelf: &LoadContext<'_>,
+    ctx: &LoadContext<'_>,
 ) -> Option<Option<Agent>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if !bytes.starts_with(b"---") {
-        sheet.note("it has no front matter, so it is no agent");
+        diagnostics.add_note("it has no front matter, so it is not an agent");
         return None;
     }
-    let parts = match split::split_file(bytes) {
+    let parts = match split::split_agent_file(bytes) {
         Ok(parts) => parts,
-        Err((place, message)) => {
-            sheet.invalid(place, message);
+        Err((position, message)) => {
+            diagnostics.report_invalid(position, message);
             return Some(None);
         }
     };
-    let fields = ClaudeFields(parse_entries(sheet, &parts.front_matter));
-    let (place, named) = fields.agent_name(stem);
-    let name = match files::parse_name(&named) {
+    let fields = ClaudeFields(parse_entries(diagnostics, &parts.front_matter));
+    let (position, named) = fields.agent_name(stem);
+    let name = match files::parse_agent_name(&named) {
         Ok(name) => name,
         Err(message) => {
-            sheet.invalid(place, message);
+            diagnostics.report_invalid(position, message);
             return Some(None);
         }
     };
     let mut agent = Agent::new(name);
-    agent.prompt = escape::escape(&parts.body);
-    fields.apply(sheet, &mut agent, shelf);
-    agent.tools = fields.granted_tools(sheet, &agent, shelf);
-    fields.note_unknown(sheet);
+    agent.prompt = escape::escape_template_syntax(&parts.body);
+    fields.apply_to_agent(diagnostics, &mut agent, ctx);
+    agent.tools = fields.granted_tools(diagnostics, &agent, ctx);
+    fields.note_unknown_fields(diagnostics);
     Some(Some(agent))
 }
 
-/// The fields of a file, whatever they are.
+/// All fields of a Claude Code agent file, supported or not.
 struct ClaudeFields(Vec<TableEntry>);
 
 impl ClaudeFields {
@@ -76,206 +77,229 @@ impl ClaudeFields {
         self.0.iter().find(|entry| entry.key == key)
     }
 
-    /// The agent's name, and where it stands; the file's where none does.
-    fn agent_name(&self, stem: &str) -> (Position, String) {
+    /// Returns the agent's name and the position of the name. Without a `name` field the agent is
+    /// named like the file.
+    fn agent_name(&self, file_stem: &str) -> (Position, String) {
         let named = self.get("name");
         let named = named.map(|entry| (entry.node.position, node_text(&entry.node)));
-        named.filter(|(_, name)| !name.is_empty()).unwrap_or((Position::START, stem.to_owned()))
+        named
+            .filter(|(_, name)| !name.is_empty())
+            .unwrap_or((Position::START, file_stem.to_owned()))
     }
 
-    /// Everything but name, tools and prompt.
-    fn apply(&self, sheet: &mut Diagnostics, agent: &mut Agent, shelf: &LoadContext<'_>) {
+    /// Sets all fields of the agent except name, tools and prompt.
+    fn apply_to_agent(
+        &self,
+        diagnostics: &mut Diagnostics,
+        agent: &mut Agent,
+        ctx: &LoadContext<'_>,
+    ) {
         if let Some(entry) = self.get("description") {
             agent.description = node_text(&entry.node);
         }
         if let Some(entry) = self.get("model") {
-            agent.models = parse_model(sheet, &node_text(&entry.node), shelf);
+            agent.models = parse_model(diagnostics, &node_text(&entry.node), ctx);
         }
         if let Some(entry) = self.get("maxTurns").or_else(|| self.get("max_turns")) {
-            agent.max_turns = parse_max_turns(sheet, entry);
+            agent.max_turns = parse_max_turns(diagnostics, entry);
         }
         if let Some(entry) = self.get("sandbox") {
-            parse_sandbox(sheet, agent, entry);
+            parse_sandbox(diagnostics, agent, entry);
         }
         let skills = self.get("skills").map(|entry| node_items(&entry.node));
         for name in skills.into_iter().flatten() {
-            match runtime_fields::find_skill(&name, shelf) {
+            match runtime_fields::find_skill(&name, ctx) {
                 Ok(skill) => agent.skills.push(skill),
-                Err(why) => sheet.note(format!("`skills`: {why}; left out")),
+                Err(why) => {
+                    diagnostics.add_note(format!("`skills`: {why}; this skill is left out"))
+                }
             }
         }
     }
 
-    /// What it gets, without what it must not have.
+    /// Returns the tools that the field `tools` lists, without those that `disallowedTools` lists.
     fn granted_tools(
         &self,
-        sheet: &mut Diagnostics,
+        diagnostics: &mut Diagnostics,
         agent: &Agent,
-        shelf: &LoadContext<'_>,
+        ctx: &LoadContext<'_>,
     ) -> Vec<String> {
-        let mut granted = named_tools(sheet, agent, self.get("tools"), shelf);
+        let mut granted = grantable_tools(diagnostics, agent, self.get("tools"), ctx);
         if let Some(entry) = self.get("disallowedTools") {
-            let words = node_items(&entry.node);
-            // Also where only some calls are forbidden: rules of ours say that better.
+            let disallowed = node_items(&entry.node);
+            // A tool is removed even if only some of its calls are disallowed: approval rules
+            // express such limits better.
             let forbidden: Vec<_> =
-                words.iter().map(|word| ClaudeTool::parse(word).native_name).collect();
-            granted.retain(|tool| !forbidden.iter().flatten().any(|ours| ours == tool));
-            let said = words.join(", ");
-            sheet.note(format!("`disallowedTools`: {said} is taken away"));
+                disallowed.iter().map(|name| ClaudeTool::parse(name).native_name).collect();
+            granted.retain(|tool| {
+                !forbidden.iter().flatten().any(|forbidden_tool| forbidden_tool == tool)
+            });
+            let names = disallowed.join(", ");
+            diagnostics.add_note(format!("`disallowedTools` removes {names}"));
         }
         granted
     }
 
-    fn note_unknown(&self, sheet: &mut Diagnostics) {
+    fn note_unknown_fields(&self, diagnostics: &mut Diagnostics) {
         let keys = self.0.iter().map(|entry| entry.key.as_str());
         let unknown = keys.filter(|key| !KNOWN_FIELDS.contains(key));
         let unknown: Vec<String> = unknown.map(|key| format!("`{key}`")).collect();
         if !unknown.is_empty() {
             let unknown = unknown.join(", ");
-            sheet.note(format!("without a meaning here, and ignored: {unknown}"));
+            diagnostics.add_note(format!("unknown fields are ignored: {unknown}"));
         }
     }
 }
 
-/// The fields, as YAML or line by line where people wrote it as if it were none.
-fn parse_entries(sheet: &mut Diagnostics, front: &str) -> Vec<TableEntry> {
-    match yaml::parse(front) {
-        Ok(node) => match node.table() {
+/// Parses the front matter as YAML, or line by line if it is not valid YAML.
+fn parse_entries(diagnostics: &mut Diagnostics, front_matter: &str) -> Vec<TableEntry> {
+    match yaml::parse(front_matter) {
+        Ok(node) => match node.as_table() {
             Some(entries) => entries.to_vec(),
-            None => lenient::parse(front),
+            None => lenient::parse_leniently(front_matter),
         },
         Err(malformed) => {
-            let place = malformed.position;
-            sheet
-                .note(format!("its front matter is no YAML at {place}, and was read line by line"));
-            lenient::parse(front)
+            let position = malformed.position;
+            diagnostics.add_note(format!(
+                "its front matter is not valid YAML at {position} and was parsed line by line"
+            ));
+            lenient::parse_leniently(front_matter)
         }
     }
 }
 
-fn parse_model(sheet: &mut Diagnostics, named: &str, shelf: &LoadContext<'_>) -> Vec<String> {
-    let (models, meaning) = if named.is_empty() || named == "inherit" {
-        (Vec::new(), "the project's default is asked".to_owned())
-    } else if shelf.short_names.contains(&named) {
-        (vec![named.to_owned()], "the short name in `[models]`".to_owned())
-    } else if named.contains('/') {
-        return vec![named.to_owned()];
-    } else if named.starts_with("claude-") {
-        let full = format!("anthropic/{named}");
-        (vec![full.clone()], format!("`{full}` is asked"))
+fn parse_model(
+    diagnostics: &mut Diagnostics,
+    model_name: &str,
+    ctx: &LoadContext<'_>,
+) -> Vec<String> {
+    let (models, meaning) = if model_name.is_empty() || model_name == "inherit" {
+        (Vec::new(), "the project's default model is used".to_owned())
+    } else if ctx.short_names.contains(&model_name) {
+        (vec![model_name.to_owned()], "the short name in `[models]`".to_owned())
+    } else if model_name.contains('/') {
+        return vec![model_name.to_owned()];
+    } else if model_name.starts_with("claude-") {
+        let full = format!("anthropic/{model_name}");
+        (vec![full.clone()], format!("`{full}` is used"))
     } else {
-        let way = format!("`[models]` has no `{named}`, so the project's default is asked");
-        (Vec::new(), way)
+        let note =
+            format!("`[models]` has no `{model_name}`, so the project's default model is used");
+        (Vec::new(), note)
     };
-    sheet.note(format!("`model: {named}`: {meaning}"));
+    diagnostics.add_note(format!("`model: {model_name}`: {meaning}"));
     models
 }
 
-fn parse_max_turns(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
-    let said = node_text(&entry.node);
-    let turns = said.parse().ok().filter(|turns| *turns > 0);
+fn parse_max_turns(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<u32> {
+    let text = node_text(&entry.node);
+    let turns = text.parse().ok().filter(|turns| *turns > 0);
     if turns.is_none() {
-        sheet.note(format!("`{}: {said}` is no number of turns, and ignored", entry.key));
+        diagnostics.add_note(format!(
+            "`{}: {text}` is not a valid number of turns and is ignored",
+            entry.key
+        ));
     }
     turns
 }
 
-/// Claude's files have no such field; one that says so wants ours.
-fn parse_sandbox(sheet: &mut Diagnostics, agent: &mut Agent, entry: &TableEntry) {
+/// Parses the field `sandbox`. Claude Code has no such field, so Longhaul's field is meant.
+fn parse_sandbox(diagnostics: &mut Diagnostics, agent: &mut Agent, entry: &TableEntry) {
     let mut own = Diagnostics::default();
     let read = runtime_fields::parse_sandbox(&mut own, entry);
     match own.problems.first() {
         None => agent.sandbox = read,
-        Some(found) => sheet.note(format!("`sandbox` is ignored: {}", found.message)),
+        Some(found) => diagnostics.add_note(format!("`sandbox` is ignored: {}", found.message)),
     }
 }
 
-/// A tool as the file names it.
+/// A tool as a Claude Code agent file names it.
 struct ClaudeTool {
     native_name: Option<String>,
-    /// It is limited to some of its calls, as in `Bash(git log:*)`.
+    /// Whether the file allows only some calls of the tool, as in `Bash(git log:*)`.
     is_limited: bool,
 }
 
 impl ClaudeTool {
-    fn parse(word: &str) -> Self {
-        let (name, limit) = word.split_once('(').unwrap_or((word, ""));
+    fn parse(text: &str) -> Self {
+        let (name, limit) = text.split_once('(').unwrap_or((text, ""));
         let name = name.trim();
-        let ours = tools::native_name(name).map(str::to_owned);
+        let own_name = tools::longhaul_tool_name(name).map(str::to_owned);
         Self {
-            native_name: ours.or_else(|| tools::from_wire_name(name)),
+            native_name: own_name.or_else(|| tools::parse_wire_tool_name(name)),
             is_limited: !limit.is_empty(),
         }
     }
 }
 
-/// The tools that it gets of those that it names.
-fn named_tools(
-    sheet: &mut Diagnostics,
+/// Returns the tools that the file names and that the agent can be given.
+fn grantable_tools(
+    diagnostics: &mut Diagnostics,
     agent: &Agent,
     entry: Option<&TableEntry>,
-    shelf: &LoadContext<'_>,
+    ctx: &LoadContext<'_>,
 ) -> Vec<String> {
     let named = entry.filter(|entry| entry.node.value != NodeValue::Null);
     let named = named.map(|entry| node_items(&entry.node));
-    let Some(named) = named.filter(|words| !words.iter().any(|word| word == "*")) else {
-        let readers = READ_ONLY_TOOLS.iter().filter(|tool| shelf.tools.contains(tool));
+    let Some(named) = named.filter(|items| !items.iter().any(|name| name == "*")) else {
+        let readers = READ_ONLY_TOOLS.iter().filter(|tool| ctx.tools.contains(tool));
         let readers: Vec<String> = readers.map(|tool| (*tool).to_owned()).collect();
-        sheet.note(format!(
-            "it names no tools of its own, and gets those that only read: {}",
+        diagnostics.add_note(format!(
+            "no tools are listed, so the agent gets the read-only ones: {}",
             readers.join(", ")
         ));
         return readers;
     };
-    let (mut granted, mut meant): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    for word in named {
-        match grant_tool(&word, agent, shelf) {
+    let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    for name in named {
+        match grantable_tool_name(&name, agent, ctx) {
             Ok(tool) => {
-                if tool != word {
-                    meant.push(format!("`{word}` is {tool}"));
+                if tool != name {
+                    mappings.push(format!("`{name}` is {tool}"));
                 }
-                if let (Some(message), Some(entry)) = (tools::missing_server(&tool, shelf), entry) {
-                    sheet.missing(entry.node.position, message);
+                if let (Some(message), Some(entry)) =
+                    (tools::missing_server_message(&tool, ctx), entry)
+                {
+                    diagnostics.report_missing(entry.node.position, message);
                 }
                 if !granted.contains(&tool) {
                     granted.push(tool);
                 }
             }
-            Err(why) => sheet.note(format!("`tools`: `{word}` is left out: {why}")),
+            Err(why) => diagnostics.add_note(format!("`tools`: `{name}` is left out: {why}")),
         }
     }
-    if !meant.is_empty() {
-        sheet.note(format!("`tools`: {}", meant.join(", ")));
+    if !mappings.is_empty() {
+        diagnostics.add_note(format!("`tools`: {}", mappings.join(", ")));
     }
     granted
 }
 
-fn grant_tool(word: &str, agent: &Agent, shelf: &LoadContext<'_>) -> Result<String, String> {
-    let named = ClaudeTool::parse(word);
-    let ours = named.native_name.unwrap_or_else(|| word.to_owned());
+fn grantable_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result<String, String> {
+    let named = ClaudeTool::parse(name);
+    let own_name = named.native_name.unwrap_or_else(|| name.to_owned());
     if named.is_limited {
-        return Err(
-            "such limits are not known here; write it with rules as agents/NAME.md".to_owned()
-        );
+        return Err("such limits are not supported; define the agent with rules in agents/NAME.md"
+            .to_owned());
     }
-    match tools::mcp_name_error(&ours, shelf.servers) {
-        Some(None) => return Ok(ours),
+    match tools::mcp_name_error(&own_name, ctx.servers) {
+        Some(None) => return Ok(own_name),
         Some(Some(why)) => return Err(why),
         None => {}
     }
-    if ours == SHELL_TOOL && !shell_check::is_unsandboxed(agent) {
-        return Err("commands need a sandbox, which this build can't make yet, or the line \
-             `sandbox: { isolation: none }`, which runs them without walls"
+    if own_name == SHELL_TOOL && !shell_check::is_unsandboxed(agent) {
+        return Err("commands need a sandbox, which this build does not support yet, or the line \
+             `sandbox: { isolation: none }`, which runs them unsandboxed"
             .to_owned());
     }
-    match shelf.tools.contains(&ours.as_str()) {
-        true => Ok(ours),
-        false if ours == word => Err("nothing here is called so".to_owned()),
-        false => Err(format!("this build has no `{ours}`")),
+    match ctx.tools.contains(&own_name.as_str()) {
+        true => Ok(own_name),
+        false if own_name == name => Err("unknown tool".to_owned()),
+        false => Err(format!("this build has no tool `{own_name}`")),
     }
 }
 
-/// A value as one text.
+/// Converts a YAML value to one text.
 fn node_text(node: &Node) -> String {
     match &node.value {
         NodeValue::Null => String::new(),
@@ -287,9 +311,9 @@ fn node_text(node: &Node) -> String {
     }
 }
 
-/// A value as words: the elements of a list, or what commas part.
+/// Splits a YAML value into items: the elements of a list, or the parts of a text between commas.
 fn node_items(node: &Node) -> Vec<String> {
-    let words = match &node.value {
+    let items = match &node.value {
         NodeValue::List(list) => list.iter().map(node_text).collect(),
         NodeValue::Table(entries) => entries.iter().map(|entry| entry.key.clone()).collect(),
         NodeValue::Text(text) => lenient::split_commas(text),
@@ -297,5 +321,5 @@ fn node_items(node: &Node) -> Vec<String> {
             vec![node_text(node)]
         }
     };
-    words.into_iter().filter(|word: &String| !word.is_empty()).collect()
+    items.into_iter().filter(|item: &String| !item.is_empty()).collect()
 }

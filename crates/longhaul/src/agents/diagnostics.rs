@@ -1,6 +1,5 @@
-//! Reads single values of front matter and keeps a list of what is wrong.
-//!
-//! Never: stops. A value that can't be read is a line in the list and `None`.
+//! Parses single values of the front matter and collects the problems. An invalid value adds a
+//! problem and gives `None`, and parsing continues.
 
 use std::path::{Path, PathBuf};
 
@@ -8,23 +7,23 @@ use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
 use crate::agents::problem::{Problem, ProblemKind};
-use crate::agents::template::{self, AllowedNames};
+use crate::agents::template::{self, AllowedVariables};
 use crate::duration::{self, DURATION_EXAMPLES};
 use crate::spanned::{Node, NodeValue, Position, TableEntry, escape_controls};
 
-/// What was found wrong so far.
+/// Problems and notes about one agent file.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
     pub(crate) problems: Vec<Diagnostic>,
-    /// What the file names and is not there.
+    /// Problems of kind `Missing`: the file refers to something that does not exist.
     pub(crate) missing: Vec<Diagnostic>,
-    /// How something was understood that is not wrong.
+    /// Remarks about how valid values were interpreted.
     pub(crate) notes: Vec<String>,
-    /// The files that were read on the way.
+    /// Files that were read while the agent file was parsed, such as an output schema.
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// One thing that is wrong.
+/// A problem at a position in an agent file.
 #[derive(Debug)]
 pub(crate) struct Diagnostic {
     pub(crate) position: Position,
@@ -33,11 +32,11 @@ pub(crate) struct Diagnostic {
 }
 
 impl Diagnostic {
-    fn new(kind: ProblemKind, place: Position, message: impl Into<String>) -> Self {
-        Self { position: place, message: escape_controls(&message.into()), kind }
+    fn new(kind: ProblemKind, position: Position, message: impl Into<String>) -> Self {
+        Self { position, message: escape_controls(&message.into()), kind }
     }
 
-    /// The same as a problem of this file.
+    /// Converts the diagnostic to a problem of the file at `path`.
     pub(crate) fn into_problem(self, path: &Path) -> Problem {
         Problem {
             path: path.to_path_buf(),
@@ -49,8 +48,8 @@ impl Diagnostic {
     }
 }
 
-/// The fields of a table, asked for one by one. The keys that were asked for are those that the
-/// table may have, so that no list of them can differ from what is read.
+/// Reads the fields of a table one by one. Every key that is read counts as valid; all other keys
+/// are reported as unknown at the end. So no separate list of valid keys is needed.
 #[derive(Debug)]
 pub(crate) struct FieldReader<'s, 'a> {
     pub(crate) diagnostics: &'s mut Diagnostics,
@@ -59,20 +58,21 @@ pub(crate) struct FieldReader<'s, 'a> {
 }
 
 impl<'s, 'a> FieldReader<'s, 'a> {
-    /// The fields of this table; `first` is the key that a message names as an example.
+    /// Creates a reader for the fields of the table in `entry`. The last parameter is an example
+    /// key for messages. `None` means that the value is not a table, which is reported.
     pub(crate) fn new(
-        sheet: &'s mut Diagnostics,
+        diagnostics: &'s mut Diagnostics,
         entry: &'a TableEntry,
-        first: &str,
+        example_key: &str,
     ) -> Option<Self> {
-        let Some(entries) = entry.node.table() else {
-            let right = format!("a table such as `{}: {{ {first}: ... }}`", entry.key);
-            return sheet.type_mismatch(entry, &right);
+        let Some(entries) = entry.node.as_table() else {
+            let expected = format!("a table such as `{}: {{ {example_key}: ... }}`", entry.key);
+            return diagnostics.report_type_mismatch(entry, &expected);
         };
-        Some(Self { diagnostics: sheet, entries, requested: Vec::new() })
+        Some(Self { diagnostics, entries, requested: Vec::new() })
     }
 
-    /// The field of this key.
+    /// Returns the field with this key and marks the key as valid.
     pub(crate) fn get(&mut self, key: &'static str) -> Option<&'a TableEntry> {
         if !self.requested.contains(&key) {
             self.requested.push(key);
@@ -80,7 +80,8 @@ impl<'s, 'a> FieldReader<'s, 'a> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The value of this key, read so.
+    /// Parses the field with this key by calling `read`. `None` means that the field is missing or
+    /// invalid.
     pub(crate) fn parse<T>(
         &mut self,
         key: &'static str,
@@ -90,55 +91,55 @@ impl<'s, 'a> FieldReader<'s, 'a> {
         read(self.diagnostics, entry)
     }
 
-    /// Notes which of these fields are there: the file is right, and this build can't do them.
-    pub(crate) fn unsupported(&mut self, keys: &[&'static str]) {
+    /// Reports the fields with these keys as not supported by this build.
+    pub(crate) fn report_unsupported_fields(&mut self, keys: &[&'static str]) {
         for key in keys {
             if let Some(entry) = self.get(key) {
-                self.diagnostics.unsupported_field(entry.position, key);
+                self.diagnostics.report_unsupported_field(entry.position, key);
             }
         }
     }
 
-    /// Notes the fields that nobody asked for.
-    pub(crate) fn finish(self) {
+    /// Reports all fields whose keys were never read as unknown.
+    pub(crate) fn report_unknown_fields(self) {
         let is_asked = |entry: &&TableEntry| self.requested.contains(&entry.key.as_str());
         for entry in self.entries.iter().filter(|entry| !is_asked(entry)) {
-            let message = suggest::unknown_message("key", &entry.key, &self.requested);
-            self.diagnostics.invalid(entry.position, message);
+            let message = suggest::unknown_name_message("key", &entry.key, &self.requested);
+            self.diagnostics.report_invalid(entry.position, message);
         }
     }
 }
 
 impl Diagnostics {
-    /// Notes a fault of the file.
-    pub(crate) fn invalid(&mut self, place: Position, message: impl Into<String>) {
-        self.problems.push(Diagnostic::new(ProblemKind::Invalid, place, message));
+    /// Reports that the agent file is invalid at this position.
+    pub(crate) fn report_invalid(&mut self, position: Position, message: impl Into<String>) {
+        self.problems.push(Diagnostic::new(ProblemKind::Invalid, position, message));
     }
 
-    /// Notes that the file is right and we are late.
-    pub(crate) fn unsupported_field(&mut self, place: Position, what: &str) {
-        self.unsupported(
-            place,
-            format!("`{what}` is understood, but this build can't do it yet: remove it"),
+    /// Reports that this build does not support a valid field.
+    pub(crate) fn report_unsupported_field(&mut self, position: Position, field: &str) {
+        self.report_unsupported(
+            position,
+            format!("`{field}` is not supported by this build yet: remove it"),
         );
     }
 
-    /// The same in these words.
-    pub(crate) fn unsupported(&mut self, place: Position, message: impl Into<String>) {
-        self.problems.push(Diagnostic::new(ProblemKind::Unsupported, place, message));
+    /// Reports with this message that this build does not support something in the file.
+    pub(crate) fn report_unsupported(&mut self, position: Position, message: impl Into<String>) {
+        self.problems.push(Diagnostic::new(ProblemKind::Unsupported, position, message));
     }
 
-    /// Notes that the file is right and what it names is not there.
-    pub(crate) fn missing(&mut self, place: Position, message: impl Into<String>) {
-        self.missing.push(Diagnostic::new(ProblemKind::Missing, place, message));
+    /// Reports that the file refers to something that does not exist.
+    pub(crate) fn report_missing(&mut self, position: Position, message: impl Into<String>) {
+        self.missing.push(Diagnostic::new(ProblemKind::Missing, position, message));
     }
 
-    /// Notes how something was understood.
-    pub(crate) fn note(&mut self, note: impl Into<String>) {
+    /// Adds a note: a remark that is not a problem.
+    pub(crate) fn add_note(&mut self, note: impl Into<String>) {
         self.notes.push(escape_controls(&note.into()));
     }
 
-    fn type_mismatch<T>(&mut self, entry: &TableEntry, right: &str) -> Option<T> {
+    fn report_type_mismatch<T>(&mut self, entry: &TableEntry, expected: &str) -> Option<T> {
         let node = &entry.node;
         let found = match &node.value {
             NodeValue::Null => "has no value".to_owned(),
@@ -148,15 +149,16 @@ impl Diagnostics {
             NodeValue::Text(text) => format!("is {text:?}"),
             NodeValue::List(_) | NodeValue::Table(_) => format!("is {}", node.type_name()),
         };
-        self.invalid(node.position, format!("`{}` {found}, write {right}", entry.key));
+        self.report_invalid(node.position, format!("`{}` {found}: write {expected}", entry.key));
         None
     }
 
-    /// A list; each element is named like its list, with its number.
-    pub(crate) fn list(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
-        let Some(nodes) = entry.node.list() else {
+    /// Parses a list. The returned entries have the key of the list with an index, such as
+    /// `tools[0]`.
+    pub(crate) fn parse_list(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
+        let Some(nodes) = entry.node.as_list() else {
             let right = format!("a list such as `{}: [...]`", entry.key);
-            return self.type_mismatch(entry, &right);
+            return self.report_type_mismatch(entry, &right);
         };
         let element = |(index, node): (usize, &Node)| TableEntry {
             key: format!("{}[{index}]", entry.key),
@@ -166,40 +168,43 @@ impl Diagnostics {
         Some(nodes.iter().enumerate().map(element).collect())
     }
 
-    /// A list whose elements are each read so. One that can't be read is left out.
-    pub(crate) fn parse_each<T>(
+    /// Parses a list by calling `read` for each element. Invalid elements are left out.
+    pub(crate) fn parse_list_items<T>(
         &mut self,
         entry: &TableEntry,
         read: impl Fn(&mut Self, &TableEntry) -> Option<T>,
     ) -> Option<Vec<T>> {
-        let elements = self.list(entry)?;
+        let elements = self.parse_list(entry)?;
         let read = elements.iter().filter_map(|element| read(self, element));
         Some(read.collect())
     }
 
-    /// Text that is not empty.
-    pub(crate) fn text(&mut self, entry: &TableEntry) -> Option<String> {
+    /// Parses a text that is not empty.
+    pub(crate) fn parse_text(&mut self, entry: &TableEntry) -> Option<String> {
         match &entry.node.value {
             NodeValue::Text(text) if !text.trim().is_empty() => Some(text.clone()),
             NodeValue::Integer(_) | NodeValue::Float(_) | NodeValue::Boolean(_) => {
-                self.type_mismatch(entry, "text: put it in quotes")
+                self.report_type_mismatch(entry, "text in quotes")
             }
             NodeValue::Text(_) | NodeValue::Null | NodeValue::List(_) | NodeValue::Table(_) => {
-                self.type_mismatch(entry, "text")
+                self.report_type_mismatch(entry, "text")
             }
         }
     }
 
-    /// A list of texts, each of them once, with their places.
-    pub(crate) fn texts_with_positions(&mut self, entry: &TableEntry) -> Vec<(Position, String)> {
+    /// Parses a list of texts without duplicates, with the position of each text.
+    pub(crate) fn parse_texts_with_positions(
+        &mut self,
+        entry: &TableEntry,
+    ) -> Vec<(Position, String)> {
         let mut texts: Vec<(Position, String)> = Vec::new();
-        for element in self.list(entry).unwrap_or_default() {
-            let Some(text) = self.text(&element) else {
+        for element in self.parse_list(entry).unwrap_or_default() {
+            let Some(text) = self.parse_text(&element) else {
                 continue;
             };
-            if texts.iter().any(|(_, known)| *known == text) {
-                let message = format!("`{}` names `{text}` twice", entry.key);
-                self.invalid(element.position, message);
+            if texts.iter().any(|(_, seen_text)| *seen_text == text) {
+                let message = format!("`{}` lists `{text}` twice", entry.key);
+                self.report_invalid(element.position, message);
             } else {
                 texts.push((element.position, text));
             }
@@ -207,78 +212,86 @@ impl Diagnostics {
         texts
     }
 
-    /// A list of texts, each of them once.
-    pub(crate) fn texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
-        let texts = self.texts_with_positions(entry);
+    /// Parses a list of texts without duplicates.
+    pub(crate) fn parse_texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
+        let texts = self.parse_texts_with_positions(entry);
         Some(texts.into_iter().map(|(_, text)| text).collect())
     }
 
-    /// `true` or `false`.
-    pub(crate) fn boolean(&mut self, entry: &TableEntry) -> Option<bool> {
+    /// Parses `true` or `false`.
+    pub(crate) fn parse_boolean(&mut self, entry: &TableEntry) -> Option<bool> {
         if let NodeValue::Boolean(flag) = entry.node.value {
             return Some(flag);
         }
-        self.type_mismatch(entry, "true or false")
+        self.report_type_mismatch(entry, "true or false")
     }
 
-    /// A whole number from `least` on that its place can hold.
-    pub(crate) fn integer<T: TryFrom<i128>>(
+    /// Parses an integer that is at least `min` and fits into `T`.
+    pub(crate) fn parse_integer<T: TryFrom<i128>>(
         &mut self,
         entry: &TableEntry,
-        least: i128,
+        min: i128,
     ) -> Option<T> {
         if let NodeValue::Integer(whole) = entry.node.value
-            && whole >= least
+            && whole >= min
             && let Ok(whole) = T::try_from(whole)
         {
             return Some(whole);
         }
-        self.type_mismatch(entry, &format!("a whole number, {least} or more"))
+        self.report_type_mismatch(entry, &format!("a whole number, {min} or more"))
     }
 
-    /// A number in this range.
-    pub(crate) fn number(&mut self, entry: &TableEntry, least: f64, most: f64) -> Option<f64> {
-        let real = entry.node.number();
-        let real = real.filter(|real| (least..=most).contains(real));
-        real.or_else(|| self.type_mismatch(entry, &format!("a number from {least} to {most}")))
+    /// Parses a number from `min` to `max`.
+    pub(crate) fn parse_number(&mut self, entry: &TableEntry, min: f64, max: f64) -> Option<f64> {
+        let real = entry.node.as_number();
+        let real = real.filter(|real| (min..=max).contains(real));
+        real.or_else(|| self.report_type_mismatch(entry, &format!("a number from {min} to {max}")))
     }
 
-    /// A span of time that is more than nothing.
-    pub(crate) fn duration(&mut self, entry: &TableEntry) -> Option<Millis> {
-        let span = entry.node.text().and_then(duration::parse);
-        let span = span.filter(|span| span.0 > 0);
-        span.or_else(|| {
-            self.type_mismatch(entry, &format!("a span of time such as {DURATION_EXAMPLES}"))
+    /// Parses a duration greater than zero.
+    pub(crate) fn parse_duration(&mut self, entry: &TableEntry) -> Option<Millis> {
+        let value = entry.node.as_text().and_then(duration::parse);
+        let value = value.filter(|value| value.0 > 0);
+        value.or_else(|| {
+            self.report_type_mismatch(entry, &format!("a duration such as {DURATION_EXAMPLES}"))
         })
     }
 
-    /// One of these words.
-    pub(crate) fn one_of<T: Copy>(&mut self, entry: &TableEntry, words: &[(&str, T)]) -> Option<T> {
-        let text = self.text(entry)?;
-        let found = words.iter().find(|(word, _)| *word == text);
+    /// Parses a text that must be one of the listed values.
+    pub(crate) fn parse_one_of<T: Copy>(
+        &mut self,
+        entry: &TableEntry,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        let text = self.parse_text(entry)?;
+        let found = choices.iter().find(|(name, _)| *name == text);
         if found.is_none() {
-            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            let what = format!("word for `{}`:", entry.key);
-            self.invalid(entry.node.position, suggest::unknown_message(&what, &text, &known));
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            let what = format!("value for `{}`:", entry.key);
+            self.report_invalid(
+                entry.node.position,
+                suggest::unknown_name_message(&what, &text, &names),
+            );
         }
         found.map(|(_, meaning)| *meaning)
     }
 
-    /// Text that is a template over these names.
-    pub(crate) fn template(
+    /// Parses a template that may use only the allowed variables.
+    pub(crate) fn parse_template(
         &mut self,
         entry: &TableEntry,
-        names: AllowedNames<'_>,
+        names: AllowedVariables<'_>,
     ) -> Option<String> {
-        let text = self.text(entry)?;
-        if let Some(fault) = template::find_error(&text, names) {
-            // A text over several lines begins below its key, in its own indentation.
-            let within = match fault.position.line {
+        let text = self.parse_text(entry)?;
+        if let Some(error) = template::find_template_error(&text, names) {
+            // A text of several lines starts below its key with its own indentation, so its
+            // position is only known by line.
+            let within = match error.position.line {
                 1 => String::new(),
-                line => format!(" (line {line} of it)"),
+                line => format!(" (line {line} of the template)"),
             };
-            let message = format!("`{}`: {}{within}", entry.key, fault.message);
-            self.invalid(entry.node.position, message);
+            let message = format!("`{}`: {}{within}", entry.key, error.message);
+            self.report_invalid(entry.node.position, message);
         }
         Some(text)
     }

@@ -1,68 +1,68 @@
-//! What became of the agents between two looks, in a line for each.
-//!
-//! Never: speaks of what stayed as it was.
+//! Compares the agents of a project before and after a reload, and describes each change in one
+//! line.
 
 use crate::agents::loaded_agents::{LoadedAgent, LoadedAgents};
 use crate::agents::problem::Problem;
 use crate::agents::project_rules;
 
-/// What became of the agents.
+/// Differences between the agents before and after a reload.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AgentChanges {
-    /// What is new, for people.
+    /// Messages about new, changed and removed agents.
     pub messages: Vec<String>,
-    /// What is wrong and was not before.
+    /// Problems that the agents did not have before the reload.
     pub problems: Vec<Problem>,
 }
 
 impl AgentChanges {
-    /// Nothing became of them.
+    /// Whether the reload changed nothing.
     pub const fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.problems.is_empty()
     }
 }
 
-/// The first letters of a version, which are enough for eyes.
+/// Returns the first eight characters of an agent version, for display.
 pub fn short_version(version: &longhaul_core::raw::Hash) -> String {
     let mut version = version.to_string();
     version.truncate(8);
     version
 }
 
-/// What became of the agents between these two looks.
-pub fn changes(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges {
-    let mut told = Vec::new();
+/// Compares the agents before a reload with those after it.
+pub fn compare_agents(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges {
+    let mut messages = Vec::new();
     let rules =
         |loaded: &LoadedAgents| loaded.agents.first().map(|one| one.agent.project_rules.clone());
     let ruled = matches!((rules(before), rules(now)), (Some(old), Some(new)) if old != new);
     if ruled {
         let count = now.agents.len();
         let file = project_rules::RULES_FILE;
-        told.push(format!(
-            "{file} changed: {count} agents have new versions; runs under way keep theirs"
+        messages.push(format!(
+            "{file} changed: {count} agents have new versions; existing runs keep the old one"
         ));
     }
     for one in &now.agents {
         match find_agent(before, one.agent.name.as_str()) {
-            None => told.push(describe(one, "is ready")),
+            None => messages.push(describe_agent_change(one, "is ready")),
             Some(old) if old.agent.version() == one.agent.version() => {}
             Some(old) if ruled && differs_only_in_rules(old, one) => {}
-            Some(_) => {
-                told.push(format!("{}; runs under way keep theirs", describe(one, "changed")))
-            }
+            Some(_) => messages.push(format!(
+                "{}; existing runs keep the old version",
+                describe_agent_change(one, "changed")
+            )),
         }
     }
-    let known = |name: &str| {
+    let still_exists = |name: &str| {
         find_agent(now, name).is_some() || now.broken.iter().any(|broken| broken.name == name)
     };
-    let gone = before.agents.iter();
-    for one in gone.filter(|one| !known(one.agent.name.as_str())) {
+    let previous = before.agents.iter();
+    for one in previous.filter(|one| !still_exists(one.agent.name.as_str())) {
         let (path, name) = (one.path.display(), &one.agent.name);
-        told.push(format!("{path} is gone: there are no new runs of `{name}`"));
+        messages.push(format!("{path} was removed: no new runs of `{name}` can start"));
     }
     let new = now.problems.iter();
     let new = new.filter(|problem| !before.problems.contains(problem));
-    AgentChanges { messages: told, problems: new.cloned().collect() }
+    AgentChanges { messages, problems: new.cloned().collect() }
 }
 
 fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> Option<&'a LoadedAgent> {
@@ -70,9 +70,9 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> Option<&'a LoadedAgen
     agents.find(|one| one.agent.name.as_str() == name)
 }
 
-fn describe(one: &LoadedAgent, what: &str) -> String {
-    let (path, version) = (one.path.display(), short_version(&one.agent.version()));
-    format!("{path} {what}: version {version}")
+fn describe_agent_change(agent: &LoadedAgent, change: &str) -> String {
+    let (path, version) = (agent.path.display(), short_version(&agent.agent.version()));
+    format!("{path} {change}: version {version}")
 }
 
 fn differs_only_in_rules(old: &LoadedAgent, new: &LoadedAgent) -> bool {

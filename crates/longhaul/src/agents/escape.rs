@@ -1,29 +1,28 @@
-//! A text that is no template, in a form that a template makes it of again.
-//!
-//! Never: changes a letter of it.
+//! Escapes text so that a template renders it unchanged.
 
 const RAW_OPEN: &str = "{% raw %}";
 const RAW_CLOSE: &str = "{% endraw %}";
 
-/// The word that would end a raw block, and its two halves in blocks of their own.
+/// The word that ends a raw block of a template. In an escaped text `ENDRAW_SPLIT` replaces it.
 const ENDRAW: &str = "endraw";
 const ENDRAW_SPLIT: &str = "end{% endraw %}{% raw %}raw";
 
-/// The template that is filled to exactly this text.
-pub(crate) fn escape(text: &str) -> String {
+/// Returns a template that renders to exactly this text.
+pub(crate) fn escape_template_syntax(text: &str) -> String {
     if !["{{", "{%", "{#"].iter().any(|mark| text.contains(mark)) {
         return text.to_owned();
     }
     format!("{RAW_OPEN}{}{RAW_CLOSE}", text.replace(ENDRAW, ENDRAW_SPLIT))
 }
 
-/// The text that such a template is filled to; another template stays as it is.
-pub fn unescape(template: &str) -> String {
+/// Returns the text that was escaped to this template. A template that is not an escaped text is
+/// returned unchanged.
+pub fn unescape_template_syntax(template: &str) -> String {
     let inner = template.strip_prefix(RAW_OPEN);
     let inner = inner.and_then(|inner| inner.strip_suffix(RAW_CLOSE));
     match inner.map(|inner| inner.replace(ENDRAW_SPLIT, ENDRAW)) {
-        // One that says `endraw` elsewhere was written by somebody else.
-        Some(text) if self::escape(&text) == template => text,
+        // A template with `endraw` elsewhere is not an escaped text.
+        Some(text) if self::escape_template_syntax(&text) == template => text,
         Some(_) | None => template.to_owned(),
     }
 }
@@ -48,10 +47,10 @@ mod tests {
             "{{{{{%{%{#{#}}}}%}#}",
             "{{ x -}}\n\n{%- y %}",
         ] {
-            let template = escape(text);
+            let template = escape_template_syntax(text);
             let filled = minijinja::Environment::new().render_str(&template, ());
             assert_eq!(filled.unwrap(), text, "{template}");
-            assert_eq!(self::unescape(&template), text);
+            assert_eq!(self::unescape_template_syntax(&template), text);
         }
     }
 }

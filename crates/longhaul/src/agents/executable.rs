@@ -1,6 +1,4 @@
-//! Looks whether a program that an agent's file names can be run.
-//!
-//! Never: runs it.
+//! Checks whether a program that an agent file names can be executed, without running it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,41 +8,49 @@ use std::path::Path;
 use crate::agents::diagnostics::Diagnostics;
 use crate::spanned::Position;
 
-/// Notes what is wrong with a program: one of the project is missing, another may
-/// be there on the machine that needs it.
-pub(crate) fn check(sheet: &mut Diagnostics, place: Position, program: &str, root: &Path) {
+/// Checks that a program exists and can be executed. A program inside the project is reported as
+/// missing; for other programs a note is enough, since they may exist on the machine that runs the
+/// agent.
+pub(crate) fn check_program(
+    diagnostics: &mut Diagnostics,
+    position: Position,
+    program: &str,
+    root: &Path,
+) {
     let at = Path::new(program);
     if !program.contains('/') {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        if !is_in_path(&path, at) {
-            sheet.note(format!(
-                "at {place}: there is no program `{program}` where PATH leads on this machine; \
-                 one of the project is named by its path, such as `./{program}`"
+        if !is_program_in_path(&path, at) {
+            diagnostics.add_note(format!(
+                "at {position}: `{program}` was not found in PATH on this machine; \
+                 write a program of the project with its path, such as `./{program}`"
             ));
         }
         return;
     }
-    let Some(wrong) = unusable_reason(&root.join(at)) else {
+    let Some(wrong) = not_executable_reason(&root.join(at)) else {
         return;
     };
     match at.is_absolute() {
-        true => sheet.note(format!("at {place}: `{program}` {wrong} on this machine")),
-        false => sheet.missing(place, format!("`{program}` {wrong}, seen from the project's top")),
+        true => diagnostics.add_note(format!("at {position}: `{program}` {wrong} on this machine")),
+        false => diagnostics
+            .report_missing(position, format!("`{program}` {wrong}, relative to the project root")),
     }
 }
 
-/// Why this can't be run.
-fn unusable_reason(at: &Path) -> Option<&'static str> {
-    match fs::metadata(at) {
-        Err(_) => Some("is not there"),
-        Ok(found) if !found.is_file() => Some("is no file"),
+/// Returns the reason why the file at `path` can't be executed. `None` means that it can.
+fn not_executable_reason(path: &Path) -> Option<&'static str> {
+    match fs::metadata(path) {
+        Err(_) => Some("does not exist"),
+        Ok(found) if !found.is_file() => Some("is not a regular file"),
         Ok(found) if found.permissions().mode() & 0o111 == 0 => {
-            Some("may not be run (chmod +x makes it so)")
+            Some("is not executable (run chmod +x)")
         }
         Ok(_) => None,
     }
 }
 
-fn is_in_path(path: &OsString, program: &Path) -> bool {
-    std::env::split_paths(path).any(|folder| unusable_reason(&folder.join(program)).is_none())
+fn is_program_in_path(path_var: &OsString, program: &Path) -> bool {
+    std::env::split_paths(path_var)
+        .any(|folder| not_executable_reason(&folder.join(program)).is_none())
 }

@@ -1,6 +1,4 @@
-//! Finds agents' files in a folder and reads their bytes.
-//!
-//! Never: looks into them.
+//! Finds agent files in a folder and reads their bytes, without parsing them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,46 +10,55 @@ use crate::agents::split::{BODY_BYTES_MAX, FRONT_MATTER_BYTES_MAX};
 use crate::project_file::{self, ProjectFileError};
 use crate::spanned::escape_line;
 
-/// So deep folders may stand in each other.
-const DEPTH_MAX: usize = 8;
+/// Maximum depth of nested folders below `.claude/agents`.
+const FOLDER_DEPTH_MAX: usize = 8;
 
-/// A file that may hold an agent.
+/// A file that may define an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentFile {
-    /// Its name without `.md`.
+    /// File name without `.md`.
     pub(crate) stem: String,
-    /// As it is said to people.
+    /// Path of the file as shown to people.
     pub(crate) path: PathBuf,
-    /// Where it comes from.
+    /// Where the file was found: in the project's folder or in Claude Code's.
     pub(crate) source: AgentSource,
 }
 
-/// What was found in a folder.
+/// The agent files that were found in a folder.
 #[derive(Debug, Default)]
-pub(crate) struct FileListing {
-    /// Each file, and where it is; those of the folder itself first, by name.
+pub(crate) struct AgentFileListing {
+    /// Agent files with their paths on disk, sorted by folder and name.
     pub(crate) files: Vec<(PathBuf, AgentFile)>,
-    /// Why something can't be listed.
+    /// Folders that could not be listed.
     pub(crate) problems: Vec<Problem>,
-    /// What was passed over.
+    /// Skipped folders, each with the reason.
     pub(crate) notes: Vec<(PathBuf, String)>,
 }
 
-/// The files of a folder. Hidden files and what does not end in `.md` are none of
-/// ours. Claude's may stand in folders below, as Claude Code reads them.
-pub(crate) fn list(folder: &Path, said: &Path, source: AgentSource) -> FileListing {
-    let mut listed = FileListing::default();
-    listed.walk((folder, said), source, 0);
-    let place =
+/// Lists the agent files of a folder. Hidden files and files without the suffix `.md` are ignored.
+/// Subfolders are searched only in `.claude/agents`, as Claude Code does.
+pub(crate) fn list_agent_files(
+    folder: &Path,
+    display_path: &Path,
+    source: AgentSource,
+) -> AgentFileListing {
+    let mut listed = AgentFileListing::default();
+    listed.list_folder((folder, display_path), source, 0);
+    let sort_key =
         |(at, file): &(PathBuf, AgentFile)| (at.parent().map(Path::to_owned), file.stem.clone());
-    listed.files.sort_by_key(place);
+    listed.files.sort_by_key(sort_key);
     listed
 }
 
-impl FileListing {
-    fn walk(&mut self, (folder, said): (&Path, &Path), source: AgentSource, depth: usize) {
+impl AgentFileListing {
+    fn list_folder(
+        &mut self,
+        (folder, display_path): (&Path, &Path),
+        source: AgentSource,
+        depth: usize,
+    ) {
         let problem = |error: &std::io::Error| Problem {
-            path: said.to_path_buf(),
+            path: display_path.to_path_buf(),
             line: 1,
             column: 1,
             message: format!("the folder can't be read: {error}"),
@@ -75,7 +82,7 @@ impl FileListing {
             if name.starts_with('.') {
                 continue;
             }
-            let (at, path) = (entry.path(), said.join(name.as_ref()));
+            let (at, path) = (entry.path(), display_path.join(name.as_ref()));
             match name.strip_suffix(".md").filter(|stem| !stem.is_empty()) {
                 Some(stem) => {
                     let stem = stem.to_owned();
@@ -87,48 +94,54 @@ impl FileListing {
         }
     }
 
-    /// Goes into a folder, or says why not where it holds something.
-    fn enter_folder(&mut self, (at, path): (&Path, &Path), source: AgentSource, depth: usize) {
-        let passed = match source {
+    /// Searches a subfolder for agent files, or adds a note if the subfolder is skipped and
+    /// contains `.md` files.
+    fn enter_folder(
+        &mut self,
+        (folder, display_path): (&Path, &Path),
+        source: AgentSource,
+        depth: usize,
+    ) {
+        let reason = match source {
             AgentSource::Project | AgentSource::BuiltIn => {
-                "agents are read from the folder above only"
+                "agents are read only from the parent folder"
             }
-            AgentSource::Claude if at.is_symlink() => {
-                "it is a link to a folder, which is not followed"
+            AgentSource::Claude if folder.is_symlink() => {
+                "the folder is a symbolic link, which is not followed"
             }
-            AgentSource::Claude if depth > DEPTH_MAX => "it lies too deep",
-            AgentSource::Claude => return self.walk((at, path), source, depth),
+            AgentSource::Claude if depth > FOLDER_DEPTH_MAX => "the folder is nested too deeply",
+            AgentSource::Claude => return self.list_folder((folder, display_path), source, depth),
         };
-        let files = std::fs::read_dir(at).into_iter().flatten().flatten();
+        let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let mut files = files.filter(|file| file.path().extension().is_some_and(|end| end == "md"));
         if files.next().is_some() {
-            let note = format!("what is in it is not read: {passed}");
-            self.notes.push((path.to_owned(), note));
+            let note = format!("the files in this folder are ignored: {reason}");
+            self.notes.push((display_path.to_owned(), note));
         }
     }
 }
 
-/// The bytes of a file below `root`.
-pub(crate) fn read(root: &Path, path: &Path) -> Result<Vec<u8>, String> {
-    // Line ends of two bytes and the fences come on top; the exact caps are the cutter's.
-    let most = 2 * (FRONT_MATTER_BYTES_MAX + BODY_BYTES_MAX);
+/// Reads the agent file at `path`, which must be below `root`.
+pub(crate) fn read_agent_file(root: &Path, path: &Path) -> Result<Vec<u8>, String> {
+    // Generous limit, for line ends of two bytes and the fences. `split` checks the exact limits.
+    let bytes_max = 2 * (FRONT_MATTER_BYTES_MAX + BODY_BYTES_MAX);
     let relative = path.strip_prefix(root).unwrap_or(path);
-    project_file::read(root, relative, most).map_err(|unread| match unread {
+    project_file::read_file_in_project(root, relative, bytes_max).map_err(|error| match error {
         ProjectFileError::TooLong(_) => format!(
-            "is too long: {FRONT_MATTER_BYTES_MAX} bytes of front matter and {BODY_BYTES_MAX} of prompt at most"
+            "the file is too long: {FRONT_MATTER_BYTES_MAX} bytes of front matter and {BODY_BYTES_MAX} of prompt at most"
         ),
-        ProjectFileError::Missing | ProjectFileError::OutsideProject | ProjectFileError::Symlink => format!("can't be read: it {unread}"),
-        ProjectFileError::NotAFile | ProjectFileError::Io(_) => unread.to_string(),
+        ProjectFileError::Missing | ProjectFileError::OutsideProject | ProjectFileError::Symlink => format!("the file can't be read: {error}"),
+        ProjectFileError::NotAFile | ProjectFileError::Io(_) => error.to_string(),
     })
 }
 
-/// A name that needs no quotes in a shell, an address or a file.
-pub(crate) fn parse_name(text: &str) -> Result<AgentName, String> {
+/// Parses an agent name. A valid name needs no quotes in a shell, a URL or a file name.
+pub(crate) fn parse_agent_name(text: &str) -> Result<AgentName, String> {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let right = text.chars().all(fits) && text.starts_with(char::is_alphanumeric);
     let name = AgentName::new(text).ok().filter(|_| right);
     name.ok_or_else(|| {
         let text = escape_line(text);
-        format!("`{text}` is no name for an agent: use letters, digits, `-`, `_` and `.`")
+        format!("`{text}` is not a valid agent name: use letters, digits, `-`, `_` and `.`")
     })
 }

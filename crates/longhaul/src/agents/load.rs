@@ -1,7 +1,8 @@
-//! Loads every agent there is: the project's files over Claude's over those built in.
+//! Loads all agents. Agents in the project's folder take precedence over those of `.claude/agents`,
+//! and these over built-in agents.
 //!
-//! Never: lets a broken file stop the others, and never puts a weaker agent in
-//! the place of a broken file of the same name.
+//! Invariant: an invalid file does not affect other agents, and no agent of lower precedence
+//! replaces an invalid one with the same name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,27 +21,27 @@ use crate::agents::problem::Problem;
 use crate::agents::project_rules;
 use crate::spanned::Position;
 
-/// The project's own agents.
+/// Folder of the project's agent files, relative to the project root.
 pub const AGENTS_FOLDER: &str = "agents";
 
-/// Those that Claude Code reads.
+/// Folder of Claude Code's agent files, relative to the project root.
 pub const CLAUDE_AGENTS_FOLDER: &str = ".claude/agents";
 
-/// Loads all that is on the shelf.
-pub fn load(shelf: &LoadContext<'_>) -> LoadedAgents {
-    let mut loading = Loader::new(shelf);
-    for (place, source) in
+/// Loads all agents of the project that `ctx` describes.
+pub fn load_all_agents(ctx: &LoadContext<'_>) -> LoadedAgents {
+    let mut loading = AgentLoader::new(ctx);
+    for (dir, source) in
         [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)]
     {
-        let folder = shelf.root.join(place);
-        let listed = files::list(&folder, &shelf.display_root.join(place), source);
+        let folder = ctx.root.join(dir);
+        let listed = files::list_agent_files(&folder, &ctx.display_root.join(dir), source);
         loading.loaded.problems.extend(listed.problems);
         loading.loaded.notes.extend(listed.notes);
         for (at, file) in listed.files {
-            loading.load_file(file, files::read(shelf.root, &at));
+            loading.load_file(file, files::read_agent_file(ctx.root, &at));
         }
     }
-    for built_in in shelf.built_in {
+    for built_in in ctx.built_in {
         let file = AgentFile {
             stem: built_in.name.to_owned(),
             path: PathBuf::from(format!("built-in/{}.md", built_in.name)),
@@ -51,40 +52,41 @@ pub fn load(shelf: &LoadContext<'_>) -> LoadedAgents {
     loading.finish()
 }
 
-/// Where the files of a project's agents are.
-pub fn file_paths(root: &Path) -> Vec<PathBuf> {
+/// Returns the paths of all agent files of the project in `root`.
+pub fn agent_file_paths(root: &Path) -> Vec<PathBuf> {
     let folders =
         [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)];
-    let listed = folders.map(|(place, source)| files::list(&root.join(place), root, source));
+    let listed =
+        folders.map(|(dir, source)| files::list_agent_files(&root.join(dir), root, source));
     let files = listed.into_iter().flat_map(|listed| listed.files);
     files.map(|(at, _)| at).collect()
 }
 
-/// What is wrong with this text as the file of a project's agent, if anything is.
-pub fn check_text(shelf: &LoadContext<'_>, name: &str, text: &str) -> Vec<Problem> {
+/// Returns the problems that a project agent `name` would have if `text` were its file.
+pub fn check_agent_text(ctx: &LoadContext<'_>, name: &str, text: &str) -> Vec<Problem> {
     let file = AgentFile {
         stem: name.to_owned(),
-        path: shelf.display_root.join(AGENTS_FOLDER).join(format!("{name}.md")),
+        path: ctx.display_root.join(AGENTS_FOLDER).join(format!("{name}.md")),
         source: AgentSource::Project,
     };
-    let mut loading = Loader::new(shelf);
+    let mut loading = AgentLoader::new(ctx);
     loading.load_file(file, Ok(text.into()));
     loading.finish().problems
 }
 
-struct Loader<'a> {
+struct AgentLoader<'a> {
     ctx: &'a LoadContext<'a>,
     loaded: LoadedAgents,
-    /// The project's rules; none: they can't be read.
+    /// Text of the project rules in `AGENTS.md`. `None` means that the file can't be read.
     rules: Option<String>,
-    /// Who has which name, by its file.
+    /// Path of the file that defines each agent, by the agent's name.
     path_by_name: BTreeMap<String, PathBuf>,
 }
 
-impl<'a> Loader<'a> {
-    fn new(shelf: &'a LoadContext<'a>) -> Self {
+impl<'a> AgentLoader<'a> {
+    fn new(ctx: &'a LoadContext<'a>) -> Self {
         let mut loaded = LoadedAgents::default();
-        let rules = match project_rules::load(shelf) {
+        let rules = match project_rules::load_project_rules(ctx) {
             Ok(rules) => Some(rules),
             Err(problem) => {
                 loaded.unreadable_rules = Some(problem.path.clone());
@@ -92,7 +94,7 @@ impl<'a> Loader<'a> {
                 None
             }
         };
-        Self { ctx: shelf, loaded, rules, path_by_name: BTreeMap::new() }
+        Self { ctx, loaded, rules, path_by_name: BTreeMap::new() }
     }
 
     fn finish(mut self) -> LoadedAgents {
@@ -104,20 +106,20 @@ impl<'a> Loader<'a> {
         self.loaded
     }
 
-    /// Reads a file, unless a stronger one has its name.
+    /// Loads an agent file, unless a file of higher precedence defines an agent with the same name.
     fn load_file(&mut self, file: AgentFile, bytes: Result<Vec<u8>, String>) {
-        let mut sheet = Diagnostics::default();
+        let mut diagnostics = Diagnostics::default();
         let (name, agent) = match bytes {
-            Ok(bytes) => match self.parse(&mut sheet, &file, &bytes) {
+            Ok(bytes) => match self.parse_agent_file(&mut diagnostics, &file, &bytes) {
                 Some(read) => read,
                 None => {
-                    let notes = sheet.notes.into_iter();
+                    let notes = diagnostics.notes.into_iter();
                     let notes = notes.map(|note| (file.path.clone(), note));
                     return self.loaded.notes.extend(notes);
                 }
             },
             Err(message) => {
-                sheet.invalid(Position::START, message);
+                diagnostics.report_invalid(Position::START, message);
                 (file.stem.clone(), None)
             }
         };
@@ -130,47 +132,55 @@ impl<'a> Loader<'a> {
             });
         }
         self.path_by_name.insert(name.clone(), file.path.clone());
-        self.loaded.files.append(&mut sheet.files);
-        self.add(file, name, agent, sheet);
+        self.loaded.files.append(&mut diagnostics.files);
+        self.add_agent(file, name, agent, diagnostics);
     }
 
-    /// The name of a file's agent, and the agent as far as it can be read; nothing
-    /// where the file is no agent at all.
-    fn parse(
+    /// Parses the agent's name and definition from a file. The outer `None` means that the file
+    /// defines no agent; the inner `None` means that the agent is invalid.
+    fn parse_agent_file(
         &self,
-        sheet: &mut Diagnostics,
+        diagnostics: &mut Diagnostics,
         file: &AgentFile,
         bytes: &[u8],
     ) -> Option<(String, Option<Agent>)> {
         if file.source == AgentSource::Claude {
-            let agent = claude::parse(sheet, &file.stem, bytes, self.ctx)?;
+            let agent = claude::parse_claude_agent(diagnostics, &file.stem, bytes, self.ctx)?;
             let name = agent.as_ref().map(|agent| agent.name.to_string());
             return Some((name.unwrap_or_else(|| file.stem.clone()), agent));
         }
-        let agent = match files::parse_name(&file.stem) {
-            Ok(name) => Some(front_matter::parse(sheet, &name, bytes, self.ctx)),
+        let agent = match files::parse_agent_name(&file.stem) {
+            Ok(name) => {
+                Some(front_matter::parse_project_agent(diagnostics, &name, bytes, self.ctx))
+            }
             Err(message) => {
-                sheet.invalid(Position::START, message);
+                diagnostics.report_invalid(Position::START, message);
                 None
             }
         };
         Some((file.stem.clone(), agent))
     }
 
-    fn add(&mut self, file: AgentFile, name: String, agent: Option<Agent>, mut sheet: Diagnostics) {
-        sheet.problems.sort_by_key(|found| found.position);
+    fn add_agent(
+        &mut self,
+        file: AgentFile,
+        name: String,
+        agent: Option<Agent>,
+        mut diagnostics: Diagnostics,
+    ) {
+        diagnostics.problems.sort_by_key(|found| found.position);
         let problem = |found: Diagnostic| found.into_problem(&file.path);
-        self.loaded.missing.extend(sheet.missing.into_iter().map(problem));
-        let sound = agent.filter(|_| sheet.problems.is_empty());
+        self.loaded.missing_references.extend(diagnostics.missing.into_iter().map(problem));
+        let sound = agent.filter(|_| diagnostics.problems.is_empty());
         if let (Some(agent), Some(rules)) = (sound, &self.rules) {
             return self.loaded.agents.push(LoadedAgent {
                 agent: Agent { project_rules: rules.clone(), ..agent },
                 path: file.path.clone(),
                 source: file.source,
-                notes: sheet.notes,
+                notes: diagnostics.notes,
             });
         }
-        self.loaded.problems.extend(sheet.problems.into_iter().map(problem));
+        self.loaded.problems.extend(diagnostics.problems.into_iter().map(problem));
         self.loaded.broken.push(BrokenAgent { name, path: file.path, source: file.source });
     }
 }

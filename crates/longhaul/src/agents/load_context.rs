@@ -1,6 +1,5 @@
-//! What agents' files are read against: the project, and what may be named in it.
-//!
-//! Never: looks anything up. Whoever fills it has looked.
+//! The context for loading agent files: the project, and the names that files may refer to. The
+//! caller fills it.
 
 use std::path::Path;
 
@@ -8,40 +7,42 @@ use longhaul_engine::agent::config::Skill;
 
 use crate::agents::built_in::BuiltInAgent;
 
-/// Why no MCP server can be had.
+/// Reason why no MCP server is available.
 #[derive(Debug, Clone, Copy)]
-pub enum ServersUnavailable<'a> {
-    /// No file names one; this sentence says so.
+pub enum McpUnavailableReason<'a> {
+    /// No MCP server is configured. The text is a message for people about that.
     NotConfigured(&'a str),
-    /// The file can't be used; this sentence says why.
+    /// The MCP configuration file is invalid. The text is the reason.
     Invalid(&'a str),
 }
 
-/// Where to look, and what may be named.
+/// The project whose agents are loaded, and the names that its agent files may refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadContext<'a> {
-    /// The project's folder.
+    /// Root folder of the project.
     pub root: &'a Path,
-    /// The same folder as it is said to people; empty where they stand in it.
+    /// Path of the root folder as shown to people. Empty if it is the working directory.
     pub display_root: &'a Path,
-    /// What ships with the binary.
+    /// Built-in agents: those that are part of the binary.
     pub built_in: &'a [BuiltInAgent],
-    /// The names of the tools that exist.
+    /// Names of the tools that agents may use.
     pub tools: &'a [&'a str],
-    /// The names of the MCP servers; none: nobody knows, and none is refused.
+    /// Names of the MCP servers. An empty list means that they are unknown, so every name is
+    /// accepted.
     pub servers: &'a [&'a str],
-    /// Why there are none, where that is known.
-    pub servers_unavailable: Option<ServersUnavailable<'a>>,
-    /// The skills that can be used.
+    /// Reason why no MCP server is available, if known.
+    pub servers_unavailable: Option<McpUnavailableReason<'a>>,
+    /// Usable skills of the project.
     pub skills: &'a [Skill],
-    /// The names of those that can't.
+    /// Names of the project's skills whose files are invalid.
     pub broken_skills: &'a [String],
-    /// The short names of models.
+    /// Model aliases that agent files may name.
     pub short_names: &'a [&'a str],
 }
 
 impl<'a> LoadContext<'a> {
-    /// A project with these tools and nothing else.
+    /// Creates a context with these tools, and without built-in agents, MCP servers, skills and
+    /// model aliases.
     pub const fn new(root: &'a Path, tools: &'a [&'a str]) -> Self {
         Self {
             root,

@@ -1,6 +1,5 @@
-//! The agents of a project, as far as they can be used, and why the others can't.
-//!
-//! Never: reads a file.
+//! The loaded agents of a project: usable agents, invalid agents, and agents hidden by another one
+//! with the same name.
 
 use std::path::{Path, PathBuf};
 
@@ -9,19 +8,19 @@ use longhaul_engine::agent::{Agent, AgentRegistry};
 
 use crate::agents::problem::Problem;
 
-/// Where an agent comes from, the strongest first.
+/// Where an agent comes from. The variants are in order of precedence, highest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AgentSource {
-    /// The project's `agents/`.
+    /// A file in the project's folder `agents/`.
     Project,
-    /// The project's `.claude/agents/`.
+    /// A file in the project's folder `.claude/agents/`.
     Claude,
-    /// The binary.
+    /// An agent that is part of the binary.
     BuiltIn,
 }
 
 impl AgentSource {
-    /// The source's name.
+    /// Returns the name of the source, for output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Project => "project",
@@ -31,126 +30,130 @@ impl AgentSource {
     }
 }
 
-/// An agent that can be used.
+/// A usable agent, with the file that defines it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedAgent {
-    /// What the file says.
+    /// Definition of the agent.
     pub agent: Agent,
-    /// The file.
+    /// Path of the agent's file.
     pub path: PathBuf,
-    /// Where it comes from.
+    /// Where the agent's file was found.
     pub source: AgentSource,
-    /// How the file was understood, where that is not plain from reading it.
+    /// Remarks about how the agent's file was interpreted, where that is not obvious.
     pub notes: Vec<String>,
 }
 
-/// An agent that can't be used; the problems of its file say why.
+/// An agent whose file is invalid, so it can't be used. `LoadedAgents::problems` has the reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenAgent {
-    /// Its name.
+    /// Name of the invalid agent.
     pub name: String,
-    /// The file.
+    /// Path of the invalid agent's file.
     pub path: PathBuf,
-    /// Where it comes from.
+    /// Where the invalid agent's file was found.
     pub source: AgentSource,
 }
 
-/// An agent that nobody gets, since a stronger one has its name.
+/// An agent that is not used because an agent of higher precedence has the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HiddenAgent {
-    /// Its name.
+    /// Name of the hidden agent.
     pub name: String,
-    /// Its file.
+    /// Path of the hidden agent's file.
     pub path: PathBuf,
-    /// Where it comes from.
+    /// Where the hidden agent's file was found.
     pub source: AgentSource,
-    /// The file that hides it.
+    /// Path of the file that is used instead, because it has higher precedence.
     pub hidden_by: PathBuf,
 }
 
-/// All agents, by name.
+/// All agents of a project, sorted by name.
 #[derive(Debug, Clone, Default)]
 pub struct LoadedAgents {
-    /// Those that can be used.
+    /// Usable agents.
     pub agents: Vec<LoadedAgent>,
-    /// Those that can't.
+    /// Agents whose files are invalid.
     pub broken: Vec<BrokenAgent>,
-    /// Every problem of every file.
+    /// Problems that make agent files invalid.
     pub problems: Vec<Problem>,
-    /// What files name and is not there: it keeps no agent from being used, but
-    /// its runs would wait for it.
-    pub missing: Vec<Problem>,
-    /// Those that are hidden by others.
+    /// References in agent files to things that do not exist, such as MCP servers. The agents can
+    /// be used, but their runs wait until the things exist.
+    pub missing_references: Vec<Problem>,
+    /// Agents that are hidden by an agent of higher precedence with the same name.
     pub hidden: Vec<HiddenAgent>,
-    /// What there is to say of files that are no agents.
+    /// Remarks about files that are not agents, with the path of each file.
     pub notes: Vec<(PathBuf, String)>,
-    /// The file of the project's rules, where it can't be read: no agent is used
-    /// without them.
+    /// Path of the project rules (`AGENTS.md`) if that file can't be read. Then no agent can be
+    /// used.
     pub unreadable_rules: Option<PathBuf>,
-    /// Files that agents name and that are part of what they are.
+    /// Files that are part of the definition of an agent, such as output schemas.
     pub files: Vec<PathBuf>,
 }
 
-/// Why an agent can't be used.
+/// Reason why a named agent can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentError {
-    /// There is none of this name.
+    /// There is no agent with the requested name. The text is the complete message.
     #[error("{0}")]
     Unknown(String),
-    /// Its file has problems.
+    /// The file of the agent has problems.
     #[error("the agent `{name}` can't be used:\n{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Broken {
-        /// Its name.
+        /// Name of the agent that can't be used.
         name: String,
-        /// What is wrong.
+        /// Problems of the agent's file.
         problems: Vec<Problem>,
     },
 }
 
 impl LoadedAgents {
-    /// The agent of this name, or why it can't be used.
+    /// Returns the agent with this name.
     ///
     /// # Errors
-    /// There is none of this name, or its file has problems.
+    /// There is no agent with this name, or its file has problems.
     pub fn find(&self, name: &str) -> Result<&LoadedAgent, AgentError> {
         let found = self.agents.iter().find(|one| one.agent.name.as_str() == name);
         found.ok_or_else(|| match self.broken.iter().find(|one| one.name == name) {
             Some(broken) => AgentError::Broken {
                 name: name.to_owned(),
-                problems: self.problems_in(&broken.path).cloned().collect(),
+                problems: self.problems_of_file(&broken.path).cloned().collect(),
             },
-            None => AgentError::Unknown(suggest::unknown_message("agent", name, &self.names())),
+            None => AgentError::Unknown(suggest::unknown_name_message(
+                "agent",
+                name,
+                &self.agent_names(),
+            )),
         })
     }
 
-    /// What keeps the agent of this file from being used.
-    pub fn problems_in<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Problem> {
+    /// Returns the problems because of which the agent in the file `path` can't be used.
+    pub fn problems_of_file<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Problem> {
         self.problems.iter().filter(move |problem| {
             problem.path == path || self.unreadable_rules.as_ref() == Some(&problem.path)
         })
     }
 
-    /// What the file of this agent names and is not there.
-    pub fn missing_for<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Problem> {
+    /// Returns the references of this agent to things that do not exist.
+    pub fn missing_references_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Problem> {
         let used = self.agents.iter();
         let used = used.map(|one| (one.agent.name.as_str(), &one.path));
         let broken = self.broken.iter().map(|one| (one.name.as_str(), &one.path));
         let mut files = used.chain(broken);
         let file = files.find(|(other, _)| *other == name).map(|(_, file)| file);
-        let lacks = self.missing.iter();
-        lacks.filter(move |problem| Some(&problem.path) == file)
+        let problems = self.missing_references.iter();
+        problems.filter(move |problem| Some(&problem.path) == file)
     }
 
-    /// The agents that can be used, as the engine takes them.
+    /// Returns a registry of the usable agents, for the engine.
     pub fn registry(&self) -> AgentRegistry {
-        let mut roster = AgentRegistry::default();
+        let mut agents = AgentRegistry::default();
         for one in &self.agents {
-            roster.register(one.agent.clone());
+            agents.register(one.agent.clone());
         }
-        roster
+        agents
     }
 
-    fn names(&self) -> Vec<&str> {
+    fn agent_names(&self) -> Vec<&str> {
         let usable = self.agents.iter().map(|one| one.agent.name.as_str());
         let broken = self.broken.iter().map(|one| one.name.as_str());
         usable.chain(broken).collect()

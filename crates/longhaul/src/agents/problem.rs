@@ -1,41 +1,39 @@
-//! What is wrong with an agent's file, and where.
-//!
-//! Never: a problem without a place.
+//! Problems of agent files, each with its position in the file.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::spanned::escape_line;
 
-/// One thing that keeps an agent from being used, or its runs from going on.
+/// A problem that prevents an agent from being used, or its runs from continuing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file.
+    /// Path of the file that has the problem.
     pub path: PathBuf,
-    /// The line, from 1.
+    /// Line of the problem, starting at 1.
     pub line: usize,
-    /// The column, from 1.
+    /// Column of the problem, starting at 1.
     pub column: usize,
-    /// What, why, and what would be right.
+    /// Description of the problem, with a hint how to fix it.
     pub message: String,
-    /// Whose fault it is.
+    /// Kind of the problem: invalid, unsupported or missing.
     pub kind: ProblemKind,
 }
 
-/// Whose fault a problem is.
+/// Kinds of problems in agent files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// The file's.
+    /// The file is invalid.
     Invalid,
-    /// Ours: the file is right, and this build can't do it yet.
+    /// The file is valid, but uses a feature that this build does not support yet.
     Unsupported,
-    /// The project's: the file is right, and what it names is not there. The agent
-    /// can be used; its runs wait until it is.
+    /// The file is valid, but refers to something that does not exist. The agent can be used; its
+    /// runs wait until the thing exists.
     Missing,
 }
 
 impl ProblemKind {
-    /// The kind's name.
+    /// Returns the name of the kind, for output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -47,7 +45,7 @@ impl ProblemKind {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A file's name is a stranger's too.
+        // File names are untrusted text.
         let path = escape_line(&self.path.display().to_string());
         write!(f, "{path}:{}:{}: {}", self.line, self.column, self.message)
     }

@@ -1,6 +1,6 @@
-//! `AGENTS.md` at the top of a project: rules for every agent that works there.
+//! Project rules: `AGENTS.md` at the root of a project, which applies to all of its agents.
 //!
-//! Never: an agent. And never cut short: rules of which half is missing are others.
+//! The rules are never truncated, since a part of them could mean something else.
 
 use std::path::Path;
 
@@ -8,28 +8,34 @@ use crate::agents::load_context::LoadContext;
 use crate::agents::problem::{Problem, ProblemKind};
 use crate::project_file::{self, ProjectFileError};
 
-/// The file's name.
+/// Name of the file with the project rules.
 pub(crate) const RULES_FILE: &str = "AGENTS.md";
 
-/// The longest rules, in bytes.
-const BYTES_MAX: usize = 256 << 10;
+/// Maximum size of the project rules in bytes.
+const RULES_BYTES_MAX: usize = 256 << 10;
 
-/// The rules of this project; none is an empty text.
-pub(crate) fn load(shelf: &LoadContext<'_>) -> Result<String, Problem> {
+/// Loads the project rules. If there is no file, the rules are empty.
+pub(crate) fn load_project_rules(ctx: &LoadContext<'_>) -> Result<String, Problem> {
     let problem = |message: String| Problem {
-        path: shelf.display_root.join(RULES_FILE),
+        path: ctx.display_root.join(RULES_FILE),
         line: 1,
         column: 1,
-        message: format!("{message}; it holds the rules of every agent here, so none is used"),
+        message: format!(
+            "{message}; the file contains the rules of all agents, so no agent can be used"
+        ),
         kind: ProblemKind::Invalid,
     };
-    let bytes = match project_file::read(shelf.root, Path::new(RULES_FILE), BYTES_MAX) {
+    let bytes = match project_file::read_file_in_project(
+        ctx.root,
+        Path::new(RULES_FILE),
+        RULES_BYTES_MAX,
+    ) {
         Ok(bytes) => bytes,
         Err(ProjectFileError::Missing) => return Ok(String::new()),
-        Err(unread) => return Err(problem(unread.to_string())),
+        Err(error) => return Err(problem(error.to_string())),
     };
     let text = String::from_utf8(bytes)
-        .map_err(|_| problem("is not UTF-8: save the file as UTF-8".to_owned()))?;
+        .map_err(|_| problem("the file is not UTF-8: save it as UTF-8".to_owned()))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     Ok(text.replace("\r\n", "\n").trim().to_owned())
 }

@@ -1,9 +1,10 @@
-//! Reads the elements of `approve:` and `effects:`.
-//!
-//! Never: takes a rule in doubt. One that says two things, or nothing, is a problem.
+//! Parses the elements of `approve:` and `effects:`. A rule must have exactly one of `ask`, `allow`
+//! and `deny`.
 
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::gate::{Approvers, GATE_TIMEOUT, GateRule, OnTimeout, RuleAction};
+use longhaul_core::policy::gate::{
+    ApprovalRequirement, GATE_TIMEOUT, GateRule, RuleAction, TimeoutAction,
+};
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
 
@@ -14,11 +15,11 @@ use crate::spanned::TableEntry;
 const IN_DOUBT: &[(&str, InDoubtPolicy)] =
     &[("tell", InDoubtPolicy::Tell), ("ask", InDoubtPolicy::Ask), ("fail", InDoubtPolicy::Fail)];
 
-const ON_TIMEOUT: &[(&str, OnTimeout)] = &[
-    ("reject", OnTimeout::Reject),
-    ("approve", OnTimeout::Approve),
-    ("fail", OnTimeout::Fail),
-    ("pause", OnTimeout::Pause),
+const ON_TIMEOUT: &[(&str, TimeoutAction)] = &[
+    ("reject", TimeoutAction::Reject),
+    ("approve", TimeoutAction::Approve),
+    ("fail", TimeoutAction::Fail),
+    ("pause", TimeoutAction::Pause),
 ];
 
 const CLASSES: &[(&str, EffectClass)] = &[
@@ -28,27 +29,32 @@ const CLASSES: &[(&str, EffectClass)] = &[
     ("session", EffectClass::Session),
 ];
 
-/// Reads `in_doubt:` of an agent or a rule.
-pub(crate) fn parse_in_doubt(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<InDoubtPolicy> {
-    sheet.one_of(entry, IN_DOUBT)
+/// Parses the field `in_doubt` of an agent or a rule: what to do about a call whose outcome is
+/// unknown after a crash.
+pub(crate) fn parse_in_doubt(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<InDoubtPolicy> {
+    diagnostics.parse_one_of(entry, IN_DOUBT)
 }
 
-/// Reads one element of `approve:`.
-pub(crate) fn parse_rule(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<GateRule> {
-    let mut fields = FieldReader::new(sheet, entry, "tool")?;
+/// Parses one element of `approve:`, a rule for tool calls.
+pub(crate) fn parse_rule(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<GateRule> {
+    let mut fields = FieldReader::new(diagnostics, entry, "tool")?;
     let tool = parse_tool(&mut fields, entry);
-    let subject = fields.parse("match", Diagnostics::text);
+    let subject = fields.parse("match", Diagnostics::parse_text);
     let verdict = parse_action(&mut fields, entry);
-    let always = fields.parse("always", Diagnostics::boolean);
-    let timeout = fields.parse("timeout", Diagnostics::duration);
-    let on_timeout = fields.parse("on_timeout", |sheet, entry| sheet.one_of(entry, ON_TIMEOUT));
+    let always = fields.parse("always", Diagnostics::parse_boolean);
+    let timeout = fields.parse("timeout", Diagnostics::parse_duration);
+    let on_timeout = fields
+        .parse("on_timeout", |diagnostics, entry| diagnostics.parse_one_of(entry, ON_TIMEOUT));
     let in_doubt = fields.parse("in_doubt", parse_in_doubt);
     let approvers = fields.parse("approvers", parse_approvers);
-    let remind = fields.parse("remind", |sheet, entry| {
-        parse_remind(sheet, entry, timeout.unwrap_or(GATE_TIMEOUT))
+    let remind = fields.parse("remind", |diagnostics, entry| {
+        parse_remind(diagnostics, entry, timeout.unwrap_or(GATE_TIMEOUT))
     });
-    fields.unsupported(&["paths", "then"]);
-    fields.finish();
+    fields.report_unsupported_fields(&["paths", "then"]);
+    fields.report_unknown_fields();
     Some(GateRule {
         tool: tool?,
         subject,
@@ -66,84 +72,98 @@ fn parse_tool(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<St
     let Some(tool) = fields.get("tool") else {
         let key = &entry.key;
         let message = format!("`{key}` names no tool: write `tool: NAME` or `tool: \"*\"`");
-        fields.diagnostics.invalid(entry.position, message);
+        fields.diagnostics.report_invalid(entry.position, message);
         return None;
     };
-    fields.diagnostics.text(tool)
+    fields.diagnostics.parse_text(tool)
 }
 
 fn parse_action(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<RuleAction> {
     let given = ["ask", "allow", "deny"].map(|key| fields.get(key));
-    let sheet = &mut *fields.diagnostics;
+    let diagnostics = &mut *fields.diagnostics;
     match given {
-        [Some(ask), None, None] => sheet.text(ask).map(RuleAction::Ask),
-        [None, None, Some(deny)] => sheet.text(deny).map(RuleAction::Deny),
+        [Some(ask), None, None] => diagnostics.parse_text(ask).map(RuleAction::Ask),
+        [None, None, Some(deny)] => diagnostics.parse_text(deny).map(RuleAction::Deny),
         [None, Some(allow), None] => {
-            if sheet.boolean(allow)? {
+            if diagnostics.parse_boolean(allow)? {
                 return Some(RuleAction::Allow);
             }
-            let message = "`allow: false` says nothing: write `deny: \"why\"`";
-            sheet.invalid(allow.node.position, message);
+            let message = "`allow: false` is not valid: write `deny: \"reason\"`";
+            diagnostics.report_invalid(allow.node.position, message);
             None
         }
         [None, None, None] => {
             let message = format!(
-                "`{}` decides nothing: write one of `ask: \"...\"`, `allow: true`, `deny: \"...\"`",
+                "`{}` has no decision: write one of `ask: \"...\"`, `allow: true`, `deny: \"...\"`",
                 entry.key
             );
-            sheet.invalid(entry.position, message);
+            diagnostics.report_invalid(entry.position, message);
             None
         }
         several => {
             let second = several.into_iter().flatten().nth(1);
-            let place = second.map_or(entry.position, |entry| entry.position);
-            let message = format!("`{}` says more than one of ask, allow, deny", entry.key);
-            sheet.invalid(place, message);
+            let position = second.map_or(entry.position, |entry| entry.position);
+            let message =
+                format!("`{}` has more than one of `ask`, `allow` and `deny`: keep one", entry.key);
+            diagnostics.report_invalid(position, message);
             None
         }
     }
 }
 
-/// A number of people, or a table that also says who must not be among them.
-fn parse_approvers(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<Approvers> {
-    if entry.node.table().is_none() {
-        return sheet.integer(entry, 1).map(|count| Approvers { count, not_submitter: false });
+/// Parses the required number of approvers, or a table that can also exclude the task's submitter.
+fn parse_approvers(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<ApprovalRequirement> {
+    if entry.node.as_table().is_none() {
+        return diagnostics
+            .parse_integer(entry, 1)
+            .map(|count| ApprovalRequirement { count, not_submitter: false });
     }
-    let mut fields = FieldReader::new(sheet, entry, "count")?;
-    let count = fields.parse("count", |sheet, entry| sheet.integer(entry, 1));
-    let not = fields.parse("not", |sheet, entry| sheet.one_of(entry, &[("submitter", ())]));
-    fields.finish();
-    Some(Approvers {
-        count: count.unwrap_or(Approvers::default().count),
+    let mut fields = FieldReader::new(diagnostics, entry, "count")?;
+    let count = fields.parse("count", |diagnostics, entry| diagnostics.parse_integer(entry, 1));
+    let not = fields
+        .parse("not", |diagnostics, entry| diagnostics.parse_one_of(entry, &[("submitter", ())]));
+    fields.report_unknown_fields();
+    Some(ApprovalRequirement {
+        count: count.unwrap_or(ApprovalRequirement::default().count),
         not_submitter: not.is_some(),
     })
 }
 
-fn parse_remind(sheet: &mut Diagnostics, entry: &TableEntry, timeout: Millis) -> Option<Millis> {
-    let remind = sheet.duration(entry)?;
+fn parse_remind(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+    timeout: Millis,
+) -> Option<Millis> {
+    let remind = diagnostics.parse_duration(entry)?;
     if remind >= timeout {
         let timeout = duration::format(timeout);
-        let message = format!("`remind` never comes: the gate ends after {timeout}");
-        sheet.invalid(entry.node.position, message);
+        let message = format!("`remind` never fires: the gate expires after {timeout}");
+        diagnostics.report_invalid(entry.node.position, message);
     }
     Some(remind)
 }
 
-/// Reads one element of `effects:`.
-pub(crate) fn parse_effect(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<EffectRule> {
-    let mut fields = FieldReader::new(sheet, entry, "tool")?;
+/// Parses one element of `effects:`, which declares whether calls of a tool may be repeated.
+pub(crate) fn parse_effect(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<EffectRule> {
+    let mut fields = FieldReader::new(diagnostics, entry, "tool")?;
     let tool = parse_tool(&mut fields, entry);
-    let subject = fields.parse("match", Diagnostics::text);
+    let subject = fields.parse("match", Diagnostics::parse_text);
     let class = match fields.get("class") {
-        Some(class) => fields.diagnostics.one_of(class, CLASSES),
+        Some(class) => fields.diagnostics.parse_one_of(class, CLASSES),
         None => {
             let key = &entry.key;
-            let message = format!("`{key}` has no `class`: pure, keyed, once or session");
-            fields.diagnostics.invalid(entry.position, message);
+            let message = format!("`{key}` has no `class`: write pure, keyed, once or session");
+            fields.diagnostics.report_invalid(entry.position, message);
             None
         }
     };
-    fields.unsupported(&["key"]);
-    fields.finish();
+    fields.report_unsupported_fields(&["key"]);
+    fields.report_unknown_fields();
     Some(EffectRule { tool: tool?, subject, class: class? })
 }

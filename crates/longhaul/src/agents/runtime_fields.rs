@@ -1,27 +1,25 @@
-//! Reads what an agent asks of the runtime: skills, a sandbox, guards, perception,
-//! events.
-//!
-//! Never: judges whether a wish can be granted here; `later` does.
+//! Parses the fields `skills`, `sandbox`, `guards`, `perception` and `events` of an agent file.
+//! `shell_check` decides whether this build supports the sandbox.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::suggest;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
-    Isolation, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
+    IsolationLevel, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
     SandboxConfig, Skill,
 };
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
 use crate::agents::executable;
 use crate::agents::load_context::LoadContext;
-use crate::agents::template::AllowedNames;
+use crate::agents::template::AllowedVariables;
 use crate::spanned::TableEntry;
 
-/// All skills of the project.
+/// Value of `skills` that means all skills of the project.
 const ALL_SKILLS: &str = "*";
 
-/// What this build can't give a sandbox, since it makes none.
+/// Sandbox fields that this build does not support, since it has no sandbox.
 const UNSUPPORTED_SANDBOX_FIELDS: &[&str] = &[
     "provider",
     "image",
@@ -38,165 +36,184 @@ const UNSUPPORTED_SANDBOX_FIELDS: &[&str] = &[
 const PERCEPTION_INTERVALS: &[(&str, PerceptionInterval)] =
     &[("run", PerceptionInterval::Run), ("turn", PerceptionInterval::Turn)];
 
-/// The word for what is not looked after.
-const OFF: &[(&str, ())] = &[("off", ())];
+/// Value that disables a loop guard.
+const OFF_VALUE: &[(&str, ())] = &[("off", ())];
 
-/// Reads all of these fields.
-pub(crate) fn parse(fields: &mut FieldReader<'_, '_>, agent: &mut Agent, shelf: &LoadContext<'_>) {
+/// Parses the fields `skills`, `sandbox`, `guards`, `perception` and `events`.
+pub(crate) fn parse_runtime_fields(
+    fields: &mut FieldReader<'_, '_>,
+    agent: &mut Agent,
+    ctx: &LoadContext<'_>,
+) {
     agent.skills = fields
-        .parse("skills", |sheet, entry| Some(parse_skills(sheet, entry, shelf)))
+        .parse("skills", |diagnostics, entry| Some(parse_skills(diagnostics, entry, ctx)))
         .unwrap_or_default();
     agent.sandbox = fields.parse("sandbox", parse_sandbox);
     agent.guards = fields.parse("guards", parse_guards);
     agent.perception =
-        fields.parse("perception", |sheet, entry| parse_perception(sheet, entry, shelf));
-    agent.events = fields.parse("events", parse_events).unwrap_or_default();
+        fields.parse("perception", |diagnostics, entry| parse_perception(diagnostics, entry, ctx));
+    agent.events = fields.parse("events", parse_event_templates).unwrap_or_default();
 }
 
 fn parse_skills(
-    sheet: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    shelf: &LoadContext<'_>,
+    ctx: &LoadContext<'_>,
 ) -> Vec<Skill> {
-    if entry.node.text() == Some(ALL_SKILLS) {
-        return shelf.skills.to_vec();
+    if entry.node.as_text() == Some(ALL_SKILLS) {
+        return ctx.skills.to_vec();
     }
-    let named = sheet.texts_with_positions(entry);
+    let named = diagnostics.parse_texts_with_positions(entry);
     if named.iter().any(|(_, name)| name == ALL_SKILLS) {
-        return shelf.skills.to_vec();
+        return ctx.skills.to_vec();
     }
     let mut skills = Vec::new();
-    for (place, name) in named {
-        match find_skill(&name, shelf) {
+    for (position, name) in named {
+        match find_skill(&name, ctx) {
             Ok(skill) => skills.push(skill),
-            Err(message) => sheet.invalid(place, message),
+            Err(message) => diagnostics.report_invalid(position, message),
         }
     }
     skills
 }
 
-/// The skill of this name, or why it can't be had.
-pub(crate) fn find_skill(name: &str, shelf: &LoadContext<'_>) -> Result<Skill, String> {
-    if let Some(skill) = shelf.skills.iter().find(|skill| skill.name == name) {
+/// Returns the skill with this name. The error is a message for people.
+pub(crate) fn find_skill(name: &str, ctx: &LoadContext<'_>) -> Result<Skill, String> {
+    if let Some(skill) = ctx.skills.iter().find(|skill| skill.name == name) {
         return Ok(skill.clone());
     }
-    if shelf.broken_skills.iter().any(|broken| broken == name) {
-        return Err(format!("the skill `{name}` can't be used: mend its SKILL.md first"));
+    if ctx.broken_skills.iter().any(|broken| broken == name) {
+        return Err(format!("the skill `{name}` can't be used: fix its SKILL.md first"));
     }
-    let known = shelf.skills.iter().map(|skill| skill.name.as_str());
-    let known: Vec<&str> = known.collect();
-    let way = match known.is_empty() {
+    let names = ctx.skills.iter().map(|skill| skill.name.as_str());
+    let names: Vec<&str> = names.collect();
+    let hint = match names.is_empty() {
         true => format!(": write skills/{name}/SKILL.md"),
         false => String::new(),
     };
-    Err(format!("{}{way}", suggest::unknown_message("skill", name, &known)))
+    Err(format!("{}{hint}", suggest::unknown_name_message("skill", name, &names)))
 }
 
-/// Reads a sandbox.
-pub(crate) fn parse_sandbox(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<SandboxConfig> {
-    let mut fields = FieldReader::new(sheet, entry, "isolation")?;
+/// Parses the field `sandbox` of an agent file.
+pub(crate) fn parse_sandbox(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<SandboxConfig> {
+    let mut fields = FieldReader::new(diagnostics, entry, "isolation")?;
     let isolation = fields.parse("isolation", parse_isolation);
-    fields.unsupported(UNSUPPORTED_SANDBOX_FIELDS);
-    fields.finish();
+    fields.report_unsupported_fields(UNSUPPORTED_SANDBOX_FIELDS);
+    fields.report_unknown_fields();
     Some(SandboxConfig { isolation: isolation.unwrap_or_default(), ..SandboxConfig::default() })
 }
 
-fn parse_isolation(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<Isolation> {
-    let text = sheet.text(entry)?;
+fn parse_isolation(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<IsolationLevel> {
+    let text = diagnostics.parse_text(entry)?;
     if text == "none" {
-        return Some(Isolation::None);
+        return Some(IsolationLevel::None);
     }
     let message = format!(
-        "`isolation: {text}` says nothing: leave it out for walls, or write `none` for a run without any"
+        "`isolation: {text}` is not valid: leave it out for a sandbox, or write `none` to run unsandboxed"
     );
-    sheet.invalid(entry.node.position, message);
+    diagnostics.report_invalid(entry.node.position, message);
     None
 }
 
-fn parse_guards(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<LoopGuardConfig> {
+fn parse_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<LoopGuardConfig> {
     const NO_GUARDS: LoopGuardConfig = LoopGuardConfig { identical_calls: None };
-    if entry.node.text().is_some() {
-        return sheet.one_of(entry, OFF).map(|()| NO_GUARDS);
+    if entry.node.as_text().is_some() {
+        return diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| NO_GUARDS);
     }
-    let mut fields = FieldReader::new(sheet, entry, "identical_calls")?;
+    let mut fields = FieldReader::new(diagnostics, entry, "identical_calls")?;
     let Some(calls) = fields.get("identical_calls") else {
-        let message = "`guards` says nothing: write `identical_calls: 16`, or `guards: off`";
-        fields.diagnostics.invalid(entry.node.position, message);
-        fields.finish();
+        let message = "`guards` is empty: write `identical_calls: 16`, or `guards: off`";
+        fields.diagnostics.report_invalid(entry.node.position, message);
+        fields.report_unknown_fields();
         return None;
     };
-    let guards = match calls.node.text() {
-        Some(_) => fields.diagnostics.one_of(calls, OFF).map(|()| NO_GUARDS),
+    let guards = match calls.node.as_text() {
+        Some(_) => fields.diagnostics.parse_one_of(calls, OFF_VALUE).map(|()| NO_GUARDS),
         None => fields
             .diagnostics
-            .integer(calls, 2)
+            .parse_integer(calls, 2)
             .map(|calls| LoopGuardConfig { identical_calls: Some(calls) }),
     };
-    fields.finish();
+    fields.report_unknown_fields();
     guards
 }
 
 fn parse_perception(
-    sheet: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    shelf: &LoadContext<'_>,
+    ctx: &LoadContext<'_>,
 ) -> Option<PerceptionConfig> {
-    let mut fields = FieldReader::new(sheet, entry, "command")?;
-    let eye = match (fields.get("command"), fields.get("url")) {
-        (Some(entry), None) => parse_command(fields.diagnostics, entry, shelf),
-        (None, Some(entry)) => parse_url(fields.diagnostics, entry),
+    let mut fields = FieldReader::new(diagnostics, entry, "command")?;
+    let source = match (fields.get("command"), fields.get("url")) {
+        (Some(entry), None) => parse_perception_command(fields.diagnostics, entry, ctx),
+        (None, Some(entry)) => parse_perception_url(fields.diagnostics, entry),
         (None, None) | (Some(_), Some(_)) => {
             let message = "`perception` needs one of `command` and `url`";
-            fields.diagnostics.invalid(entry.position, message);
+            fields.diagnostics.report_invalid(entry.position, message);
             None
         }
     };
-    let every = fields.parse("every", |sheet, entry| sheet.one_of(entry, PERCEPTION_INTERVALS));
-    fields.finish();
-    Some(PerceptionConfig { source: eye?, every: every.unwrap_or_default() })
+    let every = fields
+        .parse("every", |diagnostics, entry| diagnostics.parse_one_of(entry, PERCEPTION_INTERVALS));
+    fields.report_unknown_fields();
+    Some(PerceptionConfig { source: source?, every: every.unwrap_or_default() })
 }
 
-fn parse_command(
-    sheet: &mut Diagnostics,
+fn parse_perception_command(
+    diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    shelf: &LoadContext<'_>,
+    ctx: &LoadContext<'_>,
 ) -> Option<PerceptionSource> {
-    let elements = sheet.list(entry)?;
-    // Every word is read before one that can't be ends this: each problem is told.
-    let read: Vec<Option<String>> = elements.iter().map(|word| sheet.text(word)).collect();
-    let words: Vec<String> = read.into_iter().collect::<Option<_>>()?;
-    let (Some(first), Some(program)) = (elements.first(), words.first()) else {
-        let message = "`command` names no program: write `command: [./look]`";
-        sheet.invalid(entry.node.position, message);
+    let elements = diagnostics.parse_list(entry)?;
+    // All elements are parsed before an invalid one returns, so that every problem is reported.
+    let read: Vec<Option<String>> =
+        elements.iter().map(|element| diagnostics.parse_text(element)).collect();
+    let command: Vec<String> = read.into_iter().collect::<Option<_>>()?;
+    let (Some(first), Some(program)) = (elements.first(), command.first()) else {
+        let message = "`command` is empty: write `command: [./look]`";
+        diagnostics.report_invalid(entry.node.position, message);
         return None;
     };
-    executable::check(sheet, first.position, program, shelf.root);
-    Some(PerceptionSource::Command(words))
+    executable::check_program(diagnostics, first.position, program, ctx.root);
+    Some(PerceptionSource::Command(command))
 }
 
-fn parse_url(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<PerceptionSource> {
-    let text = sheet.text(entry)?;
+fn parse_perception_url(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<PerceptionSource> {
+    let text = diagnostics.parse_text(entry)?;
     let read = reqwest::Url::parse(&text).ok();
     let right = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
     if !read.as_ref().is_some_and(right) {
-        let message = "`url` is no address: write one that begins with http:// or https://";
-        sheet.invalid(entry.node.position, message);
+        let message = "`url` is not valid: write one that starts with http:// or https://";
+        diagnostics.report_invalid(entry.node.position, message);
         return None;
     }
     Some(PerceptionSource::Url(text))
 }
 
-fn parse_events(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<BTreeMap<String, String>> {
-    const EXPECTED_FORM: &str = "write `KIND: \"what the model reads\"`";
-    let Some(events) = entry.node.table() else {
-        sheet.invalid(entry.node.position, format!("`events` is a table: {EXPECTED_FORM}"));
+fn parse_event_templates(
+    diagnostics: &mut Diagnostics,
+    entry: &TableEntry,
+) -> Option<BTreeMap<String, String>> {
+    const EXPECTED_FORM: &str = "write `KIND: \"text for the model\"`";
+    let Some(events) = entry.node.as_table() else {
+        diagnostics.report_invalid(
+            entry.node.position,
+            format!("`events` must be a table: {EXPECTED_FORM}"),
+        );
         return None;
     };
     let mut read = BTreeMap::new();
     for event in events {
         if event.key.trim().is_empty() {
-            sheet.invalid(event.position, format!("an event has no kind: {EXPECTED_FORM}"));
-        } else if let Some(text) = sheet.template(event, AllowedNames::Any) {
+            diagnostics
+                .report_invalid(event.position, format!("an event has no kind: {EXPECTED_FORM}"));
+        } else if let Some(text) = diagnostics.parse_template(event, AllowedVariables::Any) {
             read.insert(event.key.clone(), text);
         }
     }

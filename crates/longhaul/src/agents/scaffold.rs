@@ -1,6 +1,5 @@
-//! The text of a new agent's file, from nothing or from another agent's.
-//!
-//! Never: writes it. Whoever does has it checked first.
+//! Generates the text of a new agent file, from scratch or from another agent. The caller checks
+//! and writes the text.
 
 use std::fmt::Write as _;
 
@@ -9,23 +8,24 @@ use longhaul_engine::agent::Agent;
 use crate::agents::loaded_agents::LoadedAgent;
 use crate::agents::shell_check;
 
-/// What a new agent gets unless somebody says otherwise: what only reads.
+/// Tools of a new agent if none are named: the read-only tools.
 const DEFAULT_TOOLS: &[&str] = &["list_files", "search_files", "read_file"];
 
-/// What a person said of a new agent.
+/// Values for the file of a new agent.
 #[derive(Debug, Clone, Default)]
 pub struct AgentScaffold {
-    /// Its name.
+    /// Name of the new agent.
     pub name: String,
-    /// Its model.
+    /// Model of the new agent. `None` means the model of the copied agent, or the project's
+    /// default.
     pub model: Option<String>,
-    /// Its tools.
+    /// Tools of the new agent. `None` means the tools of the copied agent, or the read-only tools.
     pub tools: Option<Vec<String>>,
 }
 
 impl AgentScaffold {
-    /// A file with a line about each thing that most agents want.
-    pub fn render_new(&self) -> String {
+    /// Renders a new agent file with an example line for each common field.
+    pub fn render_new_agent(&self) -> String {
         let name = &self.name;
         let model = match &self.model {
             Some(model) => format!("model: {}", quote_yaml(model)),
@@ -35,44 +35,44 @@ impl AgentScaffold {
             Some(tools) => tools.clone(),
             None => DEFAULT_TOOLS.iter().map(|tool| (*tool).to_owned()).collect(),
         };
-        let tools = yaml_list(&tools);
+        let tools = format_yaml_list(&tools);
         format!(
             r#"---
 name: {name}
-description: What it is for, in a sentence.
+description: Purpose of the agent in one sentence.
 {model}
 tools: {tools}
-# max_turns: 40                        # after so many turns a run ends
+# max_turns: 40                        # maximum number of turns of a run
 # budget: {{ usd: 2, active_time: 30m }}
-# approve:                             # the first match wins; what no rule speaks of is allowed
+# approve:                             # the first match wins; calls without a matching rule are allowed
 #   - {{ tool: write_file, match: "docs/*", allow: true }}
 #   - {{ tool: write_file, ask: "Write this file?", timeout: 24h, on_timeout: reject }}
-# approve_result: true                 # the final answer waits for a person
+# approve_result: true                 # a person must approve the final answer
 # skills: ["*"]                        # all of skills/, or a list of names
 # keep_open: 1h                        # stays open for further messages
 ---
-You are {name}. Write here who it is, how it works, and when it is done.
+You are {name}. Describe here its role, how it works, and when it is done.
 
-The task comes as the first message. The prompt may speak of it as well: {{{{ input }}}}
+The task is the first message. The prompt may include it as well: {{{{ input }}}}
 "#
         )
     }
 
-    /// The text of another agent's file of ours, under this name.
-    pub fn render_copy(&self, text: &str) -> String {
-        let mut text = set_field(text, "name", &self.name);
+    /// Renders a copy of the project agent file `text`, with the values of this scaffold.
+    pub fn render_agent_copy(&self, text: &str) -> String {
+        let mut text = set_front_matter_field(text, "name", &self.name);
         if let Some(model) = &self.model {
-            text = set_field(&text, "model", &quote_yaml(model));
+            text = set_front_matter_field(&text, "model", &quote_yaml(model));
         }
         if let Some(tools) = &self.tools {
-            text = set_field(&text, "tools", &yaml_list(tools));
+            text = set_front_matter_field(&text, "tools", &format_yaml_list(tools));
         }
         text
     }
 
-    /// What one of Claude's agents became here, as a file of ours.
-    pub fn render_from_claude(&self, from: &LoadedAgent) -> String {
-        let agent = &from.agent;
+    /// Renders a project agent file from an agent of `.claude/agents`.
+    pub fn render_from_claude(&self, claude_agent: &LoadedAgent) -> String {
+        let agent = &claude_agent.agent;
         let mut front = format!("name: {}\n", self.name);
         let mut line = |key: &str, value: String| {
             _ = writeln!(front, "{key}: {value}");
@@ -87,24 +87,25 @@ The task comes as the first message. The prompt may speak of it as well: {{{{ in
         match models.as_slice() {
             [] => {}
             [model] => line("model", quote_yaml(model)),
-            models => line("model", yaml_list(models)),
+            models => line("model", format_yaml_list(models)),
         }
-        line("tools", yaml_list(self.tools.as_ref().unwrap_or(&agent.tools)));
+        line("tools", format_yaml_list(self.tools.as_ref().unwrap_or(&agent.tools)));
         if let Some(turns) = agent.max_turns {
             line("max_turns", turns.to_string());
         }
         if !agent.skills.is_empty() {
             let names: Vec<String> = agent.skills.iter().map(|one| one.name.clone()).collect();
-            line("skills", yaml_list(&names));
+            line("skills", format_yaml_list(&names));
         }
         if shell_check::is_unsandboxed(agent) {
             line("sandbox", "{ isolation: none }".to_owned());
         }
-        let notes = from.notes.iter().map(|note| format!("# {}\n", note.replace('\n', " ")));
+        let notes =
+            claude_agent.notes.iter().map(|note| format!("# {}\n", note.replace('\n', " ")));
         let notes: String = notes.collect();
         format!(
             "---\n# from {}\n{notes}{front}---\n{}\n",
-            from.path.display(),
+            claude_agent.path.display(),
             trimmed_prompt(agent)
         )
     }
@@ -114,7 +115,7 @@ fn trimmed_prompt(agent: &Agent) -> &str {
     agent.prompt.trim_end()
 }
 
-/// A text as YAML takes it without a doubt: where plain letters would not do, as JSON.
+/// Returns the text as a plain YAML scalar if that is unambiguous, else as a JSON string.
 fn quote_yaml(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -125,7 +126,7 @@ fn quote_yaml(text: &str) -> String {
     }
 }
 
-fn yaml_list(texts: &[String]) -> String {
+fn format_yaml_list(texts: &[String]) -> String {
     let texts = texts.iter().map(|text| match text.starts_with("mcp:") {
         true => text.clone(),
         false => quote_yaml(text),
@@ -133,8 +134,8 @@ fn yaml_list(texts: &[String]) -> String {
     format!("[{}]", texts.collect::<Vec<_>>().join(", "))
 }
 
-/// The text with another value for a key of its front matter.
-fn set_field(text: &str, key: &str, value: &str) -> String {
+/// Returns the text of an agent file with a new value for a key of its front matter.
+fn set_front_matter_field(text: &str, key: &str, value: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let line = format!("{key}: {value}");
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn setting_a_field_leaves_the_others_unchanged() {
         let check = |text: &str, key: &str, expected: &str| {
-            assert_eq!(set_field(text, key, "x"), expected, "{key}");
+            assert_eq!(set_front_matter_field(text, key, "x"), expected, "{key}");
         };
         let file = "---\nname: a # old\ntools:\n  - b\n- c\nend: 1\n---\nname: body\n";
         check(file, "name", "---\nname: x\ntools:\n  - b\n- c\nend: 1\n---\nname: body\n");
@@ -175,14 +176,14 @@ mod tests {
 
     #[test]
     fn yaml_text_is_quoted_if_necessary() {
-        for (text, said) in [
+        for (text, expected) in [
             ("anthropic/claude-3.5", "anthropic/claude-3.5"),
             ("a: b", "\"a: b\""),
             ("true", "\"true\""),
             ("7", "\"7\""),
             ("say \"hi\"\n", r#""say \"hi\"\n""#),
         ] {
-            assert_eq!(quote_yaml(text), said);
+            assert_eq!(quote_yaml(text), expected);
         }
     }
 }

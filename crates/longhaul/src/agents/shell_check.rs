@@ -1,35 +1,41 @@
-//! The tool that runs commands, and what it needs that this build can't make.
+//! Checks agents with the shell tool. This build has no sandbox, so the agent must declare that its
+//! commands run unsandboxed.
 //!
-//! Never: lets it pass in silence. An agent that asks for a wall must not run
-//! without it.
+//! Invariant: an agent whose commands need a sandbox does not run without one.
 
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::config::Isolation;
+use longhaul_engine::agent::config::IsolationLevel;
 
 use crate::agents::diagnostics::Diagnostics;
 use crate::spanned::TableEntry;
 
-/// The tool that runs commands.
+/// Name of the tool that runs shell commands.
 pub(crate) const SHELL_TOOL: &str = "shell";
 
-/// Whether an agent says itself that its commands need no walls.
+/// Whether the agent's file declares that commands run unsandboxed.
 pub(crate) fn is_unsandboxed(agent: &Agent) -> bool {
     let sandbox = agent.sandbox.as_ref();
-    sandbox.is_some_and(|sandbox| sandbox.isolation == Isolation::None)
+    sandbox.is_some_and(|sandbox| sandbox.isolation == IsolationLevel::None)
 }
 
-/// That the agent has the tool and no sandbox.
+/// Returns an error message if the agent has the shell tool and does not declare that its commands
+/// run unsandboxed.
 pub(crate) fn shell_error(agent: &Agent) -> Option<&'static str> {
     let runs = agent.tools.iter().any(|tool| tool == SHELL_TOOL);
     (runs && !is_unsandboxed(agent)).then_some(
-        "`shell` needs a sandbox, and this build can't make one yet: only \
-         `sandbox: { isolation: none }`, which runs commands without walls",
+        "`shell` needs a sandbox, which this build does not support yet: it supports only \
+         `sandbox: { isolation: none }`, which runs commands unsandboxed",
     )
 }
 
-/// Notes that an agent has the tool and no sandbox; `at` is the field that would say otherwise.
-pub(crate) fn check_shell(sheet: &mut Diagnostics, agent: &Agent, at: Option<&TableEntry>) {
-    if let (Some(at), Some(message)) = (at, shell_error(agent)) {
-        sheet.unsupported(at.position, message);
+/// Reports a problem at the field `entry` if the agent has the shell tool and does not declare that
+/// its commands run unsandboxed.
+pub(crate) fn check_shell_is_declared_unsandboxed(
+    diagnostics: &mut Diagnostics,
+    agent: &Agent,
+    entry: Option<&TableEntry>,
+) {
+    if let (Some(entry), Some(message)) = (entry, shell_error(agent)) {
+        diagnostics.report_unsupported(entry.position, message);
     }
 }

@@ -1,35 +1,34 @@
-//! Cuts an agent's file into front matter and body.
-//!
-//! Never: reads either of them.
+//! Splits an agent file into front matter and body, without parsing them.
 
 use std::borrow::Cow;
 
 use crate::spanned::Position;
 
-/// The longest front matter, in bytes.
+/// Maximum size of the front matter of an agent file in bytes.
 pub(crate) const FRONT_MATTER_BYTES_MAX: usize = 16 << 10;
 
-/// The longest body, in bytes.
+/// Maximum size of the body of an agent file in bytes.
 pub(crate) const BODY_BYTES_MAX: usize = 256 << 10;
 
-/// A file in two parts. Line ends are `\n`, whatever they were, so that an
-/// agent is the same on every machine.
+/// Front matter and body of an agent file. Line ends are normalized to `\n`, so that an agent has
+/// the same version on every machine.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Parts {
-    /// The YAML, with an empty line in the place of `---` so that lines count as in the file.
+pub(crate) struct AgentFileParts {
+    /// YAML text of the front matter. An empty line replaces the first `---`, so that line numbers
+    /// match the file.
     pub(crate) front_matter: String,
-    /// The text below it.
+    /// Text after the front matter: the prompt.
     pub(crate) body: String,
-    /// The line of the file in which the body begins.
+    /// Line of the file at which the body starts.
     pub(crate) body_line: usize,
 }
 
-/// Cuts a file, or says where and why that can't be done.
-pub(crate) fn split_file(bytes: &[u8]) -> Result<Parts, (Position, String)> {
+/// Splits an agent file into front matter and body. The error is a position and a message.
+pub(crate) fn split_agent_file(bytes: &[u8]) -> Result<AgentFileParts, (Position, String)> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-        let place = Position::from_offset(&before, before.len());
-        (place, "is not UTF-8: save the file as UTF-8".to_owned())
+        let position = Position::from_offset(&before, before.len());
+        (position, "the file is not UTF-8: save it as UTF-8".to_owned())
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text: Cow<'_, str> =
@@ -37,15 +36,15 @@ pub(crate) fn split_file(bytes: &[u8]) -> Result<Parts, (Position, String)> {
     let mut lines = text.split_inclusive('\n');
     let is_fence = |line: &str| line.trim_end() == "---";
     if !lines.next().is_some_and(is_fence) {
-        let message = "an agent's file begins with a line `---`, its front matter and another \
-                       `---`; what is no agent belongs into another folder";
+        let message = "an agent file starts with a line `---`, its front matter and another \
+                       `---`; move other files to another folder";
         return Err((Position::START, message.to_owned()));
     }
     let mut front = "\n".to_owned();
     let mut body_line = 2;
     loop {
         let Some(line) = lines.next() else {
-            let message = "the front matter has no end: write a line `---` below it";
+            let message = "the front matter is not closed: add a line `---` below it";
             return Err((Position::START, message.to_owned()));
         };
         body_line += 1;
@@ -59,13 +58,13 @@ pub(crate) fn split_file(bytes: &[u8]) -> Result<Parts, (Position, String)> {
         }
     }
     let body: String = lines.collect();
-    let place = Position { line: body_line, column: 1 };
+    let position = Position { line: body_line, column: 1 };
     if body.len() > BODY_BYTES_MAX {
         let message = format!("the prompt is longer than {BODY_BYTES_MAX} bytes");
-        return Err((place, message));
+        return Err((position, message));
     }
     let trimmed = body.trim_start_matches('\n');
-    Ok(Parts {
+    Ok(AgentFileParts {
         front_matter: front,
         body_line: body_line + body.len() - trimmed.len(),
         body: trimmed.trim_end().to_owned(),
@@ -76,32 +75,32 @@ pub(crate) fn split_file(bytes: &[u8]) -> Result<Parts, (Position, String)> {
 mod tests {
     use super::*;
 
-    fn check(file: &[u8], front: &str, body: &str, line: usize) {
-        let parts = split_file(file).unwrap();
+    fn assert_split(file: &[u8], front: &str, body: &str, line: usize) {
+        let parts = split_agent_file(file).unwrap();
         let found = (parts.front_matter.as_str(), parts.body.as_str(), parts.body_line);
         assert_eq!(found, (front, body, line));
     }
 
     #[test]
     fn a_file_is_split_at_its_fences() {
-        check(b"---\nname: a\n---\nHello.\n", "\nname: a\n", "Hello.", 4);
-        check(b"---\n---\n\n\nHello.", "\n", "Hello.", 5);
-        check(b"---\nname: a\n---", "\nname: a\n", "", 4);
+        assert_split(b"---\nname: a\n---\nHello.\n", "\nname: a\n", "Hello.", 4);
+        assert_split(b"---\n---\n\n\nHello.", "\n", "Hello.", 5);
+        assert_split(b"---\nname: a\n---", "\nname: a\n", "", 4);
         let windows = b"\xEF\xBB\xBF---\r\nname: a\r\n---\r\nOne.\r\nTwo.\r\n";
-        check(windows, "\nname: a\n", "One.\nTwo.", 4);
-        check(b"--- \nname: a\n---  \nA\n---\nB", "\nname: a\n", "A\n---\nB", 4);
+        assert_split(windows, "\nname: a\n", "One.\nTwo.", 4);
+        assert_split(b"--- \nname: a\n---  \nA\n---\nB", "\nname: a\n", "A\n---\nB", 4);
     }
 
     #[test]
     fn files_without_front_matter_are_refused() {
-        let refused = |file: &[u8], place: &str, why: &str| {
-            let (at, message) = split_file(file).unwrap_err();
-            assert_eq!(at.to_string(), place);
+        let refused = |file: &[u8], position: &str, why: &str| {
+            let (at, message) = split_agent_file(file).unwrap_err();
+            assert_eq!(at.to_string(), position);
             assert!(message.contains(why), "{message}");
         };
-        refused(b"# Read me\n", "1:1", "begins with a line `---`");
-        refused(b"", "1:1", "begins with a line `---`");
-        refused(b"---\nname: a\n", "1:1", "has no end");
+        refused(b"# Read me\n", "1:1", "starts with a line `---`");
+        refused(b"", "1:1", "starts with a line `---`");
+        refused(b"---\nname: a\n", "1:1", "is not closed");
         refused(b"---\nname: \xff\n---\n", "2:7", "UTF-8");
         let long = format!("---\na: {}\n---\n", "x".repeat(FRONT_MATTER_BYTES_MAX));
         refused(long.as_bytes(), "1:1", "longer than 16384 bytes");

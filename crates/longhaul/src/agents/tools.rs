@@ -1,15 +1,14 @@
-//! Reads `tools:`: names of ours, those of MCP servers, and those of Claude's files.
-//!
-//! Never: takes a name that nobody answers to.
+//! Parses the field `tools`: names of Longhaul's tools, of MCP servers and their tools, and of
+//! Claude Code's tools. Unknown names are errors.
 
 use longhaul_core::suggest;
 
 use crate::agents::diagnostics::Diagnostics;
-use crate::agents::load_context::{LoadContext, ServersUnavailable};
+use crate::agents::load_context::{LoadContext, McpUnavailableReason};
 use crate::mcp::name::ALL_SERVERS;
 use crate::spanned::TableEntry;
 
-/// What Claude's files call what we have.
+/// Pairs of Claude Code's tool name and Longhaul's name for the same tool.
 const CLAUDE_TOOL_NAMES: &[(&str, &str)] = &[
     ("Read", "read_file"),
     ("Write", "write_file"),
@@ -24,18 +23,19 @@ const CLAUDE_TOOL_NAMES: &[(&str, &str)] = &[
     ("Agent", "run_agent"),
 ];
 
-/// How a tool of an MCP server begins here.
+/// Prefix of the names of MCP servers and their tools.
 const MCP_PREFIX: &str = "mcp:";
 
-/// Our name for what Claude's files call so.
-pub(crate) fn native_name(name: &str) -> Option<&'static str> {
-    let found = CLAUDE_TOOL_NAMES.iter().find(|(theirs, _)| *theirs == name);
-    found.map(|(_, ours)| *ours)
+/// Returns Longhaul's name for a tool of Claude Code. `None` means that the name is unknown.
+pub(crate) fn longhaul_tool_name(claude_tool_name: &str) -> Option<&'static str> {
+    let found = CLAUDE_TOOL_NAMES.iter().find(|(claude_name, _)| *claude_name == claude_tool_name);
+    found.map(|(_, native)| *native)
 }
 
-/// Our name for an MCP tool as it stands on the wire: `mcp__server__tool`.
-pub(crate) fn from_wire_name(name: &str) -> Option<String> {
-    let rest = name.strip_prefix("mcp__")?;
+/// Converts the name `mcp__server__tool`, as Claude Code writes it, to Longhaul's name
+/// `mcp:server/tool`.
+pub(crate) fn parse_wire_tool_name(wire_name: &str) -> Option<String> {
+    let rest = wire_name.strip_prefix("mcp__")?;
     Some(match rest.split_once("__") {
         Some((server, "*")) => format!("{MCP_PREFIX}{server}"),
         Some((server, tool)) => format!("{MCP_PREFIX}{server}/{tool}"),
@@ -43,16 +43,16 @@ pub(crate) fn from_wire_name(name: &str) -> Option<String> {
     })
 }
 
-/// What is wrong with a name of an MCP server or of its tool; nothing where the
-/// name is of another kind, `None` inside where it is fine.
+/// Checks the name of an MCP server or of one of its tools. The outer `None` means that the name is
+/// not an MCP name; the inner `None` means that it is valid.
 pub(crate) fn mcp_name_error(tool: &str, servers: &[&str]) -> Option<Option<String>> {
     let named = tool.strip_prefix(MCP_PREFIX)?;
     if named == ALL_SERVERS {
         return Some(None);
     }
     let fits = |part: &str| {
-        let letter = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-        !part.is_empty() && part.chars().all(letter)
+        let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !part.is_empty() && part.chars().all(is_name_char)
     };
     let (server, one) = match named.split_once('/') {
         Some((server, one)) => (server, Some(one)),
@@ -60,52 +60,57 @@ pub(crate) fn mcp_name_error(tool: &str, servers: &[&str]) -> Option<Option<Stri
     };
     if !fits(server) || !one.is_none_or(fits) {
         let right = "write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`";
-        return Some(Some(format!("`{tool}` names no MCP server: {right}")));
+        return Some(Some(format!("`{tool}` is not a valid MCP tool name: {right}")));
     }
     if servers.is_empty() || servers.contains(&server) {
         return Some(None);
     }
-    Some(Some(suggest::unknown_message("MCP server", server, servers)))
+    Some(Some(suggest::unknown_name_message("MCP server", server, servers)))
 }
 
-/// Why nobody answers to the name of an MCP server, where that is known.
-pub(crate) fn missing_server(tool: &str, shelf: &LoadContext<'_>) -> Option<String> {
+/// Returns the reason why the MCP server of this tool is not available, if known.
+pub(crate) fn missing_server_message(tool: &str, ctx: &LoadContext<'_>) -> Option<String> {
     let named = tool.strip_prefix(MCP_PREFIX)?;
-    let why = match shelf.servers_unavailable? {
-        // Every server of a project without any is none.
-        ServersUnavailable::NotConfigured(_) if named == ALL_SERVERS => return None,
-        ServersUnavailable::NotConfigured(why) | ServersUnavailable::Invalid(why) => why,
+    let why = match ctx.servers_unavailable? {
+        // `mcp:*` is valid in a project without servers.
+        McpUnavailableReason::NotConfigured(_) if named == ALL_SERVERS => return None,
+        McpUnavailableReason::NotConfigured(why) | McpUnavailableReason::Invalid(why) => why,
     };
-    Some(format!("`{tool}` is a tool of an MCP server, and {why}"))
+    Some(format!("`{tool}` needs an MCP server, but {why}"))
 }
 
-/// What is wrong with a name of ours; `named` is how it was written.
-pub(crate) fn tool_name_error(tool: &str, named: &str, shelf: &LoadContext<'_>) -> Option<String> {
-    match mcp_name_error(tool, shelf.servers) {
-        Some(fault) => fault,
-        None if shelf.tools.contains(&tool) => None,
-        None => Some(suggest::unknown_message("tool", named, shelf.tools)),
+/// Returns an error message if there is no tool `tool`. The message shows the name that is written
+/// in the agent file.
+pub(crate) fn tool_name_error(
+    tool: &str,
+    written_name: &str,
+    ctx: &LoadContext<'_>,
+) -> Option<String> {
+    match mcp_name_error(tool, ctx.servers) {
+        Some(error) => error,
+        None if ctx.tools.contains(&tool) => None,
+        None => Some(suggest::unknown_name_message("tool", written_name, ctx.tools)),
     }
 }
 
-/// Reads the list of an agent of ours.
-pub(crate) fn parse(
-    sheet: &mut Diagnostics,
+/// Parses the list of tools of a project agent.
+pub(crate) fn parse_tools(
+    diagnostics: &mut Diagnostics,
     entry: &TableEntry,
-    shelf: &LoadContext<'_>,
+    ctx: &LoadContext<'_>,
 ) -> Option<Vec<String>> {
     let mut tools: Vec<String> = Vec::new();
-    for (place, named) in sheet.texts_with_positions(entry) {
-        let tool = match native_name(&named) {
-            Some(ours) => ours.to_owned(),
-            None => from_wire_name(&named).unwrap_or_else(|| named.clone()),
+    for (position, named) in diagnostics.parse_texts_with_positions(entry) {
+        let tool = match longhaul_tool_name(&named) {
+            Some(native) => native.to_owned(),
+            None => parse_wire_tool_name(&named).unwrap_or_else(|| named.clone()),
         };
-        match tool_name_error(&tool, &named, shelf) {
-            Some(message) => sheet.invalid(place, message),
+        match tool_name_error(&tool, &named, ctx) {
+            Some(message) => diagnostics.report_invalid(position, message),
             None if tools.contains(&tool) => {}
             None => {
-                if let Some(message) = missing_server(&tool, shelf) {
-                    sheet.missing(place, message);
+                if let Some(message) = missing_server_message(&tool, ctx) {
+                    diagnostics.report_missing(position, message);
                 }
                 tools.push(tool);
             }
@@ -120,8 +125,9 @@ mod tests {
 
     #[test]
     fn an_mcp_tool_has_one_native_name() {
-        let check =
-            |wire: &str, name: Option<&str>| assert_eq!(from_wire_name(wire).as_deref(), name);
+        let check = |wire: &str, name: Option<&str>| {
+            assert_eq!(parse_wire_tool_name(wire).as_deref(), name)
+        };
         check("mcp__github__create_issue", Some("mcp:github/create_issue"));
         check("mcp__github", Some("mcp:github"));
         check("mcp__github__*", Some("mcp:github"));
@@ -130,9 +136,9 @@ mod tests {
 
     #[test]
     fn server_names_are_checked_if_servers_are_known() {
-        let check = |tool: &str, servers: &[&str], said: Option<Option<&str>>| {
-            let fault = mcp_name_error(tool, servers);
-            assert_eq!(fault.as_ref().map(Option::as_deref), said, "{tool}");
+        let check = |tool: &str, servers: &[&str], expected: Option<Option<&str>>| {
+            let error = mcp_name_error(tool, servers);
+            assert_eq!(error.as_ref().map(Option::as_deref), expected, "{tool}");
         };
         check("read_file", &[], None);
         check("mcp:github", &[], Some(None));
@@ -141,10 +147,10 @@ mod tests {
         let unknown = "unknown MCP server `githup`, did you mean `github`?";
         check("mcp:githup/x", &["github"], Some(Some(unknown)));
         for wrong in ["mcp:", "mcp:/x", "mcp:a/", "mcp:a/b/c", "mcp:a b"] {
-            let said = format!(
-                "`{wrong}` names no MCP server: write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`"
+            let expected = format!(
+                "`{wrong}` is not a valid MCP tool name: write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`"
             );
-            check(wrong, &[], Some(Some(&said)));
+            check(wrong, &[], Some(Some(&expected)));
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Makes the adapter that asks a model: the one place that knows which there are.
-//!
-//! Never: looks for a key or a price. It is handed all that it needs.
+//! Creates the adapter (the client for one API format) of a model. No other module creates
+//! adapters; API keys and prices are passed in.
 
 use std::sync::Arc;
 
@@ -8,65 +7,65 @@ use longhaul_core::port::model::Model;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use longhaul_core::usage::ModelPricing;
-use longhaul_model::chat::Quirks;
-use longhaul_model::http::Http;
+use longhaul_model::chat::ServerQuirks;
+use longhaul_model::http::HttpClient;
 use longhaul_model::image_source::ImageSource;
 use longhaul_model::key::ApiKey;
-use longhaul_model::settings::Settings;
+use longhaul_model::settings::ModelSettings;
 use longhaul_model::{anthropic, chat, responses};
 
 use crate::assemble::providers::Provider;
-use crate::config::built_in_providers::Api;
+use crate::config::built_in_providers::ApiFormat;
 
-/// A model that somebody wants to ask.
+/// A model for which an adapter is created, with its API key and prices.
 #[derive(Debug)]
 pub(crate) struct ModelSpec<'a> {
-    /// Whose it is.
+    /// Provider of the model.
     pub(crate) provider: &'a Provider,
-    /// Its name there.
+    /// Name of the model at its provider, without the prefix `provider/`.
     pub(crate) model: &'a str,
-    /// The key of the account; none where none is needed.
+    /// API key of the provider. `None` means that the provider needs no key.
     pub(crate) key: Option<ApiKey>,
-    /// What it costs and how much fits in.
+    /// Prices and context window of the model.
     pub(crate) pricing: ModelPricing,
 }
 
-/// What an adapter works with.
+/// HTTP client, clock and image source of an adapter.
 #[derive(Debug)]
 pub(crate) struct AdapterContext {
-    /// The way to the server, shared by all models of a provider.
-    pub(crate) http: Http,
-    /// The time.
+    /// HTTP client, shared by all models of a provider.
+    pub(crate) http: HttpClient,
+    /// Clock that gives the current time to the adapter.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Who has the pictures of conversations, if somebody has.
+    /// Source of the images in conversations. `None` means that images can't be loaded.
     pub(crate) image_source: Option<Arc<dyn ImageSource>>,
 }
 
-/// The model, ready to be asked; the error is a sentence.
-pub(crate) fn open(
-    wanted: ModelSpec<'_>,
-    around: AdapterContext,
+/// Creates the adapter of a model. The error is a message for people.
+pub(crate) fn create_adapter(
+    spec: ModelSpec<'_>,
+    ctx: AdapterContext,
 ) -> Result<Arc<dyn Model>, String> {
-    let provider = wanted.provider;
+    let provider = spec.provider;
     let fields = (!provider.fields.is_empty()).then(|| RawJson::from_serialize(&provider.fields));
-    let settings = Settings {
+    let settings = ModelSettings {
         headers: provider.headers(),
         fields,
-        pricing: wanted.pricing,
-        image_source: around.image_source,
-        ..Settings::new(&provider.name, wanted.model, wanted.key)
+        pricing: spec.pricing,
+        image_source: ctx.image_source,
+        ..ModelSettings::new(&provider.name, spec.model, spec.key)
     };
     let model = match provider.api {
-        Api::Anthropic => anthropic::model(around.http, settings, around.clock),
-        Api::Responses => responses::model(around.http, settings, around.clock),
-        Api::Chat => {
+        ApiFormat::Anthropic => anthropic::new_model(ctx.http, settings, ctx.clock),
+        ApiFormat::Responses => responses::new_model(ctx.http, settings, ctx.clock),
+        ApiFormat::Chat => {
             let quirks = match provider.quirks.as_slice() {
-                [] => Quirks::for_provider(&provider.name),
-                words => Quirks::parse(words)
+                [] => ServerQuirks::for_provider(&provider.name),
+                names => ServerQuirks::from_names(names)
                     .map_err(|bad| format!("`[providers.{}] quirks`: {bad}", provider.name))?,
             };
-            chat::model(around.http, settings, quirks, around.clock)
+            chat::new_model(ctx.http, settings, quirks, ctx.clock)
         }
     };
-    model.map_err(|bad| format!("`{}` can't be asked: {bad}.", provider.name))
+    model.map_err(|bad| format!("`{}` can't be used: {bad}.", provider.name))
 }

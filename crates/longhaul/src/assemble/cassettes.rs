@@ -1,6 +1,5 @@
-//! The cassettes of a project: where they lie, and what must not be on them.
-//!
-//! Never: a cassette outside of their folder.
+//! The cassettes of a project: files with recorded model responses, which are replayed instead of
+//! calling the model. Invariant: every cassette that is played is in the cassette folder.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -9,72 +8,78 @@ use std::sync::Arc;
 
 use longhaul_core::raw::Hash;
 use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
-use longhaul_model::cassette::{Cassette, CassetteModel, Recorder};
+use longhaul_model::cassette::{Cassette, CassetteModel, CassetteRecorder};
 
 use crate::assemble::redactor::build_redactor;
 use crate::config::built_in_providers::CASSETTE_PROVIDER;
 use crate::config::settings::Config;
 
-/// What stands behind a cassette's name where any question is answered.
+/// Suffix of a cassette name that allows requests that differ from the recorded ones.
 const LOOSE_SUFFIX: &str = "+loose";
 
-/// The longest name of a cassette.
-const NAME_MAX: usize = 100;
+/// Maximum length of a cassette name in characters.
+const NAME_CHARS_MAX: usize = 100;
 
-/// So many letters of a hash tell two files of the same name apart.
+/// Number of hash characters in the name of a copied cassette file. They distinguish files with the
+/// same name.
 const HASH_CHARS: usize = 8;
 
-/// Where the cassette of this name lies.
+/// Returns the path of the cassette file with this name.
 ///
 /// # Errors
-/// The name can't be one of a cassette.
+/// The name is not valid.
 pub fn cassette_file(config: &Config, name: &str) -> Result<PathBuf, String> {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    let fits = (1..=NAME_MAX).contains(&name.len()) && !name.starts_with('.');
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let fits = (1..=NAME_CHARS_MAX).contains(&name.len()) && !name.starts_with('.');
     if !fits || !name.chars().all(plain) {
-        let name: String = name.chars().take(NAME_MAX).collect();
+        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
         return Err(format!(
-            "`{name}` is no name of a cassette: it has letters, digits, `-`, `_` and `.`, \
-             {NAME_MAX} at most."
+            "`{name}` is not a valid cassette name: use letters, digits, `-`, `_` and `.`, \
+             {NAME_CHARS_MAX} at most."
         ));
     }
     Ok(cassette_folder(config).join(format!("{name}.jsonl")))
 }
 
-/// The model that replays what `said` names: a cassette of this project, or a file,
-/// which is then copied to them, so that the run can go on without it.
+/// Returns the name of the model that replays a cassette of this project, given by its name, or a
+/// cassette file, given by its path. A file is copied into the cassette folder, so that the run can
+/// continue if the original file is deleted.
 ///
 /// # Errors
 /// There is no such cassette or file, or the file can't be copied.
-pub fn replay_model_name(config: &Config, said: &str, loose: bool) -> Result<String, String> {
-    let suffix = if loose { LOOSE_SUFFIX } else { "" };
-    if let Ok(path) = cassette_file(config, said)
+pub fn replay_model_name(
+    config: &Config,
+    cassette_or_path: &str,
+    is_loose: bool,
+) -> Result<String, String> {
+    let suffix = if is_loose { LOOSE_SUFFIX } else { "" };
+    if let Ok(path) = cassette_file(config, cassette_or_path)
         && path.exists()
     {
-        return Ok(format!("{CASSETTE_PROVIDER}/{said}{suffix}"));
+        return Ok(format!("{CASSETTE_PROVIDER}/{cassette_or_path}{suffix}"));
     }
-    let file = Path::new(said);
+    let file = Path::new(cassette_or_path);
     if !file.exists() {
         return Err(format!(
-            "There is no cassette `{said}`, neither as a file nor in {}. Record one: \
-             longhaul run AGENT ... --record={said}",
+            "There is no cassette `{cassette_or_path}`, neither as a file nor in {}. Record one: \
+             longhaul run AGENT ... --record={cassette_or_path}",
             cassette_folder(config).display()
         ));
     }
-    // What is no tape is not taken in.
+    // A file that is not a valid cassette is not copied.
     Cassette::load(file).map_err(|bad| bad.to_string())?;
-    let unreadable = |why: std::io::Error| format!("{said} can't be copied: {why}");
+    let unreadable = |why: std::io::Error| format!("{cassette_or_path} can't be copied: {why}");
     let bytes = std::fs::read(file).map_err(unreadable)?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let stem: String = stem
         .chars()
-        .take(NAME_MAX / 2)
-        .filter(|letter| letter.is_ascii_alphanumeric() || "-_".contains(*letter))
+        .take(NAME_CHARS_MAX / 2)
+        .filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c))
         .collect();
     let hash = Hash::digest(&bytes).to_string();
     let name = format!("{stem}-{}", &hash[..HASH_CHARS]);
     let path = cassette_file(config, &name)?;
-    reject_symlinks(config, &path).map_err(unreadable)?;
+    create_folder_and_reject_symlinks(config, &path).map_err(unreadable)?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let written = options.open(&path).and_then(|mut file| file.write_all(&bytes));
@@ -82,61 +87,62 @@ pub fn replay_model_name(config: &Config, said: &str, loose: bool) -> Result<Str
     Ok(format!("{CASSETTE_PROVIDER}/{name}{suffix}"))
 }
 
-/// The model that plays a cassette.
-pub(crate) fn open(config: &Config, said: &str) -> Result<CassetteModel, String> {
-    let (name, loose) = split_model_name(said);
+/// Opens the model that replays the cassette in `model_name`.
+pub(crate) fn open_cassette(config: &Config, model_name: &str) -> Result<CassetteModel, String> {
+    let (name, loose) = parse_cassette_model_name(model_name);
     let path = cassette_file(config, name)?;
-    reject_symlinks(config, &path)
+    create_folder_and_reject_symlinks(config, &path)
         .map_err(|why| format!("The cassette can't be played: {why}."))?;
-    let tape =
+    let cassette =
         Cassette::load(&path).map_err(|bad| format!("The cassette can't be played: {bad}."))?;
     let model =
-        CassetteModel::new(format!("{CASSETTE_PROVIDER}/{name}"), tape, build_redactor(config));
-    Ok(if loose { model.lenient() } else { model })
+        CassetteModel::new(format!("{CASSETTE_PROVIDER}/{name}"), cassette, build_redactor(config));
+    Ok(if loose { model.with_lenient_matching() } else { model })
 }
 
-/// Makes the folder of cassettes, and checks that neither it nor this cassette is a link that
-/// came with the project.
-fn reject_symlinks(config: &Config, file: &Path) -> std::io::Result<()> {
+/// Creates the cassette folder, and checks that neither the folder nor the cassette file is a
+/// symbolic link made by the project.
+fn create_folder_and_reject_symlinks(config: &Config, file: &Path) -> std::io::Result<()> {
     config.data_location().join("cassettes").make_folder()?;
     match std::fs::symlink_metadata(file) {
         Ok(found) if !found.is_file() => {
-            let words = format!("{} is a link or no file", file.display());
-            Err(std::io::Error::other(words))
+            let message = format!("{} is not a regular file", file.display());
+            Err(std::io::Error::other(message))
         }
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
-/// The file of a cassette as a model names it.
-pub(crate) fn file_for_model(config: &Config, said: &str) -> Option<PathBuf> {
-    cassette_file(config, split_model_name(said).0).ok()
+/// Returns the path of the cassette file that a model name refers to. `None` means that the name is
+/// invalid.
+pub(crate) fn cassette_file_of_model(config: &Config, model_name: &str) -> Option<PathBuf> {
+    cassette_file(config, parse_cassette_model_name(model_name).0).ok()
 }
 
-/// The name, and whether any question is answered.
-fn split_model_name(said: &str) -> (&str, bool) {
-    match said.strip_suffix(LOOSE_SUFFIX) {
+/// Splits a model name into the cassette name and whether requests may differ from the recording.
+fn parse_cassette_model_name(model_name: &str) -> (&str, bool) {
+    match model_name.strip_suffix(LOOSE_SUFFIX) {
         Some(name) => (name, true),
-        None => (said, false),
+        None => (model_name, false),
     }
 }
 
-/// Where they lie.
+/// Returns the cassette folder of a project.
 pub fn cassette_folder(config: &Config) -> PathBuf {
     config.data_folder().join("cassettes")
 }
 
-/// Models that are listened to.
+/// A model resolver that records the requests and responses of all its models.
 #[derive(Debug)]
 pub(crate) struct RecordingModels {
     pub(crate) models: Arc<dyn ModelResolver>,
-    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) recorder: Arc<CassetteRecorder>,
 }
 
 impl ModelResolver for RecordingModels {
     fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
         let ResolvedModel { name, model } = self.models.resolve(name)?;
-        let model = Arc::new(self.recorder.wrap(model));
+        let model = Arc::new(self.recorder.wrap_model(model));
         Ok(ResolvedModel { name, model })
     }
 

@@ -1,47 +1,49 @@
-//! Who looks at the world for agents: programs that are trusted, and addresses
-//! through the guarded way out.
+//! Context providers of a project: trusted commands, and URLs that are fetched through the guarded
+//! HTTP client.
 //!
-//! Never: a program that nobody trusts.
+//! Invariant: a command is not run before a person has trusted it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_core::port::context::ContextProvider;
-use longhaul_core::port::outbound::{NetworkScope, Outbound};
+use longhaul_core::port::outbound::{NetworkScope, OutboundClient};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::services::ContextProviders;
 use longhaul_tool::context::{CommandContextProvider, HttpContextProvider};
 
 use crate::config::settings::Config;
-use crate::trust::decisions::Decisions;
+use crate::trust::decisions::TrustDecisions;
 use crate::trust::egress;
 use crate::trust::item::TrustItem;
 
-/// So long one look may take.
+/// Timeout of one request to a context URL.
 const FETCH_TIMEOUT: Millis = Millis::from_secs(30);
 
-/// Whoever looks in this project.
+/// The context providers (commands and URLs that describe the outside world to agents) of a
+/// project.
 #[derive(Debug)]
 pub struct ProjectContextProviders {
     root: PathBuf,
-    decisions: Decisions,
-    outbound: Arc<dyn Outbound>,
+    decisions: TrustDecisions,
+    outbound: Arc<dyn OutboundClient>,
     clock: Arc<dyn Clock>,
 }
 
 impl ProjectContextProviders {
-    /// Those of this project, with this way out.
-    pub fn new(config: &Config, outbound: Arc<dyn Outbound>, clock: Arc<dyn Clock>) -> Self {
-        Self { root: config.root.clone(), decisions: Decisions::new(config), outbound, clock }
+    /// Creates the context providers of a project. URLs are fetched through `outbound`.
+    pub fn new(config: &Config, outbound: Arc<dyn OutboundClient>, clock: Arc<dyn Clock>) -> Self {
+        Self { root: config.root.clone(), decisions: TrustDecisions::new(config), outbound, clock }
     }
 }
 
 impl ContextProviders for ProjectContextProviders {
-    fn resolve(&self, eye: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
-        match eye {
+    fn resolve(&self, source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+        match source {
             PerceptionSource::Command(argv) => {
-                self.decisions.check(&TrustItem::perception(&self.root, argv))?;
+                self.decisions
+                    .check_trusted(&TrustItem::for_perception_command(&self.root, argv))?;
                 Ok(Arc::new(CommandContextProvider {
                     argv: argv.clone(),
                     root: self.root.clone(),
@@ -50,8 +52,8 @@ impl ContextProviders for ProjectContextProviders {
                 }))
             }
             PerceptionSource::Url(url) => {
-                self.decisions.check(&egress::perception_item(url))?;
-                // A private address is open where `[outbound] allow` names it.
+                self.decisions.check_trusted(&egress::perception_item(url))?;
+                // A private address is allowed only if `[outbound] allow` lists it.
                 Ok(Arc::new(HttpContextProvider {
                     url: url.clone(),
                     outbound: Arc::clone(&self.outbound),
@@ -60,9 +62,9 @@ impl ContextProviders for ProjectContextProviders {
                 }))
             }
             PerceptionSource::Named(name) => Err(format!(
-                "The context provider `{name}` is part of another program, and this one has \
-                 none of that name. Start the program that registers it, or write `command:` or \
-                 `url:` into the agent's `perception`."
+                "The context provider `{name}` is not registered in \
+                 this program. Start the program that registers it, or set `command:` or \
+                 `url:` in the agent's `perception`."
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! Assembles a runtime for a program that uses the library, with a project or without one.
+//! Builds a runtime for a program that uses the library, with or without a project.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use longhaul_engine::services::{EngineServices, NoContextProviders};
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_store::{OpenMode, StoreOptions};
 
-use crate::agents::load_context::{LoadContext, ServersUnavailable};
+use crate::agents::load_context::{LoadContext, McpUnavailableReason};
 use crate::agents::loaded_agents::LoadedAgents;
 use crate::assemble::images::StoreImageSource;
 use crate::assemble::mcp_servers;
@@ -20,89 +20,98 @@ use crate::assemble::models::ModelRegistry;
 use crate::assemble::redactor::{ProjectRedactor, build_redactor};
 use crate::assemble::registrations::Registrations;
 use crate::assemble::{
-    AssembleError, IN_MEMORY_URL, OpenOptions, ProjectRuntime, open_at, store_url, with_store_tools,
+    AssembleError, IN_MEMORY_URL, ProjectOpenOptions, ProjectRuntime, open_with_store_url,
+    store_url, with_store_tools,
 };
 use crate::config;
 use crate::config::error::ConfigError;
-use crate::config::load::Flag;
+use crate::config::load::SettingFlag;
 use crate::config::process_env::ProcessEnv;
 use crate::mcp::file::McpFile;
 
-/// Opens what a program registers and what the files of its project say, over this store or the
-/// project's own.
+/// Opens a runtime with the agents, tools and models that the program registered, and with the
+/// files of its project. `store` overrides the project's store.
 pub(crate) fn open_project(
     here: &ProcessEnv,
     store: Option<String>,
     registered: Registrations,
 ) -> Result<ProjectRuntime, AssembleError> {
-    // As a setting, so that the store is closed to agents' tools like a project's own.
-    let named = store.as_deref().map(store_flag).transpose()?.flatten();
+    // Passed as a setting, so that agents' tools can't access the store's files.
+    let named = store.as_deref().map(store_url_flag).transpose()?.flatten();
     let config = config::load::load(here, named.as_slice()).map_err(settings_error)?;
     let url = match store {
         Some(url) if url == IN_MEMORY_URL => url,
         Some(_) | None => store_url(&config)?,
     };
-    let house = open_at(url, config, open_options(), registered)?;
-    for problem in house.loaded.problems.iter().chain(&house.loaded.missing) {
+    let runtime = open_with_store_url(url, config, embedded_open_options(), registered)?;
+    for problem in runtime.loaded.problems.iter().chain(&runtime.loaded.missing_references) {
         tracing::warn!("{problem}");
     }
-    Ok(house)
+    Ok(runtime)
 }
 
-/// The store URL of a program as a setting, or `None` for a store in memory. A relative path is
-/// resolved against the program's working directory, not the project's folder.
-fn store_flag(url: &str) -> Result<Option<Flag>, AssembleError> {
-    let words = match url.strip_prefix("sqlite:") {
+/// Converts the store URL of the program to a setting. `None` means a store in memory. A relative
+/// path is resolved against the program's working directory, not the project's folder.
+fn store_url_flag(url: &str) -> Result<Option<SettingFlag>, AssembleError> {
+    let value = match url.strip_prefix("sqlite:") {
         Some(_) if url == IN_MEMORY_URL => return Ok(None),
         Some(file) => {
             let file = file.strip_prefix("//").unwrap_or(file);
-            let unnamed = |why| AssembleError::Setting(format!("`{url}` names no file: {why}"));
+            let unnamed =
+                |why| AssembleError::Setting(format!("`{url}` is not a valid path: {why}"));
             let file = std::path::absolute(file).map_err(unnamed)?;
             format!("sqlite:{}", file.display())
         }
         None => url.to_owned(),
     };
-    Ok(Some(Flag { name: ".store(..)".to_owned(), key: "store.url".to_owned(), value: words }))
+    Ok(Some(SettingFlag {
+        name: ".store(..)".to_owned(),
+        setting_path: "store.url".to_owned(),
+        value,
+    }))
 }
 
-/// Opens what a program registers, and models by the keys in the environment. No file of a
-/// project or of the user is read.
+/// Opens a runtime with the agents, tools and models that the program registered, and with the
+/// provider models whose API keys are in the environment. No file of a project or of the user is
+/// read.
 pub(crate) fn open_without_project(
     here: &ProcessEnv,
     store: String,
     registered: Registrations,
 ) -> Result<ProjectRuntime, AssembleError> {
-    let config = config::load::load_environment(here).map_err(settings_error)?;
+    let config = config::load::load_from_environment(here).map_err(settings_error)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = StoreOptions {
-        holder: open_options().holder,
+        holder: embedded_open_options().holder,
         ..StoreOptions::new(store, OpenMode::Driver, Arc::clone(&clock))
     };
     let store = Arc::new(longhaul_store::open(store)?);
-    let mut registered = registered.with_handlers(&store)?;
-    let tools = registered.tool_registry(with_store_tools(ToolRegistry::new([])?, &store)?)?;
-    let names: Vec<&str> = tools.all().map(|tool| tool.spec().name.as_str()).collect();
-    let why = "only a project has servers: name its folder with `.project(..)`";
-    registered.check(
+    let mut registered = registered.with_converted_handlers(&store)?;
+    let tools =
+        registered.extend_tool_registry(with_store_tools(ToolRegistry::new([])?, &store)?)?;
+    let names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();
+    let why = "only a project has servers: set its folder with `.project(..)`";
+    registered.check_agents(
         &config,
         &LoadContext {
-            servers_unavailable: Some(ServersUnavailable::Invalid(why)),
+            servers_unavailable: Some(McpUnavailableReason::Invalid(why)),
             ..LoadContext::new(&config.root, &names)
         },
     )?;
-    let album = StoreImageSource(Arc::clone(&store) as Arc<dyn RecordStore>);
-    let shelf = ModelRegistry::new(&config, Arc::clone(&clock)).with_images(Arc::new(album));
-    let models = registered.model_resolver(Arc::new(shelf));
-    let ports = EngineServices {
+    let images = StoreImageSource(Arc::clone(&store) as Arc<dyn RecordStore>);
+    let registry =
+        ModelRegistry::new(&config, Arc::clone(&clock)).with_image_source(Arc::new(images));
+    let models = registered.model_resolver(Arc::new(registry));
+    let services = EngineServices {
         context_providers: registered.context_providers(Arc::new(NoContextProviders)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
-        ..EngineServices::minimal(Arc::clone(&store), Arc::clone(&clock), models, tools)
+        ..EngineServices::from_single_store(Arc::clone(&store), Arc::clone(&clock), models, tools)
     };
-    let roster = registered.agent_registry(AgentRegistry::default());
+    let agents = registered.extend_agent_registry(AgentRegistry::default());
     let file = McpFile::default();
     let line = mcp_servers::client(&config, &file, &clock);
     Ok(ProjectRuntime {
-        longhaul: Longhaul::new(ports, roster, config.defaults()),
+        longhaul: Longhaul::new(services, agents, config.run_defaults()),
         loaded: LoadedAgents::default(),
         store,
         mcp_tools: Arc::new(McpTools::new(&config, file, line)),
@@ -111,13 +120,13 @@ pub(crate) fn open_without_project(
 }
 
 fn settings_error(error: ConfigError) -> AssembleError {
-    AssembleError::Setting(format!("the settings can't be used: {error}"))
+    AssembleError::Setting(format!("invalid settings: {error}"))
 }
 
-/// How a program opens the store of its own runs.
-fn open_options() -> OpenOptions {
+/// Returns the options with which a program opens its store.
+fn embedded_open_options() -> ProjectOpenOptions {
     let program = std::env::args().next().unwrap_or_default();
-    OpenOptions {
+    ProjectOpenOptions {
         mode: OpenMode::Driver,
         holder: format!("the program {program}"),
         on_fatal: None,

@@ -1,6 +1,5 @@
-//! The pictures of conversations, from where the store keeps them.
-//!
-//! Never: a picture that no provider would take.
+//! Reads the images of conversations from the store. Images that are too large for all providers
+//! are left out.
 
 use std::sync::Arc;
 
@@ -9,17 +8,18 @@ use longhaul_core::message::ImageRef;
 use longhaul_core::port::records::RecordStore;
 use longhaul_model::image_source::ImageSource;
 
-/// No provider takes a larger one, and memory is not endless.
-const BYTES_MAX: u64 = 20 * 1024 * 1024;
+/// Maximum size of an image in bytes. No provider accepts larger images, and the limit bounds
+/// memory use.
+const IMAGE_BYTES_MAX: u64 = 20 * 1024 * 1024;
 
-/// The store's pictures.
+/// Source of images that reads them from the store.
 #[derive(Debug)]
 pub(crate) struct StoreImageSource(pub(crate) Arc<dyn RecordStore>);
 
 #[async_trait]
 impl ImageSource for StoreImageSource {
-    async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
-        if image.blob.size > BYTES_MAX {
+    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+        if image.blob.size > IMAGE_BYTES_MAX {
             return None;
         }
         self.0.blob(image.blob.hash).await.ok().flatten()

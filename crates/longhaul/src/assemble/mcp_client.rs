@@ -1,6 +1,4 @@
-//! The line to servers of tools, as the rest of the program sees it.
-//!
-//! Never: a wire format. Who speaks it stands behind this.
+//! Interface between the MCP client and the rest of the program. It hides the MCP protocol.
 
 use std::sync::Arc;
 
@@ -9,62 +7,63 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{ClaimId, Tool};
 use longhaul_core::time::Millis;
 
-/// Who speaks with servers, each by its name.
+/// Client for MCP servers, which are identified by name.
 #[async_trait]
 pub trait McpClient: Send + Sync + std::fmt::Debug {
-    /// The tools of a server, or the one of this name. The error is a reason in
-    /// a few words.
+    /// Returns the tools of a server, or only the tool with this name. The error is a short reason.
     async fn tools(
         &self,
         server: &str,
         tool: Option<&str>,
-        stay: ClaimId,
+        claim: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String>;
 
-    /// What a server says of itself.
+    /// Connects to a server and returns its description.
     async fn check(&self, server: &str) -> Result<ServerReport, McpCheckError>;
 
-    /// What was opened for this run alone is closed.
-    async fn release(&self, stay: ClaimId);
+    /// Closes the connections that were opened only for this claim (a worker's exclusive right to
+    /// drive a run).
+    async fn release(&self, claim: ClaimId);
 
-    /// Everything is closed.
+    /// Closes the connections to all servers.
     async fn close(&self);
 
-    /// What must not be cut off in its middle comes to its end; it takes a bounded time.
+    /// Waits until operations that must not be interrupted, such as token refreshes, have ended.
+    /// The wait has a time limit.
     async fn finish_refreshes(&self);
 }
 
-/// What a server says of itself.
+/// Description of an MCP server, as the server reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReport {
-    /// What it calls itself.
+    /// Name that the MCP server reports.
     pub name: String,
-    /// Its version.
+    /// Version that the MCP server reports.
     pub version: String,
-    /// The version of the protocol that was agreed on.
+    /// MCP protocol version that was negotiated with the server.
     pub protocol: String,
-    /// Its tools.
+    /// Tools that the MCP server offers.
     pub tools: Vec<ReportedTool>,
-    /// What should be known though nothing is wrong.
+    /// Remarks about the MCP server that are not errors.
     pub notes: Vec<String>,
-    /// How long it took until all of this was known.
+    /// Time it took to connect to the MCP server and list its tools.
     pub duration: Millis,
 }
 
-/// Why a server says nothing of itself.
+/// Reason why an MCP server could not be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpCheckError {
-    /// In a few words.
+    /// Short reason why the check failed.
     pub message: String,
-    /// Somebody has to see to its login; it does not pass by itself.
+    /// Whether a person must log in to the server first. Then a retry does not help.
     pub needs_login: bool,
 }
 
-/// A tool as its server tells of it.
+/// A tool as its MCP server describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportedTool {
-    /// Its name in an agent's file.
+    /// Name of the tool as agent files write it.
     pub name: String,
-    /// What its calls do to the world.
+    /// Effect class of the tool's calls: whether they may be repeated after a crash.
     pub class: EffectClass,
 }

@@ -1,6 +1,4 @@
-//! The clients that speak with the servers of `.mcp.json`.
-//!
-//! Never: starts one before it is asked for.
+//! Clients for the MCP servers in `.mcp.json`. A server is started on its first use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,21 +15,21 @@ use crate::assemble::mcp_tools::resolve_servers;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::resolved::ResolvedServer;
-use crate::mcp::server::{self, ServerConfig};
+use crate::mcp::server::{self, McpServerConfig};
 
-/// Where logins are kept, in the folder for what the user's programs remember.
+/// Folder of the saved logins, inside the user's state folder.
 const LOGINS_FOLDER: &str = "logins";
 
-/// What becomes of those who were stopped for want of a login.
-const RESUME_HINT: &str = "Runs that wait for it go on with `longhaul answer`.";
+/// Hint that is added to messages about a missing login.
+const RESUME_HINT: &str = "Resume waiting runs with `longhaul answer`.";
 
-/// A line to every server of this file that can be started.
+/// Creates a client for all usable MCP servers of this `.mcp.json`.
 pub fn client(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Arc<dyn McpClient> {
-    Arc::new(ServersClient(servers(config, file, clock)))
+    Arc::new(ServersClient(create_mcp_servers(config, file, clock)))
 }
 
-/// Every server of this file that can be started, with who logs in there.
-pub fn servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Servers {
+/// Creates all usable MCP servers of this `.mcp.json`, with their login settings.
+pub fn create_mcp_servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Servers {
     let mut ready = resolve_servers(config, file);
     let specs = file.servers.iter().filter_map(|server| {
         let filled = ready.remove(&server.name)?.ok()?;
@@ -46,7 +44,7 @@ pub fn servers(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Serve
 }
 
 fn server_spec(
-    server: &ServerConfig,
+    server: &McpServerConfig,
     filled: ResolvedServer,
     login: impl FnOnce(OAuthConfig) -> Option<LoginContext>,
 ) -> ServerSpec {
@@ -68,7 +66,7 @@ fn server_spec(
     }
 }
 
-/// A program that is named by a path is looked for from where it is started.
+/// Resolves a command that is a path relative to the server's working directory.
 fn resolve_command(command: String, cwd: &Path) -> String {
     match command.contains('/') {
         true => cwd.join(&command).to_string_lossy().into_owned(),
@@ -85,25 +83,25 @@ impl McpClient for ServersClient {
         &self,
         server: &str,
         tool: Option<&str>,
-        stay: ClaimId,
+        claim_id: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let asked = self.0.tools(server, tool, stay).await;
-        asked.map_err(|why| match matches!(why, McpError::LoginRequired { .. }) {
+        let result = self.0.tools(server, tool, claim_id).await;
+        result.map_err(|why| match matches!(why, McpError::LoginRequired { .. }) {
             true => format!("{why} {RESUME_HINT}"),
             false => why.to_string(),
         })
     }
 
     async fn check(&self, server: &str) -> Result<ServerReport, McpCheckError> {
-        let asked = self.0.check(server).await;
-        asked.map(to_report).map_err(|error| McpCheckError {
+        let result = self.0.check(server).await;
+        result.map(to_report).map_err(|error| McpCheckError {
             message: error.to_string(),
             needs_login: matches!(error, McpError::LoginRequired { is_transient: false, .. }),
         })
     }
 
-    async fn release(&self, stay: ClaimId) {
-        self.0.release(stay).await;
+    async fn release(&self, claim_id: ClaimId) {
+        self.0.close_claim_servers(claim_id).await;
     }
 
     async fn close(&self) {
@@ -116,9 +114,9 @@ impl McpClient for ServersClient {
 }
 
 fn to_report(checked: ServerCheck) -> ServerReport {
-    let tools = checked.tools.into_iter().map(|offered| ReportedTool {
-        name: offered.spec.name.as_str().to_owned(),
-        class: offered.class,
+    let tools = checked.tools.into_iter().map(|listed| ReportedTool {
+        name: listed.spec.name.as_str().to_owned(),
+        class: listed.class,
     });
     ServerReport {
         name: checked.name,

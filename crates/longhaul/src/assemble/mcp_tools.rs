@@ -1,7 +1,7 @@
-//! The tools that the servers of `.mcp.json` bring, under names such as
-//! `mcp:github` and `mcp:github/search`.
+//! The tools of the MCP servers in `.mcp.json`, under names such as `mcp:github` and
+//! `mcp:github/search`.
 //!
-//! Never: a server that nobody trusts, and never a reason without what helps.
+//! Invariant: an untrusted server is not started. Every error names a command that helps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,52 +16,53 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::assemble::mcp_client::McpClient;
-use crate::assemble::slow_notice::SlowNotice;
+use crate::assemble::slow_notice::SlowServerNotice;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::name::{ALL_SERVERS, FILE_NAME, parse_tool_name};
 use crate::mcp::resolved::ResolvedServer;
-use crate::trust::decisions::Decisions;
+use crate::trust::decisions::TrustDecisions;
 use crate::trust::item::TrustItem;
 
-/// So long is waited for servers to close when everything ends.
+/// Maximum time to close all MCP servers at shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A server of the file, and how it is started; the error says why it can't be.
+/// The MCP servers of a file by name, with expanded variables. The error is the reason why a server
+/// can't be started.
 pub type ResolvedServers = BTreeMap<String, Result<ResolvedServer, String>>;
 
-/// The servers of a project.
+/// The tools of a project's MCP servers.
 #[derive(Debug)]
 pub struct McpTools {
     config: Config,
-    decisions: Decisions,
-    current: Mutex<Arc<ServerSet>>,
-    /// Those of before: runs that began with them go on with them.
-    retired: Mutex<Vec<Arc<ServerSet>>>,
+    decisions: TrustDecisions,
+    current: Mutex<Arc<McpServerSet>>,
+    /// Server sets of earlier versions of `.mcp.json`. Runs that use one of them keep it.
+    retired: Mutex<Vec<Arc<McpServerSet>>>,
     closing: Mutex<ClosingClients>,
-    slow_notice: SlowNotice,
+    slow_notice: SlowServerNotice,
 }
 
-/// Lines that nobody needs any more, on their way to an end.
+/// Clients that no run uses any more and that are being closed.
 #[derive(Debug, Default)]
 struct ClosingClients {
     clients: Vec<Arc<dyn McpClient>>,
     tasks: JoinSet<()>,
 }
 
-/// The file as it was read, and the line to its servers.
+/// One version of `.mcp.json`, and the client for its servers.
 #[derive(Debug)]
-struct ServerSet {
+struct McpServerSet {
     file: McpFile,
     resolved: ResolvedServers,
     client: Arc<dyn McpClient>,
-    /// Who asked for tools on this line and has not let go.
+    /// Claims of the runs that use this client.
     claims: Mutex<BTreeSet<ClaimId>>,
 }
 
-impl ServerSet {
-    fn new(file: McpFile, ready: ResolvedServers, line: Arc<dyn McpClient>) -> Arc<Self> {
-        Arc::new(Self { file, resolved: ready, client: line, claims: Mutex::default() })
+impl McpServerSet {
+    fn new(file: McpFile, ready: ResolvedServers, client: Arc<dyn McpClient>) -> Arc<Self> {
+        Arc::new(Self { file, resolved: ready, client, claims: Mutex::default() })
     }
 
     fn claims(&self) -> MutexGuard<'_, BTreeSet<ClaimId>> {
@@ -69,10 +70,10 @@ impl ServerSet {
     }
 }
 
-/// Every server that is not switched off, with its variables filled in.
+/// Expands the variables of all MCP servers that are not disabled.
 pub fn resolve_servers(config: &Config, file: &McpFile) -> ResolvedServers {
-    // What `.env` says counts as it was when the file was looked at.
-    let env = config.env.with_dotenv_of(&file.dotenv_values);
+    // Uses the `.env` values that were read together with the file.
+    let env = config.env.with_dotenv_values_of(&file.dotenv_values);
     let used = file.servers.iter().filter(|server| !server.disabled);
     let filled = used.map(|server| {
         let filled = ResolvedServer::resolve(server, &env, &config.root);
@@ -82,73 +83,73 @@ pub fn resolve_servers(config: &Config, file: &McpFile) -> ResolvedServers {
 }
 
 impl McpTools {
-    /// The servers of this file, asked over this line.
-    pub fn new(config: &Config, file: McpFile, line: Arc<dyn McpClient>) -> Self {
+    /// Creates the tools of the MCP servers in this file. They are called through this client.
+    pub fn new(config: &Config, file: McpFile, client: Arc<dyn McpClient>) -> Self {
         let ready = resolve_servers(config, &file);
         Self {
             config: config.clone(),
-            decisions: Decisions::new(config),
-            current: Mutex::new(ServerSet::new(file, ready, line)),
+            decisions: TrustDecisions::new(config),
+            current: Mutex::new(McpServerSet::new(file, ready, client)),
             retired: Mutex::default(),
             closing: Mutex::default(),
-            slow_notice: SlowNotice::default(),
+            slow_notice: SlowServerNotice::default(),
         }
     }
 
-    /// Whoever waits for a server that does not answer soon is told by this.
-    pub fn on_slow(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
-        self.slow_notice.set_callback(tell);
+    /// Sets a callback that receives the name of an MCP server that is slow to respond.
+    pub fn set_slow_server_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
+        self.slow_notice.set_callback(callback);
     }
 
-    /// The file that counts now.
-    pub fn file(&self) -> McpFile {
-        self.current().file.clone()
+    /// Returns the version of `.mcp.json` that is in use.
+    pub fn current_file(&self) -> McpFile {
+        self.current_set().file.clone()
     }
 
-    fn current(&self) -> Arc<ServerSet> {
+    fn current_set(&self) -> Arc<McpServerSet> {
         let now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&now)
     }
 
-    /// The line for this stay. Noted before anybody can put another in its place, so
-    /// that it is not closed meanwhile.
-    fn client_for(&self, stay: ClaimId) -> Arc<dyn McpClient> {
+    /// Returns the MCP client for this claim. The claim is registered while the lock is held, so
+    /// that the client is not closed as unused when `.mcp.json` changes.
+    fn client_for_claim(&self, claim_id: ClaimId) -> Arc<dyn McpClient> {
         let now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        now.claims().insert(stay);
+        now.claims().insert(claim_id);
         Arc::clone(&now.client)
     }
 
-    /// Whether the server of this name may be started and can be.
+    /// Checks that the server with this name is trusted and can be started.
     ///
     /// # Errors
-    /// Why not, in a sentence that says what to do.
-    pub fn check_usable(&self, name: &str) -> Result<(), String> {
-        let state = self.current();
-        if state.file.find(name)?.disabled {
+    /// The server can't be used. The message has the reason and a command that helps.
+    pub fn check_server_usable(&self, name: &str) -> Result<(), String> {
+        let state = self.current_set();
+        if state.file.find_server(name)?.disabled {
             return Err(format!(
-                "The server `{name}` is switched off in `{FILE_NAME}`. \
-                 Take `disabled` out there, and look with `longhaul mcp ls`."
+                "The server `{name}` is disabled in `{FILE_NAME}`. \
+                 Remove `disabled` there, and run `longhaul mcp ls`."
             ));
         }
         if let Some(Err(why)) = state.resolved.get(name) {
             return Err(format!(
                 "The server `{name}` of `{FILE_NAME}` can't be started: {why}. \
-                 Look with `longhaul mcp ls`."
+                 Run `longhaul mcp ls`."
             ));
         }
         self.check_trust(&state.file)
     }
 
     fn check_trust(&self, file: &McpFile) -> Result<(), String> {
-        let item = TrustItem::mcp(file);
-        item.map_or(Ok(()), |item| self.decisions.check(&item))
+        let item = TrustItem::for_mcp_servers(file);
+        item.map_or(Ok(()), |item| self.decisions.check_trusted(&item))
     }
 
-    /// The file as it stands now, where it is another than the one in use; the
-    /// error says why it can't take its place.
-    pub fn changed_file(&self) -> Option<Result<McpFile, String>> {
+    /// Reads `.mcp.json` again. `None` means that it is unchanged; the error is the reason why the
+    /// new version can't be used.
+    pub fn read_changed_file(&self) -> Option<Result<McpFile, String>> {
         let file = McpFile::load(&self.config);
-        if file == self.current().file {
+        if file == self.current_set().file {
             return None;
         }
         if let Some(problem) = file.problems.first() {
@@ -157,167 +158,176 @@ impl McpTools {
         Some(self.check_trust(&file).map(|()| file))
     }
 
-    /// From now on this file counts, and this line. The one of before is closed when
-    /// nobody needs it any more.
-    pub fn replace(&self, file: McpFile, line: Arc<dyn McpClient>) {
-        self.install(file, line);
-        // Nobody waits here: they end on their own.
-        drop(self.close_unused());
+    /// Switches to this version of `.mcp.json` and this client. The previous client is closed when
+    /// no run uses it any more.
+    pub fn replace_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
+        self.install_servers(file, client);
+        // The clients close in the background.
+        drop(self.close_unused_clients());
     }
 
-    fn install(&self, file: McpFile, line: Arc<dyn McpClient>) {
+    fn install_servers(&self, file: McpFile, client: Arc<dyn McpClient>) {
         let ready = resolve_servers(&self.config, &file);
-        let state = ServerSet::new(file, ready, line);
-        // Whoever lets go meanwhile finds it in one place or the other.
+        let state = McpServerSet::new(file, ready, client);
+        // Both locks are held, so that a concurrent release finds the set either in `retired` or in
+        // `current`.
         let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let mut now = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         before.push(std::mem::replace(&mut *now, state));
     }
 
-    /// Begins to end the lines that nobody needs any more, and says of each when it has
-    /// ended. Whoever does not wait for that cuts nothing off, and a close of all still
-    /// finds them.
-    fn close_unused(&self) -> Vec<oneshot::Receiver<()>> {
+    /// Starts to close the unused clients, and returns for each a receiver that completes when the
+    /// client is closed. If a receiver is dropped, closing continues, and `close` still waits for
+    /// it.
+    fn close_unused_clients(&self) -> Vec<oneshot::Receiver<()>> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
         while closing.tasks.try_join_next().is_some() {}
         if closing.tasks.is_empty() {
             closing.clients.clear();
         }
         let begin = |line: Arc<dyn McpClient>| {
-            let (tell, told) = oneshot::channel();
+            let (tell, closed) = oneshot::channel();
             closing.clients.push(Arc::clone(&line));
             closing.tasks.spawn(async move {
                 close_client(&*line).await;
-                // Nobody may wait for it any more.
+                // The receiver may be gone.
                 _ = tell.send(());
             });
-            told
+            closed
         };
-        self.take_unused().into_iter().map(begin).collect()
+        self.take_unused_clients().into_iter().map(begin).collect()
     }
 
-    /// Takes out the lines of before that nobody needs any more.
-    fn take_unused(&self) -> Vec<Arc<dyn McpClient>> {
+    /// Removes the clients of earlier versions that no run uses any more, and returns them.
+    fn take_unused_clients(&self) -> Vec<Arc<dyn McpClient>> {
         let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let unneeded = before.extract_if(.., |state| state.claims().is_empty());
         unneeded.map(|state| Arc::clone(&state.client)).collect()
     }
 
-    /// All whose lines are open.
-    fn open_sets(&self) -> Vec<Arc<ServerSet>> {
+    /// Returns all server sets whose clients are not closed yet.
+    fn unclosed_sets(&self) -> Vec<Arc<McpServerSet>> {
         let before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        before.iter().cloned().chain([self.current()]).collect()
+        before.iter().cloned().chain([self.current_set()]).collect()
     }
 
-    /// Closes everything, and waits no longer than it must. A server that does not end
-    /// is left alone; what must come to its end, on any line, has its own time for that.
+    /// Closes all clients. A server that does not stop in time is abandoned. Operations that must
+    /// not be interrupted have their own time limit.
     pub async fn close(&self) {
         let (closing, states) = {
-            // Whoever lets go meanwhile finds a line in one place or the other, and so do we.
+            // Holding the lock makes sure that a concurrently released client is found in one of
+            // the two lists.
             let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-            (std::mem::take(&mut *closing), self.open_sets())
+            (std::mem::take(&mut *closing), self.unclosed_sets())
         };
-        close_all(closing, &states).await;
+        close_all_clients(closing, &states).await;
     }
 
-    /// Replaces the connections at once; the returned future closes the old ones.
-    pub fn restart(
+    /// Replaces the connections to all servers at once; the returned future closes the old ones.
+    pub fn restart_servers(
         &self,
         file: McpFile,
-        line: Arc<dyn McpClient>,
+        client: Arc<dyn McpClient>,
     ) -> impl Future<Output = ()> + use<> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.install(file, line);
+        self.install_servers(file, client);
         let mut before = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let (closing, states) = (std::mem::take(&mut *closing), std::mem::take(&mut *before));
-        async move { close_all(closing, &states).await }
+        async move { close_all_clients(closing, &states).await }
     }
 
-    async fn tools(
+    async fn load_server_tools(
         &self,
         server: &str,
         tool: Option<&str>,
-        stay: ClaimId,
+        claim_id: ClaimId,
     ) -> Result<Vec<RegisteredTool>, String> {
-        self.check_usable(server)?;
-        let line = self.client_for(stay);
-        let asked = self.slow_notice.wait_for_server(server, line.tools(server, tool, stay)).await;
-        let tools = asked.map_err(|why| {
+        self.check_server_usable(server)?;
+        let line = self.client_for_claim(claim_id);
+        let result =
+            self.slow_notice.wait_for_server(server, line.tools(server, tool, claim_id)).await;
+        let tools = result.map_err(|why| {
             let stop = match why.ends_with(['.', '?', '!']) {
                 true => "",
                 false => ".",
             };
             format!(
                 "The server `{server}` of `{FILE_NAME}` can't be used: {why}{stop} \
-                 Look with `longhaul mcp check {server}`."
+                 Run `longhaul mcp check {server}`."
             )
         })?;
-        let mut equipped = Vec::new();
+        let mut registered = Vec::new();
         for tool in tools {
             let name = tool.spec().name.clone();
             match RegisteredTool::new(tool) {
-                Ok(tool) => equipped.push(tool),
-                Err(why) => tracing::warn!(server, tool = %name, "left out: {why}"),
+                Ok(tool) => registered.push(tool),
+                Err(why) => tracing::warn!(server, tool = %name, "MCP tool is left out: {why}"),
             }
         }
-        match (equipped.is_empty(), tool) {
+        match (registered.is_empty(), tool) {
             (true, Some(tool)) => Err(format!(
                 "The tool `{tool}` of the server `{server}` can't be used: its input schema is \
-                 broken. Look with `longhaul mcp check {server}`."
+                 invalid. Run `longhaul mcp check {server}`."
             )),
-            (_, Some(_) | None) => Ok(equipped),
+            (_, Some(_) | None) => Ok(registered),
         }
     }
 
-    /// The tools of every server that is not switched off.
-    async fn all_tools(&self, stay: ClaimId) -> Result<Vec<RegisteredTool>, String> {
-        let state = self.current();
-        // Nobody knows who all are.
-        if let Some(why) = state.file.unusable() {
+    /// Returns the tools of all MCP servers that are not disabled.
+    async fn load_all_tools(&self, claim_id: ClaimId) -> Result<Vec<RegisteredTool>, String> {
+        let state = self.current_set();
+        // With an invalid file the list of servers is unknown.
+        if let Some(why) = state.file.unusable_reason() {
             return Err(format!("{why}."));
         }
         let used = state.file.servers.iter().filter(|server| !server.disabled);
-        let asked = join_all(used.map(|server| self.tools(&server.name, None, stay))).await;
-        let tools: Result<Vec<_>, String> = asked.into_iter().collect();
+        let results =
+            join_all(used.map(|server| self.load_server_tools(&server.name, None, claim_id))).await;
+        let tools: Result<Vec<_>, String> = results.into_iter().collect();
         Ok(tools?.into_iter().flatten().collect())
     }
 }
 
 #[async_trait]
 impl ExternalToolSource for McpTools {
-    async fn load(&self, name: &str, stay: ClaimId) -> Option<Result<Vec<RegisteredTool>, String>> {
+    async fn load_tools(
+        &self,
+        name: &str,
+        claim_id: ClaimId,
+    ) -> Option<Result<Vec<RegisteredTool>, String>> {
         Some(match parse_tool_name(name)? {
-            (ALL_SERVERS, None) => self.all_tools(stay).await,
-            (server, tool) => self.tools(server, tool, stay).await,
+            (ALL_SERVERS, None) => self.load_all_tools(claim_id).await,
+            (server, tool) => self.load_server_tools(server, tool, claim_id).await,
         })
     }
 
-    async fn release(&self, stay: ClaimId) {
-        let states = self.open_sets();
-        join_all(states.iter().map(|state| state.client.release(stay))).await;
+    async fn release_tools(&self, claim_id: ClaimId) {
+        let states = self.unclosed_sets();
+        join_all(states.iter().map(|state| state.client.release(claim_id))).await;
         for state in &states {
-            state.claims().remove(&stay);
+            state.claims().remove(&claim_id);
         }
-        // An error says that a close of all has taken it over.
-        join_all(self.close_unused()).await;
+        // An error means that `close` has taken over the closing.
+        join_all(self.close_unused_clients()).await;
     }
 }
 
-async fn close_all(closing: ClosingClients, states: &[Arc<ServerSet>]) {
+async fn close_all_clients(closing: ClosingClients, server_sets: &[Arc<McpServerSet>]) {
     let ClosingClients { clients: mut lines, mut tasks } = closing;
     let all = async {
-        join_all(states.iter().map(|state| state.client.close())).await;
+        join_all(server_sets.iter().map(|state| state.client.close())).await;
         while tasks.join_next().await.is_some() {}
     };
     if tokio::time::timeout(CLOSE_TIMEOUT, all).await.is_err() {
-        tracing::warn!("some servers of tools did not end in time, and are left to the system");
+        tracing::warn!("MCP servers did not stop in time and were abandoned");
     }
-    lines.extend(states.iter().map(|state| Arc::clone(&state.client)));
+    lines.extend(server_sets.iter().map(|state| Arc::clone(&state.client)));
     join_all(lines.iter().map(|line| line.finish_refreshes())).await;
 }
 
-/// Ends a line: when it is dropped after that, nothing is cut off.
-async fn close_client(line: &dyn McpClient) {
-    line.close().await;
-    line.finish_refreshes().await;
+/// Closes the connections of a client, and waits for operations that must not be interrupted. Then
+/// the client can be dropped.
+async fn close_client(client: &dyn McpClient) {
+    client.close().await;
+    client.finish_refreshes().await;
 }

@@ -1,11 +1,11 @@
-//! Which model is meant: by name, by short name, or by what this machine has.
+//! Selects a model: by name, by alias, or by the API keys that are set on this machine.
 //!
-//! Never: the scripted model where another is missing, and never the network: who
-//! can ask Ollama hands that in.
+//! Invariant: the scripted model is never a fallback for a missing model. This module makes no
+//! network requests: the caller passes a function that queries Ollama.
 
 use std::collections::BTreeMap;
 
-use longhaul_core::suggest::closest;
+use longhaul_core::suggest::closest_match;
 use longhaul_core::usage::{MicroUsd, ModelPricing};
 use longhaul_model::prices::{PriceTable, format_usd};
 
@@ -16,54 +16,54 @@ use crate::config::built_in_providers::{
 use crate::config::env::Env;
 use crate::config::settings::Config;
 
-/// Providers whose key alone is enough, in the order in which they are looked at.
+/// Providers that can be selected because their API key is set, in order of precedence.
 const PROVIDER_ORDER: &[&str] = &["anthropic", "openai", "moonshot", "openrouter"];
 
-/// Moonshot's models by variable, which win over those of the table.
-const MOONSHOT: &str = "moonshot";
+/// The provider whose models can be set by environment variables, which override the price table.
+const MOONSHOT_PROVIDER: &str = "moonshot";
 const CONVERSATION_MODEL_VAR: &str = "KIMI_CONVERSATION_MODEL";
 const IDLE_MODEL_VAR: &str = "KIMI_IDLE_MODEL";
 
-/// Why it is this model.
+/// Reason why a model was selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ChoiceReason {
-    /// It was named.
+pub enum ModelChoiceReason {
+    /// The caller named the model.
     Named,
-    /// It is the default that somebody set, here.
+    /// The model is the configured default. The text says where the default is set.
     Default(String),
-    /// This variable holds a key, and the provider has a default.
+    /// The variable with this name has an API key, and the key's provider has a default model.
     Key(String),
-    /// Ollama answered.
+    /// An Ollama server is running on this machine.
     Ollama,
 }
 
-/// A model, and why.
+/// A selected model, with the reason for the selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelChoice {
-    /// As `provider/model`.
+    /// Name of the model as `provider/model`.
     pub name: String,
-    /// Why.
-    pub reason: ChoiceReason,
+    /// Reason why this model was selected.
+    pub reason: ModelChoiceReason,
 }
 
-/// What there is to choose from.
+/// Selects models from the configured providers, prices and aliases.
 #[derive(Debug, Clone)]
 pub struct ModelSelector {
-    /// Who can be asked.
+    /// The model providers of the project.
     pub providers: Providers,
-    /// What it costs.
+    /// Prices and limits of the known models.
     pub prices: PriceTable,
-    /// Short names with what they stand for and who said so.
+    /// Models by alias. The second text of each pair says where the alias is set.
     pub aliases: BTreeMap<String, (String, String)>,
-    /// Where keys are.
+    /// Environment variables, which may contain API keys.
     pub env: Env,
 }
 
 impl ModelSelector {
-    /// What this project can choose from.
+    /// Creates the selector for the models of a project.
     ///
     /// # Errors
-    /// A price of the project's own can't be used.
+    /// A price of the project is invalid.
     pub fn from_config(config: &Config) -> Result<Self, String> {
         let prices = config.prices().map_err(|bad| bad.to_string())?;
         let mut names = BTreeMap::new();
@@ -74,164 +74,172 @@ impl ModelSelector {
         }
         let env = config.env.clone();
         if let Some((model, origin)) =
-            moonshot_model(&env, IDLE_MODEL_VAR, || prices.idle_model(MOONSHOT))
+            moonshot_model(&env, IDLE_MODEL_VAR, || prices.idle_model(MOONSHOT_PROVIDER))
         {
             names.entry(IDLE_ALIAS.to_owned()).or_insert((model, origin));
         }
         Ok(Self { providers: Providers::from_config(config), prices, aliases: names, env })
     }
 
-    /// The model that the environment names for idle ticks: it wins over what an
-    /// agent's file says.
+    /// Returns the model that the environment sets for runs that an `idle_tick` event starts. It
+    /// overrides the model in the agent's file.
     pub fn idle_model(&self) -> Option<String> {
         moonshot_model(&self.env, IDLE_MODEL_VAR, || None).map(|(model, _)| model)
     }
 
-    /// The model that is meant. `ollama` is asked only when nothing else is there,
-    /// and says which model it lists first.
+    /// Selects a model. `ollama` returns the first model of a running Ollama server; it is called
+    /// only if nothing else is configured.
     ///
     /// # Errors
-    /// No model is meant, in sentences that say every way to one.
-    pub fn choose(
+    /// No model can be selected. The message lists all ways to configure one.
+    pub fn choose_model(
         &self,
         named: Option<&str>,
         ollama: impl FnOnce(&Provider) -> Option<String>,
     ) -> Result<ModelChoice, String> {
         if let Some(named) = named.filter(|named| *named != DEFAULT_ALIAS) {
-            let name = self.resolve_name(named)?;
-            let reason = ChoiceReason::Named;
+            let name = self.resolve_model_name(named)?;
+            let reason = ModelChoiceReason::Named;
             return Ok(ModelChoice { name, reason });
         }
         if let Some((_, origin)) = self.aliases.get(DEFAULT_ALIAS) {
-            let name = self.resolve_name(DEFAULT_ALIAS)?;
-            let reason = ChoiceReason::Default(origin.clone());
+            let name = self.resolve_model_name(DEFAULT_ALIAS)?;
+            let reason = ModelChoiceReason::Default(origin.clone());
             return Ok(ModelChoice { name, reason });
         }
-        if let Some(choice) = self.choose_by_key() {
+        if let Some(choice) = self.choose_model_by_key() {
             return Ok(choice);
         }
         let local = self.providers.find("ollama").ok();
         match local.and_then(ollama) {
-            Some(model) => {
-                Ok(ModelChoice { name: format!("ollama/{model}"), reason: ChoiceReason::Ollama })
-            }
+            Some(model) => Ok(ModelChoice {
+                name: format!("ollama/{model}"),
+                reason: ModelChoiceReason::Ollama,
+            }),
             None => Err(self.no_model_message()),
         }
     }
 
-    /// The first provider with a key and a model that is asked where none is named.
-    fn choose_by_key(&self) -> Option<ModelChoice> {
+    /// Selects the default model of the first provider whose API key is set.
+    fn choose_model_by_key(&self) -> Option<ModelChoice> {
         PROVIDER_ORDER.iter().find_map(|name| {
             let provider = self.providers.find(name).ok()?;
-            let (variable, _) = provider.key(&self.env)?;
+            let (variable, _) = provider.api_key(&self.env)?;
             Some(ModelChoice {
                 name: self.default_model(name)?,
-                reason: ChoiceReason::Key(variable.to_owned()),
+                reason: ModelChoiceReason::Key(variable.to_owned()),
             })
         })
     }
 
-    /// The model of a provider that is asked where none is named.
+    /// Returns the default model of a provider.
     pub fn default_model(&self, provider: &str) -> Option<String> {
         let listed = || self.prices.default_model(provider);
-        if provider == MOONSHOT {
+        if provider == MOONSHOT_PROVIDER {
             return moonshot_model(&self.env, CONVERSATION_MODEL_VAR, listed)
                 .map(|(model, _)| model);
         }
         listed().map(|model| format!("{provider}/{model}"))
     }
 
-    /// What a name stands for, as `provider/model`. A short name stands for a
-    /// model, not for another short name; only the default may be one.
-    fn resolve_name(&self, named: &str) -> Result<String, String> {
+    /// Resolves a model name or alias to `provider/model`. An alias must refer to a model; only
+    /// `default` may refer to another alias.
+    fn resolve_model_name(&self, name_or_alias: &str) -> Result<String, String> {
         let look = |name: &str| self.aliases.get(name).map(|(model, _)| model.as_str());
-        let meant = look(named);
-        let meant = match named {
-            DEFAULT_ALIAS => meant.map(|meant| look(meant).unwrap_or(meant)),
-            _ => meant,
+        let target = look(name_or_alias);
+        let target = match name_or_alias {
+            DEFAULT_ALIAS => target.map(|target| look(target).unwrap_or(target)),
+            _ => target,
         };
-        let full = meant.unwrap_or(named);
-        match (full.split_once('/'), meant) {
+        let full = target.unwrap_or(name_or_alias);
+        match (full.split_once('/'), target) {
             (Some((provider, model)), _) if !provider.is_empty() && !model.is_empty() => {
                 Ok(full.to_owned())
             }
-            (_, Some(meant)) => Err(format!(
-                "`{named}` stands for `{meant}` in `[models]`, and that is no model: write \
+            (_, Some(target)) => Err(format!(
+                "`{name_or_alias}` refers to `{target}` in `[models]`, which is not a model: write \
                  `provider/model`."
             )),
             (_, None) => {
-                let like = closest(named, self.aliases.keys().map(String::as_str));
-                let like = like.map_or(String::new(), |like| format!(" Did you mean `{like}`?"));
+                let suggestion =
+                    closest_match(name_or_alias, self.aliases.keys().map(String::as_str));
+                let suggestion = suggestion
+                    .map_or(String::new(), |suggestion| format!(" Did you mean `{suggestion}`?"));
                 Err(format!(
-                    "There is no model `{named}`.{like} Name one as `provider/model`, or give \
-                     `{named}` a meaning in `[models]` of longhaul.toml."
+                    "There is no model `{name_or_alias}`.{suggestion} Name one as `provider/model`, or define \
+                     `{name_or_alias}` in `[models]` of longhaul.toml."
                 ))
             }
         }
     }
 
-    /// What the runtime needs to know of a model; what nobody knows is guessed,
-    /// but for its price.
+    /// Returns the prices and limits of a model. Unknown limits are estimated; an unknown price
+    /// stays unknown.
     pub fn pricing(&self, provider: &str, model: &str) -> ModelPricing {
-        let entry = self.prices.find(provider, model);
+        let entry = self.prices.find_entry(provider, model);
         entry.map_or_else(ModelPricing::default, |entry| entry.pricing())
     }
 
-    /// That a budget in dollars can't hold models without a price, if there are
-    /// some among these.
-    pub fn unpriced_warning(&self, names: &[String], budget: Option<MicroUsd>) -> Option<String> {
+    /// Returns a warning if a budget in dollars can't limit some of these models because they have
+    /// no price.
+    pub fn unpriced_models_warning(
+        &self,
+        model_names: &[String],
+        budget: Option<MicroUsd>,
+    ) -> Option<String> {
         let is_unbound = |name: &&String| {
             let (provider, model) = name.split_once('/').unwrap_or((name, ""));
-            // What is played costs nothing.
+            // Scripted and recorded models cost nothing.
             let is_played = [SCRIPTED_PROVIDER, CASSETTE_PROVIDER].contains(&provider);
             !is_played && self.pricing(provider, model).price.is_none()
         };
-        let names: Vec<&str> = names.iter().filter(is_unbound).map(String::as_str).collect();
+        let model_names: Vec<&str> =
+            model_names.iter().filter(is_unbound).map(String::as_str).collect();
         let budget = format_usd(budget?.0);
-        let (has, it) = match names.as_slice() {
+        let (has, it) = match model_names.as_slice() {
             [] => return None,
             [_] => ("has", "it"),
             [_, ..] => ("have", "them"),
         };
         Some(format!(
-            "{} {has} no price here, so the budget of ${budget} can't hold {it}; caps of tokens \
-             and turns can. To set a price: longhaul models price {}",
-            names.join(" and "),
-            names.join(" ")
+            "{} {has} no price, so the budget of ${budget} does not limit {it}; caps on tokens \
+             and turns do. To set a price: longhaul models price {}",
+            model_names.join(" and "),
+            model_names.join(" ")
         ))
     }
 
-    /// That there is no model, and every way to one.
+    /// Returns the error message that no model is configured. It lists all ways to configure one.
     fn no_model_message(&self) -> String {
         let with_default = PROVIDER_ORDER.iter().filter(|name| self.default_model(name).is_some());
         let variables: Vec<String> = with_default
             .filter_map(|name| self.providers.find(name).ok())
             .filter(|provider| provider.needs_key())
-            .map(Provider::key_variables)
+            .map(Provider::joined_key_variables)
             .collect();
-        let mut said = format!(
+        let mut message = format!(
             "No model is named, and none is found. Set {}; or start Ollama; or name one: \
              --model PROVIDER/MODEL, `model:` in the agent's file, or `default` in `[models]` of \
              longhaul.toml.",
             variables.join(", ")
         );
-        // A key for many models is no model.
+        // A provider with many models has no default, so its key alone does not select a model.
         for name in PROVIDER_ORDER {
             if let Ok(provider) = self.providers.find(name)
-                && let Some((variable, _)) = provider.key(&self.env)
+                && let Some((variable, _)) = provider.api_key(&self.env)
                 && self.default_model(name).is_none()
             {
-                said.push_str(&format!(
+                message.push_str(&format!(
                     " {variable} is set, but {name} has no default: name a model as \
                      `{name}/VENDOR/MODEL`."
                 ));
             }
         }
-        said
+        message
     }
 }
 
-/// A model of Moonshot's with who says so: a variable, or the table.
+/// Returns a Moonshot model, and where its name comes from: a variable or the price table.
 fn moonshot_model<'a>(
     env: &Env,
     variable: &str,
@@ -242,5 +250,5 @@ fn moonshot_model<'a>(
         None => (listed()?, "default".to_owned()),
     };
     let own = model.strip_prefix("moonshot/").unwrap_or(model);
-    Some((format!("{MOONSHOT}/{own}"), origin))
+    Some((format!("{MOONSHOT_PROVIDER}/{own}"), origin))
 }

@@ -1,7 +1,8 @@
-//! The models of a project by name, each opened once, over one way to each provider.
+//! The models of a project by name. Each model is opened once, and all models of a provider share
+//! one HTTP client.
 //!
-//! Never: takes the scripted model because another is missing: it is asked for by
-//! its name or not at all. And never sends a key where only a stranger's file says.
+//! Invariant: the scripted model is used only if it is named, never as a fallback. An API key is
+//! not sent to a server that only an untrusted project file names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longhaul_core::port::model::Model;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
-use longhaul_model::http::Http;
+use longhaul_model::http::HttpClient;
 use longhaul_model::image_source::ImageSource;
 use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script, ScriptedModel};
 
@@ -23,35 +24,35 @@ use crate::assemble::providers::Provider;
 use crate::config::built_in_providers::{CASSETTE_PROVIDER, SCRIPTED_PROVIDER};
 use crate::config::settings::Config;
 use crate::project_file::{self, ProjectFileError};
-use crate::trust::decisions::Decisions;
+use crate::trust::decisions::TrustDecisions;
 use crate::trust::egress;
 
-/// The folder of scripts, in the project.
+/// Folder of the scripts for scripted models, relative to the project root.
 const SCRIPTS_FOLDER: &str = "scripts";
 
-/// So many models are kept open; then all are let go of.
+/// Maximum number of models that are kept open. When it is reached, all of them are closed.
 const OPEN_MODELS_MAX: usize = 256;
 
-/// A model that was opened, from a file that looked so.
+/// An open model, with the time and size that its script or cassette file had when it was opened.
 #[derive(Debug)]
 struct OpenModel {
     model: Arc<dyn Model>,
     stamp: Option<FileStamp>,
 }
 
-/// When a file was written, and how long it is.
+/// Modification time and size of a file, to detect that it has changed.
 type FileStamp = (std::time::SystemTime, u64);
 
-/// The models of a project.
+/// Opens the models of a project by name and keeps them open.
 #[derive(Debug)]
 pub(crate) struct ModelRegistry {
     config: Config,
-    decisions: Decisions,
+    decisions: TrustDecisions,
     selector: Result<ModelSelector, String>,
     clock: Arc<dyn Clock>,
     image_source: Option<Arc<dyn ImageSource>>,
     open_models: Mutex<BTreeMap<String, OpenModel>>,
-    http_clients: Mutex<BTreeMap<String, Http>>,
+    http_clients: Mutex<BTreeMap<String, HttpClient>>,
     ollama_cache: Mutex<Option<(Millis, Option<String>)>>,
 }
 
@@ -59,7 +60,7 @@ impl ModelRegistry {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
         Self {
             config: config.clone(),
-            decisions: Decisions::new(config),
+            decisions: TrustDecisions::new(config),
             selector: ModelSelector::from_config(config),
             clock,
             image_source: None,
@@ -69,18 +70,22 @@ impl ModelRegistry {
         }
     }
 
-    /// The same, for conversations with pictures.
+    /// Sets the source of the images in conversations.
     #[must_use]
-    pub(crate) fn with_images(self, pictures: Arc<dyn ImageSource>) -> Self {
-        Self { image_source: Some(pictures), ..self }
+    pub(crate) fn with_image_source(self, image_source: Arc<dyn ImageSource>) -> Self {
+        Self { image_source: Some(image_source), ..self }
     }
 
-    fn open(&self, menu: &ModelSelector, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+    fn open_model(
+        &self,
+        selector: &ModelSelector,
+        name: &str,
+    ) -> Result<Arc<dyn Model>, ModelError> {
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
         if provider == SCRIPTED_PROVIDER {
             if !is_script_name(model) {
                 return Err(ModelError::NotConfigured(format!(
-                    "`{model}` is no name of a script: it has letters, digits, `-`, `_` and `.`."
+                    "`{model}` is not a valid script name: use letters, digits, `-`, `_` and `.`."
                 )));
             }
             let script = load_script(&self.config.root, model).ok_or_else(|| {
@@ -92,111 +97,115 @@ impl ModelRegistry {
             let script = script.map_err(ModelError::InvalidScript)?;
             let clock = Arc::clone(&self.clock);
             let played = ScriptedModel::new(model, script, clock);
-            return Ok(Arc::new(match menu.prices.find(SCRIPTED_PROVIDER, model) {
+            return Ok(Arc::new(match selector.prices.find_entry(SCRIPTED_PROVIDER, model) {
                 Some(own) => played.with_pricing(own),
                 None => played,
             }));
         }
         if provider == CASSETTE_PROVIDER {
-            return Ok(Arc::new(cassettes::open(&self.config, model)?));
+            return Ok(Arc::new(cassettes::open_cassette(&self.config, model)?));
         }
-        let provider = menu.providers.find(provider)?;
-        let key = provider.key(&menu.env);
+        let provider = selector.providers.find(provider)?;
+        let key = provider.api_key(&selector.env);
         if provider.needs_key() && key.is_none() {
             return Err(ModelError::NotConfigured(format!(
                 "There is no key for `{}`: set {}.",
                 provider.name,
-                provider.key_variables()
+                provider.joined_key_variables()
             )));
         }
-        let wanted = ModelSpec {
+        let spec = ModelSpec {
             provider,
             model,
             key: key.map(|(_, key)| key),
-            pricing: menu.pricing(&provider.name, model),
+            pricing: selector.pricing(&provider.name, model),
         };
-        let around = AdapterContext {
+        let ctx = AdapterContext {
             http: self.http_client(provider)?,
             clock: Arc::clone(&self.clock),
             image_source: self.image_source.clone(),
         };
-        Ok(adapter::open(wanted, around)?)
+        Ok(adapter::create_adapter(spec, ctx)?)
     }
 
-    /// How the file of a model looks that is played from one.
-    fn file_stamp(&self, name: &str) -> Option<FileStamp> {
+    /// Returns the modification time and size of the script or cassette file of a model. `None`
+    /// means that the model has no file.
+    fn model_file_stamp(&self, name: &str) -> Option<FileStamp> {
         let file = match name.split_once('/')? {
             (SCRIPTED_PROVIDER, script) => {
                 let folder = self.config.root.join(SCRIPTS_FOLDER);
                 folder.join(format!("{script}.yaml"))
             }
-            (CASSETTE_PROVIDER, said) => cassettes::file_for_model(&self.config, said)?,
+            (CASSETTE_PROVIDER, cassette_name) => {
+                cassettes::cassette_file_of_model(&self.config, cassette_name)?
+            }
             _ => return None,
         };
         let about = std::fs::metadata(file).ok()?;
         Some((about.modified().ok()?, about.len()))
     }
 
-    /// The way to a provider's server, the same for all its models: they share
-    /// its connections.
-    fn http_client(&self, provider: &Provider) -> Result<Http, String> {
-        let mut ways = lock(&self.http_clients);
-        if let Some(way) = ways.get(&provider.name) {
-            return Ok(way.clone());
+    /// Returns the HTTP client of a provider. All models of the provider share it and its
+    /// connections.
+    fn http_client(&self, provider: &Provider) -> Result<HttpClient, String> {
+        let mut clients = lock(&self.http_clients);
+        if let Some(client) = clients.get(&provider.name) {
+            return Ok(client.clone());
         }
-        let way = Http::new(&provider.base_url, provider.limits);
-        let way =
-            way.map_err(|trouble| format!("`{}` can't be asked: {trouble}.", provider.name))?;
-        ways.insert(provider.name.clone(), way.clone());
-        Ok(way)
+        let client = HttpClient::new(&provider.base_url, provider.limits);
+        let client =
+            client.map_err(|error| format!("`{}` can't be used: {error}.", provider.name))?;
+        clients.insert(provider.name.clone(), client.clone());
+        Ok(client)
     }
 
-    /// Whether a provider may be sent what is yours. It is asked about each time: a
-    /// model that is open does not outlive the trust in it.
-    fn check_trust(&self, provider: &str) -> Result<(), String> {
+    /// Checks that the user's data may be sent to a provider. Called on every use, so that revoked
+    /// trust also affects open models.
+    fn check_provider_trust(&self, provider: &str) -> Result<(), String> {
         let item = egress::provider_item(&self.config, provider);
-        item.map_or(Ok(()), |item| self.decisions.check(&item))
+        item.map_or(Ok(()), |item| self.decisions.check_trusted(&item))
     }
 
-    /// The model that Ollama lists first, if it answers.
+    /// Returns the first model that Ollama lists. `None` means that Ollama does not respond or has
+    /// no model.
     fn first_ollama_model(&self, provider: &Provider) -> Option<String> {
-        let now = self.clock.monotonic();
-        let known = lock(&self.ollama_cache).clone();
-        if let Some((at, answer)) = known
+        let now = self.clock.monotonic_time();
+        let cached = lock(&self.ollama_cache).clone();
+        if let Some((at, answer)) = cached
             && now.minus(at) < ollama::cache_ttl(answer.as_deref())
         {
             return answer;
         }
-        // Nobody is kept waiting for the lock while the question is out.
-        let answer = ollama::first_model(provider, self.clock.now());
+        // The lock is not held during the request.
+        let answer = ollama::fetch_first_model(provider, self.clock.now());
         *lock(&self.ollama_cache) = Some((now, answer.clone()));
         answer
     }
 }
 
-/// The script `name`: the project's, else the one that ships with the agent of that name.
-/// `None` if there is neither; the error says what is wrong with the script.
+/// Loads the script `name` of the project or, if the project has none, of the built-in agent.
+/// `None` means that there is neither; the error describes an invalid script.
 pub fn load_script(root: &Path, name: &str) -> Option<Result<Script, String>> {
     let path = Path::new(SCRIPTS_FOLDER).join(format!("{name}.yaml"));
-    let said = path.display();
-    let bytes = match project_file::read(root, &path, SCRIPT_BYTES_MAX) {
+    let display_path = path.display();
+    let bytes = match project_file::read_file_in_project(root, &path, SCRIPT_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(ProjectFileError::Missing) => {
-            let text = built_in::script(name)?;
+            let text = built_in::built_in_script(name)?;
             let script = Script::parse(&format!("built-in/{name}.yaml"), text);
             return Some(script.map_err(|why| why.to_string()));
         }
-        Err(unread) => return Some(Err(format!("{said} {unread}"))),
+        Err(error) => return Some(Err(format!("{display_path}: {error}"))),
     };
     Some(match String::from_utf8(bytes) {
-        Ok(text) => Script::parse(&said.to_string(), &text).map_err(|why| why.to_string()),
-        Err(_) => Err(format!("{said} is not UTF-8")),
+        Ok(text) => Script::parse(&display_path.to_string(), &text).map_err(|why| why.to_string()),
+        Err(_) => Err(format!("{display_path} is not UTF-8")),
     })
 }
 
-/// Whether this can be the name of a script: it leads to no other folder.
+/// Whether this is a valid script name. A valid name can't refer to a file in another folder.
 fn is_script_name(name: &str) -> bool {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(plain)
 }
 
@@ -206,29 +215,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl ModelResolver for ModelRegistry {
     fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
-        let menu = self.selector.as_ref().map_err(Clone::clone)?;
-        let choice = menu.choose(name, |provider| {
-            self.check_trust(&provider.name).ok()?;
+        let selector = self.selector.as_ref().map_err(Clone::clone)?;
+        let choice = selector.choose_model(name, |provider| {
+            self.check_provider_trust(&provider.name).ok()?;
             self.first_ollama_model(provider)
         })?;
         let name = choice.name;
         let provider = name.split_once('/').map_or("", |(provider, _)| provider);
-        self.check_trust(provider)?;
-        let stamp = self.file_stamp(&name);
-        if let Some(known) = lock(&self.open_models).get(&name)
-            && known.stamp == stamp
+        self.check_provider_trust(provider)?;
+        let stamp = self.model_file_stamp(&name);
+        if let Some(cached) = lock(&self.open_models).get(&name)
+            && cached.stamp == stamp
         {
-            let model = Arc::clone(&known.model);
+            let model = Arc::clone(&cached.model);
             return Ok(ResolvedModel { name, model });
         }
-        let model = self.open(menu, &name)?;
-        let mut opened = lock(&self.open_models);
-        // Names come from outside; whoever asks a model holds it himself.
-        if opened.len() >= OPEN_MODELS_MAX {
-            opened.clear();
+        let model = self.open_model(selector, &name)?;
+        let mut open_models = lock(&self.open_models);
+        // Names come from outside, so the cache is bounded. A model in use is kept alive by its
+        // users.
+        if open_models.len() >= OPEN_MODELS_MAX {
+            open_models.clear();
         }
-        let kept = OpenModel { model: Arc::clone(&model), stamp };
-        opened.insert(name.clone(), kept);
+        let opened_model = OpenModel { model: Arc::clone(&model), stamp };
+        open_models.insert(name.clone(), opened_model);
         Ok(ResolvedModel { name, model })
     }
 

@@ -1,5 +1,5 @@
-//! Replaces `mcp_servers` in a build without the feature `mcp`: every use of an MCP server is an error
-//! that names the feature.
+//! Replaces `mcp_servers` in a build without the feature `mcp`: every use of an MCP server is an
+//! error that names the feature.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::config::settings::Config;
 use crate::mcp::file::{McpFile, NO_CLIENT};
 use crate::mcp::name::FILE_NAME;
 
-/// A client that refuses every server of the file.
+/// Returns a client that rejects the use of every MCP server.
 pub(crate) fn client(_: &Config, file: &McpFile, _: &Arc<dyn Clock>) -> Arc<dyn McpClient> {
     if file.exists() {
         tracing::warn!("the servers of {FILE_NAME} can't be used: {NO_CLIENT}");
@@ -21,12 +21,13 @@ pub(crate) fn client(_: &Config, file: &McpFile, _: &Arc<dyn Clock>) -> Arc<dyn 
     Arc::new(NoMcpServers)
 }
 
-/// Returns the text unchanged: without a client there are no tokens to redact.
+/// Returns the text unchanged: without an MCP client there are no login tokens to redact.
 pub(crate) const fn redact_tokens(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// Length of a token that begins at the end of the text: always 0 without a client.
+/// Returns the length of a partial login token at the end of the text: always 0, since there are no
+/// tokens without an MCP client.
 pub(crate) const fn partial_token_len(_: &str) -> usize {
     0
 }

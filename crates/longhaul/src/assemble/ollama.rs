@@ -1,69 +1,69 @@
-//! Ollama on this machine or a near one: which models it has.
-//!
-//! Never: holds a command up for longer than a moment. Who is not there at once
-//! is not there.
+//! Asks an Ollama server for its models. The timeouts are short, so that a missing server does not
+//! delay a command.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
 use longhaul_core::time::{Millis, Timestamp};
-use longhaul_model::http::{Http, Limits};
-use longhaul_model::model_list::{self, ListApi, ListRequest};
+use longhaul_model::http::{HttpClient, HttpLimits};
+use longhaul_model::model_list::{self, ModelListApi, ModelListRequest};
 
 use crate::assemble::providers::Provider;
 
-/// So long is waited for a connection.
+/// Timeout for connecting to the Ollama server.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// So long is waited for an answer. It is a list that it has at hand.
+/// Timeout for the response of the Ollama server.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// So long is waited for the whole.
+/// Timeout for the whole request to the Ollama server.
 const TOTAL_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// So long an answer is believed: who pulls another model wants to see it.
-const FOUND_TTL: Millis = Millis::from_secs(5);
+/// How long the name of Ollama's first model is cached. Short, so that a newly pulled model is
+/// found soon.
+const FOUND_MODEL_TTL: Millis = Millis::from_secs(5);
 
-/// So long it is believed that there is none. Whoever asks waits for it each time.
-const ABSENT_TTL: Millis = Millis::from_secs(30);
+/// How long it is remembered that Ollama has no model or does not respond. Longer, since each query
+/// waits for the timeout.
+const NO_MODEL_TTL: Millis = Millis::from_secs(30);
 
-/// So long this answer is believed.
-pub(crate) fn cache_ttl(answer: Option<&str>) -> Millis {
-    match answer {
-        Some(_) => FOUND_TTL,
-        None => ABSENT_TTL,
+/// Returns how long the answer of Ollama is cached.
+pub(crate) fn cache_ttl(model: Option<&str>) -> Millis {
+    match model {
+        Some(_) => FOUND_MODEL_TTL,
+        None => NO_MODEL_TTL,
     }
 }
 
-/// The first model that it lists; none: it does not answer, or has none. It is
-/// asked on a thread of its own, because whoever wants to know may not wait.
-pub(crate) fn first_model(provider: &Provider, now: Timestamp) -> Option<String> {
-    let limits = Limits {
+/// Returns the first model that the Ollama server lists. `None` means that the server does not
+/// respond or has no model. The request runs on its own thread, because the caller is synchronous.
+pub(crate) fn fetch_first_model(provider: &Provider, now: Timestamp) -> Option<String> {
+    let limits = HttpLimits {
         connect: CONNECT_TIMEOUT,
         first_byte: RESPONSE_TIMEOUT,
         idle: RESPONSE_TIMEOUT,
         ..provider.limits
     };
-    let http = Http::new(&provider.base_url, limits).ok()?;
+    let http = HttpClient::new(&provider.base_url, limits).ok()?;
     let (name, headers) = (provider.name.clone(), provider.headers());
-    let (tell, told) = mpsc::channel();
-    let ask = move || {
+    let (tell, receiver) = mpsc::channel();
+    let request_models = move || {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let Ok(runtime) = { runtime }.enable_all().build() else {
             return;
         };
-        let asker = ListRequest {
+        let asker = ModelListRequest {
             provider: &name,
-            api: ListApi::OpenAi,
+            api: ModelListApi::OpenAi,
             key: None,
             headers: &headers,
             now,
         };
-        let models = runtime.block_on(model_list::fetch(&http, &asker));
-        // Who has stopped waiting does not want to know.
+        let models = runtime.block_on(model_list::fetch_model_names(&http, &asker));
+        // Fails if the caller has stopped waiting.
         _ = tell.send(models.ok());
     };
     let thread = std::thread::Builder::new().name("longhaul-ollama".to_owned());
-    thread.spawn(ask).ok()?;
-    told.recv_timeout(TOTAL_TIMEOUT).ok()??.into_iter().next()
+    thread.spawn(request_models).ok()?;
+    receiver.recv_timeout(TOTAL_TIMEOUT).ok()??.into_iter().next()
 }

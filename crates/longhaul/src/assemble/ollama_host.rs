@@ -1,24 +1,24 @@
-//! Where Ollama is, by the variable that its own programs read.
-//!
-//! Never: an address with a name or a password in it.
+//! Parses `OLLAMA_HOST`, the environment variable with the address of the Ollama server. An address
+//! with a user name or password is rejected.
 
-/// The variable that says where Ollama is.
+/// Environment variable with the address of the Ollama server.
 pub(crate) const HOST_VAR: &str = "OLLAMA_HOST";
 
-/// Where it listens unless somebody says otherwise.
+/// Default port of an Ollama server.
 const DEFAULT_PORT: &str = "11434";
 
-/// The address that a host stands for, as Ollama itself reads it; none: it is none.
-/// A host that means every address of a machine is asked at this one.
-pub(crate) fn base_url(host: &str) -> Option<String> {
+/// Converts the value of `OLLAMA_HOST` to a base URL by Ollama's own rules. `None` means that the
+/// value is invalid. An address for all interfaces, such as `0.0.0.0`, becomes the loopback
+/// address.
+pub(crate) fn ollama_base_url(host: &str) -> Option<String> {
     let host = host.trim().trim_matches(['"', '\'']).trim_end_matches('/');
     let (scheme, rest) = host.split_once("://").unwrap_or(("", host));
-    let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let (name, port) = match place.rsplit_once(':') {
-        // The colons of a bare address of the sixth version are no port's.
-        Some((name, _)) if name.contains(':') && !name.ends_with(']') => (place, None),
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (name, port) = match authority.rsplit_once(':') {
+        // In an IPv6 address without brackets the last colon does not start a port.
+        Some((name, _)) if name.contains(':') && !name.ends_with(']') => (authority, None),
         Some((name, port)) => (name, Some(port)),
-        None => (place, None),
+        None => (authority, None),
     };
     let port = match (port, scheme) {
         (Some(port), _) => port.parse::<u16>().ok()?.to_string(),
@@ -32,7 +32,7 @@ pub(crate) fn base_url(host: &str) -> Option<String> {
         six if six.contains(':') => format!("[{six}]"),
         name => name.to_owned(),
     };
-    let odd = |letter: char| letter.is_whitespace() || letter == '@';
+    let odd = |c: char| c.is_whitespace() || c == '@';
     if name.contains(odd) || !["", "http", "https"].contains(&scheme) {
         return None;
     }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn ollama_host_is_parsed_as_ollama_does() {
-        for (host, said) in [
+        for (host, expected) in [
             ("", Some("http://127.0.0.1:11434/v1")),
             ("0.0.0.0", Some("http://127.0.0.1:11434/v1")),
             ("0.0.0.0:8080", Some("http://127.0.0.1:8080/v1")),
@@ -70,7 +70,7 @@ mod tests {
             ("a b", None),
             ("http://me:pass@gpu.local", None),
         ] {
-            assert_eq!(base_url(host).as_deref(), said, "{host}");
+            assert_eq!(ollama_base_url(host).as_deref(), expected, "{host}");
         }
     }
 }

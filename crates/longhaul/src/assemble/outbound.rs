@@ -1,6 +1,7 @@
-//! The guarded way out of this project, and the tools that use it.
+//! The guarded HTTP client of a project, and the tools that use it.
 //!
-//! Never: a second way out beside it, or a door that only a stranger's file opens.
+//! Invariant: agents have no other way to send requests, and the allowlist in an untrusted project
+//! file is not used.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,47 +12,47 @@ use longhaul_tool::outbound::{Allowlist, GuardedClient};
 use longhaul_tool::{HttpFetch, Location, LogInteraction};
 
 use crate::assemble::trusted_tools::{MessageSender, message_sender};
-use crate::config::layer::{self, FileOwner};
+use crate::config::layer::{self, ConfigFileScope};
 use crate::config::schema::LOG_FILE_KEY;
 use crate::config::settings::Config;
-use crate::config::value::Value;
-use crate::trust::decisions::Decisions;
+use crate::config::value::SettingValue;
+use crate::trust::decisions::TrustDecisions;
 use crate::trust::egress::{self, ALLOW_KEY};
 
-/// Where interactions are logged without a word, in the data folder.
+/// Default file of the tool `log_interaction`, relative to the data folder.
 const INTERACTIONS_FILE: &str = "interactions.jsonl";
 
-/// Everything that leaves the project.
+/// The HTTP client of a project and the tools that send or log data.
 #[derive(Debug)]
 pub struct OutboundTools {
-    /// The way.
+    /// HTTP client that connects only to allowed addresses.
     pub client: Arc<GuardedClient>,
-    /// The tools that anybody may use.
+    /// Tools that agents may use without a trust decision of a person.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// The one that may have to wait for trust.
+    /// The tool that sends messages. A person may have to trust its delivery target first.
     pub sender: MessageSender,
 }
 
 impl OutboundTools {
-    /// As the settings have it.
+    /// Creates the HTTP client and the tools from the project's settings.
     ///
     /// # Errors
-    /// A setting does not fit.
+    /// A setting is invalid.
     pub fn new(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self, String> {
-        // What does not fit is told, be it trusted or not.
-        let doors = |allow: &[String]| {
-            let doors = Allowlist::new(allow.iter().map(String::as_str), false);
-            doors.map_err(|bad| format!("`{ALLOW_KEY}`: {bad}"))
+        // An invalid setting is reported whether it is trusted or not.
+        let allowlist = |allow: &[String]| {
+            let allowlist = Allowlist::new(allow.iter().map(String::as_str), false);
+            allowlist.map_err(|bad| format!("`{ALLOW_KEY}`: {bad}"))
         };
-        let mut open = doors(&config.text_list(ALLOW_KEY))?;
+        let mut open = allowlist(&config.text_list(ALLOW_KEY))?;
         if egress::outbound_item(config)
-            .is_some_and(|item| Decisions::new(config).check(&item).is_err())
+            .is_some_and(|item| TrustDecisions::new(config).check_trusted(&item).is_err())
         {
-            open = doors(&user_allow_list(config))?;
+            open = allowlist(&user_allowed_hosts(config))?;
         }
         let guarded = Arc::new(GuardedClient::new(open, Arc::clone(clock)));
         let fetch = HttpFetch::new(Arc::clone(&guarded)).map_err(|bad| bad.to_string())?;
-        let log = LogInteraction::tool(log_file(config)?, Arc::clone(clock));
+        let log = LogInteraction::tool(interaction_log_file(config)?, Arc::clone(clock));
         let log = log.map_err(|bad| bad.to_string())?;
         let sender = message_sender(config, clock, &guarded)?;
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];
@@ -62,22 +63,23 @@ impl OutboundTools {
     }
 }
 
-/// What the user's own file opens, which a project's file hides.
-fn user_allow_list(config: &Config) -> Vec<String> {
+/// Returns the outbound allowlist in the user's own settings file, which is otherwise overridden by
+/// that of the project.
+fn user_allowed_hosts(config: &Config) -> Vec<String> {
     let file = config.user_file.as_ref();
-    let layer = file.and_then(|file| layer::load(file, file, FileOwner::User));
-    let said = layer.and_then(|mut layer| layer.values.remove(ALLOW_KEY));
-    let Some((Value::TextList(allow), _)) = said else {
+    let layer = file.and_then(|file| layer::load_layer(file, file, ConfigFileScope::User));
+    let allow_value = layer.and_then(|mut layer| layer.values.remove(ALLOW_KEY));
+    let Some((SettingValue::TextList(allow), _)) = allow_value else {
         return Vec::new();
     };
     allow
 }
 
-fn log_file(config: &Config) -> Result<Location, String> {
+fn interaction_log_file(config: &Config) -> Result<Location, String> {
     let set = config.tool_settings("log_interaction").remove("file");
     match set.as_ref().map(serde_json::Value::as_str) {
         None => Ok(config.data_location().join(INTERACTIONS_FILE)),
-        Some(Some(file)) if !file.trim().is_empty() => Ok(config.location(Path::new(file))),
-        Some(_) => Err(format!("`{LOG_FILE_KEY}` is no text: write the path of a file")),
+        Some(Some(file)) if !file.trim().is_empty() => Ok(config.file_location(Path::new(file))),
+        Some(_) => Err(format!("`{LOG_FILE_KEY}` is not a text: write the path of a file")),
     }
 }

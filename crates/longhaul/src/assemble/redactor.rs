@@ -1,6 +1,4 @@
-//! Takes the secrets of a project out of what models read and journals keep.
-//!
-//! Never: shows them.
+//! Replaces the secrets of a project in all texts that models read and journals store.
 
 use std::borrow::Cow;
 
@@ -11,7 +9,7 @@ use crate::assemble::mcp_servers::{partial_token_len, redact_tokens};
 use crate::assemble::providers::Providers;
 use crate::config::settings::Config;
 
-/// The secrets of this project, by the names of their variables.
+/// Builds a redactor that replaces the secret values of a project's variables.
 pub fn build_redactor(config: &Config) -> Redactor {
     let keys = Providers::from_config(config);
     let keys = keys.all().iter().flat_map(|provider| &provider.key_env);
@@ -26,7 +24,7 @@ pub fn build_redactor(config: &Config) -> Redactor {
     Redactor::new(set)
 }
 
-/// Knows the secrets of a project, and the tokens of logins that were used.
+/// Redactor that replaces the secrets of a project and the login tokens of its MCP servers.
 #[derive(Debug)]
 pub struct ProjectRedactor(pub Redactor);
 
@@ -60,12 +58,12 @@ mod tests {
             ..longhaul_mcp::OAuthConfig::default()
         };
         _ = longhaul_mcp::LoginContext::new("/nowhere".into(), oauth, Arc::new(SystemClock));
-        for (text, begun) in [
+        for (text, partial) in [
             ("it is s3cret-of", "s3cret-of"),
             ("it is t0ken-of-a", "t0ken-of-a"),
             ("it is nothing", ""),
         ] {
-            assert_eq!(redactor.partial_match_len(text), begun.len(), "{text}");
+            assert_eq!(redactor.partial_match_len(text), partial.len(), "{text}");
         }
         let clean = redactor.redact("t0ken-of-a-login, s3cret-of-a-project");
         assert!(!clean.contains("of-a"), "{clean}");

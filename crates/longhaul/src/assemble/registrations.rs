@@ -1,6 +1,6 @@
-//! What a program registers itself, beside what files and the environment name.
-//!
-//! Never: a name twice. What a program registers goes before what others bring.
+//! The agents, handlers, tools, models and context providers that a program registers. They take
+//! precedence over those of files and of the environment. Two registrations with the same name are
+//! an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::config::built_in_providers::{CASSETTE_PROVIDER, DEFAULT_ALIAS, SCRIPT
 use crate::config::settings::Config;
 use crate::handler::Handler;
 
-/// What a program registers.
+/// Everything that a program registers before it opens a runtime.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {
     pub(crate) agents: Vec<Agent>,
@@ -44,13 +44,17 @@ impl Registrations {
         }
     }
 
-    pub(crate) fn add_context_provider(&mut self, name: String, one: Arc<dyn ContextProvider>) {
-        if self.context_providers.insert(name.clone(), one).is_some() {
+    pub(crate) fn add_context_provider(
+        &mut self,
+        name: String,
+        provider: Arc<dyn ContextProvider>,
+    ) {
+        if self.context_providers.insert(name.clone(), provider).is_some() {
             self.first_duplicate = Some(("context provider", name));
         }
     }
 
-    /// A name that two have, and what they are.
+    /// Returns the kind and the name of the first registration whose name is used twice.
     pub(crate) fn duplicate_name(&self) -> Option<(&'static str, String)> {
         let agents = self.agents.iter().map(|agent| agent.name.as_str());
         let handlers = self.handlers.iter().map(|handler| handler.name.as_str());
@@ -61,26 +65,27 @@ impl Registrations {
         agent.or_else(|| self.first_duplicate.clone())
     }
 
-    /// Checks the agents by the rules for files, and the models and context providers that they
-    /// name. The error is the name of one, and everything that is wrong with it.
-    pub(crate) fn check(
+    /// Checks the registered agents by the rules for agent files, and that the models and context
+    /// providers they name exist. The error is the name of an invalid agent and all of its
+    /// problems.
+    pub(crate) fn check_agents(
         &mut self,
         config: &Config,
-        shelf: &LoadContext<'_>,
+        ctx: &LoadContext<'_>,
     ) -> Result<(), (String, Vec<String>)> {
-        let menu = ModelSelector::from_config(config);
+        let selector = ModelSelector::from_config(config);
         let providers = self.context_providers(Arc::new(NoContextProviders));
         for agent in &mut self.agents {
-            let mut problems = in_code::check(agent, shelf);
+            let mut problems = in_code::check_agent(agent, ctx);
             for model in agent.models.iter().chain(&agent.idle_models) {
                 if !self.models.contains_key(model) {
-                    problems.extend(unknown_model(menu.as_ref(), model));
+                    problems.extend(unknown_model_message(selector.as_ref(), model));
                 }
             }
-            if let Some(eye @ PerceptionSource::Named(_)) =
-                agent.perception.as_ref().map(|sight| &sight.source)
+            if let Some(source @ PerceptionSource::Named(_)) =
+                agent.perception.as_ref().map(|perception| &perception.source)
             {
-                problems.extend(providers.resolve(eye).err());
+                problems.extend(providers.resolve(source).err());
             }
             if !problems.is_empty() {
                 return Err((agent.name.to_string(), problems));
@@ -89,8 +94,9 @@ impl Registrations {
         Ok(())
     }
 
-    /// The same with the parts of its handlers, over the store that has the journals.
-    pub(crate) fn with_handlers<S>(mut self, store: &Arc<S>) -> Result<Self, IdError>
+    /// Converts each handler (a Rust function that is registered as an agent) to an agent, a tool
+    /// and a model. `store` contains the journals that the model reads.
+    pub(crate) fn with_converted_handlers<S>(mut self, store: &Arc<S>) -> Result<Self, IdError>
     where
         S: Store + RecordStore + 'static,
     {
@@ -103,34 +109,36 @@ impl Registrations {
         Ok(self)
     }
 
-    /// These tools, and those that are registered. One that several agents share is one.
-    pub(crate) fn tool_registry(
+    /// Adds the registered tools to a registry. A tool that several agents share is added once.
+    pub(crate) fn extend_tool_registry(
         &self,
         mut tools: ToolRegistry,
     ) -> Result<ToolRegistry, ToolRegistrationError> {
-        for (place, tool) in self.tools.iter().enumerate() {
-            let before = &self.tools[..place];
-            if !before.iter().any(|known| Arc::ptr_eq(known, tool)) {
+        for (index, tool) in self.tools.iter().enumerate() {
+            let before = &self.tools[..index];
+            if !before.iter().any(|registered| Arc::ptr_eq(registered, tool)) {
                 tools = tools.with_tool(Arc::clone(tool))?;
             }
         }
         Ok(tools)
     }
 
-    /// These agents, and those that are registered in the place of others of their names.
-    pub(crate) fn agent_registry(&self, mut roster: AgentRegistry) -> AgentRegistry {
+    /// Adds the registered agents to `agents`. They replace agents with the same name.
+    pub(crate) fn extend_agent_registry(&self, mut agents: AgentRegistry) -> AgentRegistry {
         for agent in &self.agents {
-            roster.register(agent.clone());
+            agents.register(agent.clone());
         }
-        roster
+        agents
     }
 
-    /// These models, after those that are registered.
+    /// Returns a resolver for the registered models. It passes the names of all other models to
+    /// `others`.
     pub(crate) fn model_resolver(&self, others: Arc<dyn ModelResolver>) -> Arc<dyn ModelResolver> {
         Arc::new(RegisteredModels { models: self.models.clone(), fallback: others })
     }
 
-    /// These context providers, after those that are registered.
+    /// Returns the registered context providers. Providers that are not registered are looked up in
+    /// `others`.
     pub(crate) fn context_providers(
         &self,
         others: Arc<dyn ContextProviders>,
@@ -143,23 +151,23 @@ impl Registrations {
     }
 }
 
-/// That no provider has the model of this name. Whether its key is set and its script is there
-/// is looked at when it is asked for.
-fn unknown_model(menu: Result<&ModelSelector, &String>, name: &str) -> Option<String> {
+/// Returns an error message if no provider has the model `name`. Its API key or script is checked
+/// later, when the model is used.
+fn unknown_model_message(selector: Result<&ModelSelector, &String>, name: &str) -> Option<String> {
     if name == DEFAULT_ALIAS {
         return None;
     }
-    let known = menu.map_err(String::clone).and_then(|menu| {
-        let choice = menu.choose(Some(name), |_| None)?;
+    let choice_result = selector.map_err(String::clone).and_then(|selector| {
+        let choice = selector.choose_model(Some(name), |_| None)?;
         match choice.name.split_once('/') {
             Some((SCRIPTED_PROVIDER | CASSETTE_PROVIDER, _)) | None => Ok(()),
-            Some((provider, _)) => menu.providers.find(provider).map(drop),
+            Some((provider, _)) => selector.providers.find(provider).map(drop),
         }
     });
-    known.err()
+    choice_result.err()
 }
 
-/// The models of a program by name, and others behind them.
+/// Resolver for the registered models by name, with a second resolver for all other names.
 #[derive(Debug)]
 struct RegisteredModels {
     models: BTreeMap<String, Arc<dyn Model>>,

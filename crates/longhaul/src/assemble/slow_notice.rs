@@ -1,56 +1,55 @@
-//! Says that a server of tools is waited for, while it is.
-//!
-//! Never: ends a wait.
+//! Reports that the program waits for a slow MCP server. The waiting time is not limited here.
 
 use std::fmt;
 use std::pin::pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Whoever waits longer than this is told for what.
+/// Time to wait for a server before it is reported as slow.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
-/// Who is told, by the server's name.
+/// Callback that receives the name of the slow server.
 type NoticeFn = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Whoever is told that servers are slow; nobody: the log.
+/// Reports slow MCP servers to a callback, or to the log if no callback is set.
 #[derive(Default)]
-pub(crate) struct SlowNotice(OnceLock<NoticeFn>);
+pub(crate) struct SlowServerNotice(OnceLock<NoticeFn>);
 
-impl fmt::Debug for SlowNotice {
+impl fmt::Debug for SlowServerNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_told = self.0.get().is_some();
-        f.debug_tuple("SlowNotice").field(&is_told).finish()
+        let is_set = self.0.get().is_some();
+        f.debug_tuple("SlowServerNotice").field(&is_set).finish()
     }
 }
 
-impl SlowNotice {
-    /// From now on this is told; the first who asks for it is.
-    pub(crate) fn set_callback(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
-        _ = self.0.set(Box::new(tell));
+impl SlowServerNotice {
+    /// Sets the callback that receives the name of a slow server. Only the first call has an
+    /// effect.
+    pub(crate) fn set_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
+        _ = self.0.set(Box::new(callback));
     }
 
-    /// Waits for a server.
+    /// Waits for `work` of an MCP server, and reports once if the server is slow.
     pub(crate) async fn wait_for_server<T>(
         &self,
         server: &str,
         work: impl Future<Output = T>,
     ) -> T {
-        let told = || match self.0.get() {
-            Some(tell) => tell(server),
-            None => tracing::info!(server, "a server of tools is waited for: no answer yet"),
+        let notify = || match self.0.get() {
+            Some(callback) => callback(server),
+            None => tracing::info!(server, "waiting for MCP server"),
         };
-        wait_with_notice(work, told).await
+        wait_with_notice(work, notify).await
     }
 }
 
-/// Waits, and says so once where it takes long.
-pub async fn wait_with_notice<T>(work: impl Future<Output = T>, told: impl FnOnce()) -> T {
+/// Waits for `work`. Calls `notify` once if the wait is long.
+pub async fn wait_with_notice<T>(work: impl Future<Output = T>, notify: impl FnOnce()) -> T {
     let mut work = pin!(work);
     tokio::select! {
         biased;
         done = &mut work => return done,
-        () = tokio::time::sleep(NOTICE_DELAY) => told(),
+        () = tokio::time::sleep(NOTICE_DELAY) => notify(),
     }
     work.await
 }

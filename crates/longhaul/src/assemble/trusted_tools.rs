@@ -1,7 +1,8 @@
-//! The tool that sends messages, as the project's settings have it.
+//! The tool that sends messages, and the source of all tools that a person must trust before agents
+//! use them.
 //!
-//! Never: hands a message to a program of a stranger's, or writes outside the
-//! project because the project says so.
+//! Invariant: without trust, a message is not passed to a program that the project names, and not
+//! written outside the project.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,27 +19,29 @@ use longhaul_tool::outbound::GuardedClient;
 use crate::assemble::mcp_tools::McpTools;
 use crate::config::schema::DELIVER_KEY;
 use crate::config::settings::Config;
-use crate::trust::decisions::Decisions;
+use crate::trust::decisions::TrustDecisions;
 use crate::trust::egress;
 use crate::trust::item::TrustItem;
 use crate::trust::items::{self, SEND_MESSAGE_TOOL, SHELL_TOOL};
 
-/// Where deliveries are written down, in the data folder.
+/// File that records the delivered messages, in the data folder.
 const DELIVERY_LOG_FILE: &str = "deliveries.jsonl";
 
-/// Where messages go without a word, in the data folder.
+/// Default file to which messages are delivered, in the data folder.
 const OUTBOX_FILE: &str = "outbox.jsonl";
 
-/// The tool, and what has to be trusted before it is used.
+/// The tool that sends messages, and its delivery target if a person must trust that first.
 #[derive(Debug, Clone)]
 pub struct MessageSender {
-    /// The tool.
+    /// The tool `send_message`.
     pub tool: Arc<dyn Tool>,
-    /// Where the project's own file would have messages go.
+    /// Delivery target that the project itself sets, so that a person must trust it. `None` means
+    /// that no trust is needed.
     pub project_target: Option<DeliveryTarget>,
 }
 
-/// The tool that this project's settings describe. The error says what does not fit.
+/// Creates the tool `send_message` from the project's settings. The error describes the invalid
+/// setting.
 pub(crate) fn message_sender(
     config: &Config,
     clock: &Arc<dyn Clock>,
@@ -49,10 +52,10 @@ pub(crate) fn message_sender(
     let deliver = match set.as_ref().map(serde_json::Value::as_str) {
         None => DeliveryTarget::File(data.join(OUTBOX_FILE)),
         Some(Some(text)) => match text.parse().map_err(|bad| format!("`{DELIVER_KEY}`: {bad}"))? {
-            DeliveryTarget::File(file) => DeliveryTarget::File(config.location(&file.path())),
+            DeliveryTarget::File(file) => DeliveryTarget::File(config.file_location(&file.path())),
             other @ (DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) => other,
         },
-        Some(None) => return Err(format!("`{DELIVER_KEY}` is no text: write `file:PATH`")),
+        Some(None) => return Err(format!("`{DELIVER_KEY}` is not a text: write `file:PATH`")),
     };
     let messages = MessageConfig {
         target: deliver,
@@ -67,19 +70,19 @@ pub(crate) fn message_sender(
     })
 }
 
-/// The servers' tools, the one that runs commands, and the sender where it waits
-/// for trust.
+/// Source of the tools that a person must trust before agents use them: the tools of MCP servers,
+/// the shell tool, and the message tool if the project sets its target.
 #[derive(Debug)]
 pub struct TrustGatedTools {
     mcp_tools: Arc<McpTools>,
     sender: MessageSender,
     shell: Arc<dyn Tool>,
     root: PathBuf,
-    decisions: Decisions,
+    decisions: TrustDecisions,
 }
 
 impl TrustGatedTools {
-    /// What is handed out only to those who may have it.
+    /// Creates the source of the tools that need trust.
     pub fn new(
         config: &Config,
         served: Arc<McpTools>,
@@ -91,15 +94,16 @@ impl TrustGatedTools {
             sender,
             shell,
             root: config.root.clone(),
-            decisions: Decisions::new(config),
+            decisions: TrustDecisions::new(config),
         }
     }
 
-    /// What this tool waits for, as it stands now; none: it is not withheld.
-    fn gated_tool(&self, name: &str, asks: Option<&Agent>) -> Option<(&Arc<dyn Tool>, TrustItem)> {
+    /// Returns the tool with this name, and the item that a person must trust before the agent uses
+    /// it. `None` means that the tool needs no trust.
+    fn gated_tool(&self, name: &str, agent: Option<&Agent>) -> Option<(&Arc<dyn Tool>, TrustItem)> {
         match name {
-            // Only to an agent: it is what a person has looked at.
-            SHELL_TOOL => Some((&self.shell, items::shell_item(asks?))),
+            // Only for an agent, since a person approves the agent together with its shell access.
+            SHELL_TOOL => Some((&self.shell, items::shell_item(agent?))),
             SEND_MESSAGE_TOOL => {
                 let deliver = self.sender.project_target.as_ref()?;
                 let item = egress::delivery_item(&self.root, deliver)?;
@@ -111,12 +115,12 @@ impl TrustGatedTools {
 }
 
 impl TrustGatedTools {
-    /// The tool, if what it waits for is trusted.
+    /// Returns the tool if a person has trusted it. Otherwise the error says how to trust it.
     fn tool_if_trusted(
         &self,
         (tool, item): (&Arc<dyn Tool>, TrustItem),
     ) -> Result<Vec<RegisteredTool>, String> {
-        self.decisions.check(&item)?;
+        self.decisions.check_trusted(&item)?;
         let tool = RegisteredTool::new(Arc::clone(tool)).map_err(|bad| bad.to_string())?;
         Ok(vec![tool])
     }
@@ -124,26 +128,30 @@ impl TrustGatedTools {
 
 #[async_trait]
 impl ExternalToolSource for TrustGatedTools {
-    async fn load(&self, name: &str, stay: ClaimId) -> Option<Result<Vec<RegisteredTool>, String>> {
+    async fn load_tools(
+        &self,
+        name: &str,
+        claim_id: ClaimId,
+    ) -> Option<Result<Vec<RegisteredTool>, String>> {
         match self.gated_tool(name, None) {
             Some(held) => Some(self.tool_if_trusted(held)),
-            None => ExternalToolSource::load(&*self.mcp_tools, name, stay).await,
+            None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }
     }
 
-    async fn load_for(
+    async fn load_tools_for_agent(
         &self,
         agent: &Agent,
         name: &str,
-        stay: ClaimId,
+        claim_id: ClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         match self.gated_tool(name, Some(agent)) {
             Some(held) => Some(self.tool_if_trusted(held)),
-            None => ExternalToolSource::load(&*self.mcp_tools, name, stay).await,
+            None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }
     }
 
-    async fn release(&self, stay: ClaimId) {
-        self.mcp_tools.release(stay).await;
+    async fn release_tools(&self, claim_id: ClaimId) {
+        self.mcp_tools.release_tools(claim_id).await;
     }
 }

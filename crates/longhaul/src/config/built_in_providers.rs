@@ -1,37 +1,38 @@
-//! The providers of models that need no configuration but a key.
-//!
-//! Never: a key itself, only the names of variables that may hold one.
+//! The model providers that are built in and need only an API key. The table has the names of key
+//! variables, not the keys.
 
-/// The wire formats, as they are written.
+/// Names of the API formats, as settings write them.
 pub(crate) const API_NAMES: &[&str] = &["anthropic", "responses", "chat"];
 
-/// The provider that plays scripts. It has no server, and nothing of it can be set.
+/// Name of the provider of scripted models, which play fixed responses. It has no server and no
+/// settings.
 pub const SCRIPTED_PROVIDER: &str = "scripted";
 
-/// The provider that replays cassettes. It has no server either.
+/// Name of the provider that replays cassettes (recorded responses). It has no server and no
+/// settings.
 pub const CASSETTE_PROVIDER: &str = "cassette";
 
-/// The short name of the model that is used where none is named.
+/// Alias of the model that is used if no model is named.
 pub const DEFAULT_ALIAS: &str = "default";
 
-/// The short name of the model for when nothing happens. It is there already.
+/// Alias of the model for runs that an `idle_tick` event starts. It is always defined.
 pub const IDLE_ALIAS: &str = "idle";
 
-/// A wire format.
+/// API format of a model provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Api {
-    /// Anthropic's Messages.
+pub enum ApiFormat {
+    /// Anthropic's Messages API.
     Anthropic,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     Responses,
-    /// OpenAI's Chat Completions, which many others speak too.
+    /// OpenAI's Chat Completions API, which many other providers support.
     Chat,
 }
 
-impl Api {
-    /// Reads one as it is written in a file.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
+impl ApiFormat {
+    /// Parses the name of an API format. `None` means that the name is unknown.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
             "anthropic" => Some(Self::Anthropic),
             "responses" => Some(Self::Responses),
             "chat" => Some(Self::Chat),
@@ -39,7 +40,7 @@ impl Api {
         }
     }
 
-    /// As it is written in a file.
+    /// Returns the name of the API format.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -49,61 +50,61 @@ impl Api {
     }
 }
 
-/// A provider that is known by its name.
+/// A model provider that needs only an API key.
 #[derive(Debug, Clone, Copy)]
 pub struct BuiltInProvider {
-    /// Its name.
+    /// Name of the provider, as written before the `/` of a model name.
     pub name: &'static str,
-    /// Which wire format it speaks.
-    pub api: Api,
-    /// Its address, as its own SDK takes it.
+    /// API format of the provider's server.
+    pub api: ApiFormat,
+    /// Base URL, as the provider's own SDK expects it.
     pub base_url: &'static str,
-    /// The variables that may hold its key, the first that is set wins; none: it
-    /// needs none.
+    /// Environment variables that may contain the API key; the first one that is set is used. An
+    /// empty list means that no key is needed.
     pub key_env: &'static [&'static str],
 }
 
-/// All of them. In this order one with a key is looked for where no model is named.
+/// All built-in providers. If no model is named, the first provider whose key is set is used.
 pub const BUILT_IN_PROVIDERS: &[BuiltInProvider] = &[
     BuiltInProvider {
         name: "anthropic",
-        api: Api::Anthropic,
+        api: ApiFormat::Anthropic,
         base_url: "https://api.anthropic.com",
         key_env: &["ANTHROPIC_API_KEY"],
     },
     BuiltInProvider {
         name: "openai",
-        api: Api::Responses,
+        api: ApiFormat::Responses,
         base_url: "https://api.openai.com/v1",
         key_env: &["OPENAI_API_KEY"],
     },
     BuiltInProvider {
         name: "moonshot",
-        api: Api::Chat,
+        api: ApiFormat::Chat,
         base_url: "https://api.moonshot.ai/v1",
         key_env: &["MOONSHOT_API_KEY", "KIMI_API_KEY"],
     },
     BuiltInProvider {
         name: "openrouter",
-        api: Api::Chat,
+        api: ApiFormat::Chat,
         base_url: "https://openrouter.ai/api/v1",
         key_env: &["OPENROUTER_API_KEY"],
     },
     BuiltInProvider {
         name: "ollama",
-        api: Api::Chat,
+        api: ApiFormat::Chat,
         base_url: "http://127.0.0.1:11434/v1",
         key_env: &[],
     },
 ];
 
-/// Whether this is the address of a known provider.
-pub fn is_base_url(address: &str) -> bool {
-    let bare = address.trim_end_matches('/');
-    BUILT_IN_PROVIDERS.iter().any(|known| known.base_url == bare)
+/// Whether this URL is the base URL of a built-in provider.
+pub fn is_built_in_base_url(url: &str) -> bool {
+    let bare = url.trim_end_matches('/');
+    BUILT_IN_PROVIDERS.iter().any(|provider| provider.base_url == bare)
 }
 
-/// The known provider of this name.
-pub fn find(name: &str) -> Option<&'static BuiltInProvider> {
-    BUILT_IN_PROVIDERS.iter().find(|known| known.name == name)
+/// Returns the built-in provider with this name.
+pub fn find_built_in_provider(name: &str) -> Option<&'static BuiltInProvider> {
+    BUILT_IN_PROVIDERS.iter().find(|provider| provider.name == name)
 }

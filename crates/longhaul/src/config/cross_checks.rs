@@ -1,47 +1,48 @@
-//! Checks what can only be judged together: providers, short names and prices as wholes.
-//!
-//! Never: stops at the first fault, or quotes a value that may be a secret.
+//! Checks that involve several settings: those of providers, aliases and prices. All errors are
+//! collected, and values that may be secrets are not shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_core::raw::RawJson;
-use longhaul_model::chat::Quirks;
+use longhaul_model::chat::ServerQuirks;
 use longhaul_model::prices::PriceTable;
-use longhaul_model::settings::Settings;
+use longhaul_model::settings::ModelSettings;
 use longhaul_model::{anthropic, chat, responses};
 use longhaul_tool::message::DeliveryTarget;
 use longhaul_tool::outbound::Allowlist;
 use serde_json::Value as Json;
 
 use crate::config::built_in_providers::{
-    self, Api, CASSETTE_PROVIDER, DEFAULT_ALIAS, IDLE_ALIAS, SCRIPTED_PROVIDER,
+    self, ApiFormat, CASSETTE_PROVIDER, DEFAULT_ALIAS, IDLE_ALIAS, SCRIPTED_PROVIDER,
 };
 use crate::config::error::{ErrorLocation, SettingError};
 use crate::config::price_overrides;
 use crate::config::schema::DELIVER_KEY;
-use crate::config::value::{Origin, Setting, Value};
+use crate::config::value::{Setting, SettingOrigin, SettingValue};
 use crate::spanned::{Position, escape_line};
 
-/// What is wrong with settings that are right one by one.
-pub(crate) fn check(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
-    let mut faults = check_providers(settings);
+/// Returns the errors of settings that are valid individually, but not together.
+pub(crate) fn check_setting_combinations(
+    settings: &BTreeMap<String, Setting>,
+) -> Vec<SettingError> {
+    let mut faults = check_provider_settings(settings);
     faults.extend(check_aliases(settings));
     faults.extend(check_prices(settings));
-    faults.extend(check_outbound(settings));
+    faults.extend(check_outbound_settings(settings));
     faults
 }
 
-/// Where messages go, and which doors are open.
-fn check_outbound(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
+/// Checks the delivery target of messages and the outbound allowlist (hosts that agents may reach).
+fn check_outbound_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let mut faults = Vec::new();
     if let Some(setting) = settings.get("outbound.allow") {
-        let words = setting.value.texts();
-        if let Err(bad) = Allowlist::new(words.iter().map(String::as_str), false) {
+        let texts = setting.value.texts();
+        if let Err(bad) = Allowlist::new(texts.iter().map(String::as_str), false) {
             faults.push(setting_error(setting, &format!("`outbound.allow`: {bad}")));
         }
     }
     if let Some(setting) = settings.get(DELIVER_KEY)
-        && let Value::Any(Json::String(text)) = &setting.value
+        && let SettingValue::Any(Json::String(text)) = &setting.value
         && let Err(bad) = text.parse::<DeliveryTarget>()
     {
         faults.push(setting_error(setting, &format!("`{DELIVER_KEY}`: {bad}")));
@@ -53,54 +54,57 @@ fn setting_error(setting: &Setting, message: &str) -> SettingError {
     SettingError { location: error_location(&setting.origin), message: escape_line(message) }
 }
 
-/// Where it is mended.
-pub(crate) fn error_location(origin: &Origin) -> ErrorLocation {
+/// Returns where a setting with this origin can be corrected.
+pub(crate) fn error_location(origin: &SettingOrigin) -> ErrorLocation {
     let at = |path: &std::path::Path, line| {
         ErrorLocation::File(path.to_path_buf(), Some(Position { line, column: 1 }))
     };
     match origin {
-        Origin::UserFile(path, line) | Origin::ProjectFile(path, line) => at(path, *line),
-        Origin::Environment(name) | Origin::Dotenv(name) => {
+        SettingOrigin::UserFile(path, line) | SettingOrigin::ProjectFile(path, line) => {
+            at(path, *line)
+        }
+        SettingOrigin::Environment(name) | SettingOrigin::Dotenv(name) => {
             ErrorLocation::Environment(name.clone())
         }
-        Origin::Flag(name) => ErrorLocation::Flag(name.clone()),
-        Origin::Merged(all) => all.last().map_or(ErrorLocation::Default, error_location),
-        Origin::Default => ErrorLocation::Default,
+        SettingOrigin::Flag(name) => ErrorLocation::Flag(name.clone()),
+        SettingOrigin::Merged(all) => all.last().map_or(ErrorLocation::Default, error_location),
+        SettingOrigin::Default => ErrorLocation::Default,
     }
 }
 
-fn check_providers(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
+fn check_provider_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let mut faults = Vec::new();
-    let mut seen: BTreeMap<&str, (BTreeSet<&str>, &Setting)> = BTreeMap::new();
+    let mut keys_by_provider: BTreeMap<&str, (BTreeSet<&str>, &Setting)> = BTreeMap::new();
     for (path, setting) in settings {
         let below = path.strip_prefix("providers.");
         let Some((name, key)) = below.and_then(|below| below.split_once('.')) else {
             continue;
         };
-        let (keys, _) = seen.entry(name).or_insert((BTreeSet::new(), setting));
+        let (keys, _) = keys_by_provider.entry(name).or_insert((BTreeSet::new(), setting));
         keys.insert(key);
         let unsaid = || {
-            let why = unsupported_by_api(provider_api(settings, name)?, key, &setting.value)?;
+            let why =
+                unsupported_setting_error(provider_api(settings, name)?, key, &setting.value)?;
             Some(format!("`{path}`: {why}"))
         };
         if let Some(message) = provider_setting_error(path, key, setting).or_else(unsaid) {
             faults.push(setting_error(setting, &message));
         }
     }
-    for (name, (keys, setting)) in seen {
-        if let Some(message) = incomplete_provider_error(name, &keys) {
+    for (name, (keys, setting)) in keys_by_provider {
+        if let Some(message) = provider_definition_error(name, &keys) {
             faults.push(setting_error(setting, &message));
         }
     }
     faults
 }
 
-/// What is wrong with one setting of a provider that its kind can't see.
-fn provider_setting_error(path: &str, key: &str, setting: &Setting) -> Option<String> {
+/// Checks the name of a header setting and the format of a base URL. The error is a message.
+fn provider_setting_error(setting_path: &str, key: &str, setting: &Setting) -> Option<String> {
     if let Some(header) = key.strip_prefix("headers.") {
-        return (!is_header_name(header)).then(|| format!("`{header}` is no name of a header"));
+        return (!is_header_name(header)).then(|| format!("`{header}` is not a valid header name"));
     }
-    let Value::Text(url) = &setting.value else {
+    let SettingValue::Text(url) = &setting.value else {
         return None;
     };
     if key != "base_url" {
@@ -109,53 +113,57 @@ fn provider_setting_error(path: &str, key: &str, setting: &Setting) -> Option<St
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let host = rest.split('/').next().unwrap_or_default();
     let more = host.contains('@') || rest.contains(['?', '#']);
-    more.then(|| format!("`{path}`: a name, a password or a query has no place in it"))
+    more.then(|| {
+        format!("`{setting_path}`: the URL must not contain a user name, password or query")
+    })
 }
 
-/// The wire format of a provider; none: nobody says so.
-fn provider_api(settings: &BTreeMap<String, Setting>, name: &str) -> Option<Api> {
+/// Returns the API format of a provider. `None` means that the provider is unknown and sets no
+/// format.
+fn provider_api(settings: &BTreeMap<String, Setting>, name: &str) -> Option<ApiFormat> {
     let set = settings.get(&format!("providers.{name}.api"));
-    let set = set.and_then(|setting| Api::parse(setting.value.texts().first()?));
-    set.or_else(|| built_in_providers::find(name).map(|known| known.api))
+    let set = set.and_then(|setting| ApiFormat::parse(setting.value.texts().first()?));
+    set.or_else(|| built_in_providers::find_built_in_provider(name).map(|provider| provider.api))
 }
 
-/// What a provider's wire format can't say: its own fields are not the user's to
-/// set, and quirks are those of `chat`.
-fn unsupported_by_api(api: Api, key: &str, value: &Value) -> Option<String> {
+/// Returns an error if the API format of a provider does not support one of its settings: request
+/// fields that the adapter itself sets can't be overridden, and quirks exist only for `chat`.
+fn unsupported_setting_error(api: ApiFormat, key: &str, value: &SettingValue) -> Option<String> {
     if key == "quirks" {
-        let words = value.texts();
+        let texts = value.texts();
         return match api {
-            Api::Chat => Quirks::parse(&words).err(),
-            Api::Anthropic | Api::Responses => words.first().map(|word| {
+            ApiFormat::Chat => ServerQuirks::from_names(&texts).err(),
+            ApiFormat::Anthropic | ApiFormat::Responses => texts.first().map(|quirk| {
                 format!(
-                    "`{word}` is for servers that speak `chat`, and this one speaks `{}`",
+                    "`{quirk}` is only for the API `chat`, and this provider uses `{}`",
                     api.as_str()
                 )
             }),
         };
     }
     let name = key.strip_prefix("fields.")?;
-    let Value::Any(value) = value else {
+    let SettingValue::Any(value) = value else {
         return None;
     };
-    let settings = Settings {
+    let settings = ModelSettings {
         fields: Some(RawJson::from_serialize(&BTreeMap::from([(name, value)]))),
-        ..Settings::new("", "", None)
+        ..ModelSettings::new("", "", None)
     };
     let fits = match api {
-        Api::Anthropic => anthropic::check_fields(&settings),
-        Api::Responses => responses::check_fields(&settings),
-        Api::Chat => chat::check_fields(&settings),
+        ApiFormat::Anthropic => anthropic::check_request_fields(&settings),
+        ApiFormat::Responses => responses::check_request_fields(&settings),
+        ApiFormat::Chat => chat::check_request_fields(&settings),
     };
     fits.err().map(|bad| bad.to_string())
 }
 
-/// What is wrong with a provider as a whole.
-fn incomplete_provider_error(name: &str, keys: &BTreeSet<&str>) -> Option<String> {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+/// Checks the name of a provider, and that a provider that is not built in has all required
+/// settings.
+fn provider_definition_error(name: &str, keys: &BTreeSet<&str>) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || !name.chars().all(plain) {
         return Some(format!(
-            "`providers.{name}`: a provider's name has letters, digits, `-` and `_`"
+            "`providers.{name}`: a provider's name may contain only letters, digits, `-` and `_`"
         ));
     }
     let strange = keys.iter().find(|key| {
@@ -163,12 +171,12 @@ fn incomplete_provider_error(name: &str, keys: &BTreeSet<&str>) -> Option<String
         key.contains('.') && !["headers", "fields"].contains(&first)
     });
     if strange.is_some() {
-        return Some(format!("`providers.{name}...`: a provider's name has no point in it"));
+        return Some(format!("`providers.{name}...`: a provider's name must not contain a dot"));
     }
     if [SCRIPTED_PROVIDER, CASSETTE_PROVIDER].contains(&name) {
-        return Some(format!("`{name}` is built in, and nothing of it can be set"));
+        return Some(format!("`{name}` is built in and has no settings"));
     }
-    if built_in_providers::find(name).is_some() {
+    if built_in_providers::find_built_in_provider(name).is_some() {
         return None;
     }
     let missing: Vec<&str> =
@@ -176,19 +184,19 @@ fn incomplete_provider_error(name: &str, keys: &BTreeSet<&str>) -> Option<String
     (!missing.is_empty()).then(|| {
         let missing = missing.join("` and `");
         format!(
-            "`[providers.{name}]` is a provider of your own and needs `{missing}`, such as \
+            "`[providers.{name}]` is a custom provider and needs `{missing}`, such as \
              api = \"chat\" and base_url = \"https://HOST/v1\""
         )
     })
 }
 
 fn is_header_name(name: &str) -> bool {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(letter);
+    let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(fits)
 }
 
-/// A short name stands for a model. Only the default may stand for another short
-/// name, so that nobody goes in circles.
+/// Checks the model aliases. An alias must refer to a model; only `default` may refer to another
+/// alias, so that there are no cycles.
 fn check_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let is_short =
         |name: &str| name == IDLE_ALIAS || settings.contains_key(&format!("models.{name}"));
@@ -198,24 +206,26 @@ fn check_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     };
     let faults = settings.iter().filter_map(|(path, setting)| {
         let name = path.strip_prefix("models.")?;
-        let Value::Text(meant) = &setting.value else {
+        let SettingValue::Text(target) = &setting.value else {
             return None;
         };
-        let why = match (is_short(meant), name) {
-            _ if is_model(meant) => return None,
-            _ if meant == name => "itself".to_owned(),
+        let why = match (is_short(target), name) {
+            _ if is_model(target) => return None,
+            _ if target == name => "itself".to_owned(),
             (true, DEFAULT_ALIAS) => return None,
-            (true, _) => format!("`{meant}`, another short name, which only `default` may"),
-            (false, _) => format!("`{meant}`, which is no model"),
+            (true, _) => {
+                format!("`{target}`, which is another short name (only `default` may refer to one)")
+            }
+            (false, _) => format!("`{target}`, which is not a model"),
         };
-        let message = format!("`{path}` stands for {why}: write `provider/model`");
+        let message = format!("`{path}` refers to {why}: write `provider/model`");
         Some(setting_error(setting, &message))
     });
     faults.collect()
 }
 
 fn check_prices(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
-    let own = price_overrides::collect(settings);
+    let own = price_overrides::collect_price_overrides(settings);
     let Ok(mut prices) = PriceTable::built_in() else {
         return Vec::new();
     };

@@ -1,7 +1,7 @@
-//! The project's `.env`: what it sets, by name.
+//! Parses the project's `.env` file. The caller decides which values are used.
 //!
-//! Never: shows a value, waits for a pipe or reads without a bound, fills in what
-//! stands elsewhere, and never says what of it counts: whoever reads it knows that.
+//! Invariant: values are not shown, reading never blocks on a pipe and has a size limit, and
+//! variables inside values are not expanded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +9,22 @@ use std::path::Path;
 
 use crate::project_file::{self, ProjectFileError};
 
-/// The name of the file.
+/// Name of the file with environment variables in a project's folder.
 pub const FILE_NAME: &str = ".env";
 
-/// The longest file that is read.
-const BYTES_MAX: usize = 1 << 20;
+/// Maximum size of the `.env` file in bytes.
+const DOTENV_BYTES_MAX: usize = 1 << 20;
 
-/// Stands for `$` while the lines are taken apart. It is no letter of any script, so
-/// that a file which holds it is no file that a person wrote.
+/// Replaces `$` while the lines are parsed. It is a Unicode noncharacter that a valid `.env` file
+/// does not contain.
 const DOLLAR_PLACEHOLDER: char = '\u{fdd0}';
 
-/// What the file sets.
+/// Content of a `.env` file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Dotenv {
-    /// Values by name. What stands there twice counts as it stands first.
+    /// Values by variable name. If a name occurs twice, the first value is used.
     pub values: BTreeMap<String, String>,
-    /// A line of it is no `NAME=VALUE`.
+    /// Whether a line of the file does not have the form `NAME=VALUE`.
     pub is_malformed: bool,
 }
 
@@ -34,22 +34,24 @@ impl fmt::Debug for Dotenv {
     }
 }
 
-/// The file of the project in this folder; none sets nothing.
+/// Loads the `.env` file of the project in this folder. If there is no file, the result has no
+/// values.
 ///
 /// # Errors
-/// Why it can't be read, in words that go behind its name.
+/// The file can't be read. The message does not contain the file's name.
 pub fn load(root: &Path) -> Result<Dotenv, String> {
-    let bytes = match project_file::read(root, Path::new(FILE_NAME), BYTES_MAX) {
-        Ok(bytes) => bytes,
-        Err(ProjectFileError::Missing) => return Ok(Dotenv::default()),
-        Err(unread) => return Err(unread.to_string()),
-    };
+    let bytes =
+        match project_file::read_file_in_project(root, Path::new(FILE_NAME), DOTENV_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(ProjectFileError::Missing) => return Ok(Dotenv::default()),
+            Err(error) => return Err(error.to_string()),
+        };
     let text = String::from_utf8_lossy(&bytes);
     let mut dotenv = Dotenv {
         is_malformed: std::str::from_utf8(&bytes).is_err() || text.contains(DOLLAR_PLACEHOLDER),
         ..Dotenv::default()
     };
-    for line in dotenvy::from_read_iter(protect_dollars(&text).as_bytes()) {
+    for line in dotenvy::from_read_iter(replace_dollars(&text).as_bytes()) {
         match line {
             Ok((name, value)) => {
                 let value = value.replace(DOLLAR_PLACEHOLDER, "$");
@@ -61,21 +63,20 @@ pub fn load(root: &Path) -> Result<Dotenv, String> {
     Ok(dotenv)
 }
 
-/// The text with every `$` out of reach of whoever takes the lines apart: that one
-/// would fill in lines before it, however often, and variables of this process. Only
-/// a `$` behind a backslash is left, for it is a letter there already.
-fn protect_dollars(text: &str) -> String {
+/// Replaces every `$` with a placeholder, since the parser would expand `$NAME`. A `$` after a
+/// backslash is already literal and stays.
+fn replace_dollars(text: &str) -> String {
     let mut is_escaped = false;
-    let letters = text.chars().map(|letter| {
+    let escaped = text.chars().map(|c| {
         let is_free = !is_escaped;
-        is_escaped = is_free && letter == '\\';
-        match letter {
+        is_escaped = is_free && c == '\\';
+        match c {
             '$' if is_free => DOLLAR_PLACEHOLDER,
             DOLLAR_PLACEHOLDER => char::REPLACEMENT_CHARACTER,
-            _ => letter,
+            _ => c,
         }
     });
-    letters.collect()
+    escaped.collect()
 }
 
 #[cfg(test)]
@@ -84,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// One that is read again from its start for each line takes hours.
+    /// Takes hours if the parser starts again at the first line for each line.
     #[test]
     fn long_files_are_read_in_linear_time() {
         let folder = tempfile::tempdir().unwrap();
@@ -110,16 +111,16 @@ mod tests {
         symlink("/dev/zero", &file).unwrap();
         check("is a link that leads out of the project");
         rustix::fs::mkfifoat(rustix::fs::CWD, &file, 0o600.into()).unwrap();
-        check("is no file");
-        std::fs::write(&file, "#".repeat(BYTES_MAX + 1)).unwrap();
+        check("is not a regular file");
+        std::fs::write(&file, "#".repeat(DOTENV_BYTES_MAX + 1)).unwrap();
         check("is longer than 1048576 bytes");
         std::fs::write(&file, b"A=1\nA=2\nwhat is this\nB='2 3'\n").unwrap();
         let read = load(folder.path()).unwrap();
         assert!(read.is_malformed);
         let values: Vec<_> = read.values.iter().collect();
         let is = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let wanted = [is("A", "1"), is("B", "2 3")];
-        assert_eq!(values, wanted.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
+        let expected_values = [is("A", "1"), is("B", "2 3")];
+        assert_eq!(values, expected_values.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
         assert_eq!(format!("{read:?}"), "Dotenv(hidden)");
     }
 
@@ -127,7 +128,7 @@ mod tests {
     fn a_dollar_is_literal_and_nothing_is_expanded() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE_NAME);
-        // Every process has this one, so that whoever filled it in would be seen.
+        // PATH exists in every process, so an expansion would be noticed.
         assert!(std::env::var_os("PATH").is_some());
         for (written, expect) in [
             ("$PATH", "$PATH"),

@@ -1,6 +1,6 @@
-//! The variables that a process was started with, for those who look one up by name.
+//! The environment variables of the process, looked up by name.
 //!
-//! Never: shows a value, whoever prints what holds it. Keys stand among them.
+//! Invariant: `Debug` never shows values, since some of them are API keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,56 +8,57 @@ use std::sync::Arc;
 
 use crate::config::process_env::ProcessEnv;
 
-/// Variables by name.
+/// Environment variables by name, with those of the project's `.env`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Env {
     vars: Arc<BTreeMap<String, String>>,
-    /// Those of them that only the project's `.env` sets.
+    /// Names of the variables that only the project's `.env` sets.
     from_dotenv: Arc<BTreeSet<String>>,
-    /// What `.env` says, be it read for this command or not: to be taken out of what
-    /// is kept, and for nothing else.
+    /// All values of `.env`, even if this command does not use that file. They are used only to
+    /// redact secrets.
     dotenv_secrets: Arc<BTreeMap<String, String>>,
 }
 
 impl Env {
-    /// Those that are set here.
-    pub fn new(here: &ProcessEnv) -> Self {
+    /// Creates the environment with the variables of this process.
+    pub fn new(process_env: &ProcessEnv) -> Self {
         Self {
-            vars: Arc::new(here.env.clone()),
-            from_dotenv: Arc::new(here.from_dotenv.clone()),
+            vars: Arc::new(process_env.env.clone()),
+            from_dotenv: Arc::new(process_env.from_dotenv.clone()),
             dotenv_secrets: Arc::default(),
         }
     }
 
-    /// These, and no others.
+    /// Creates an environment with only these variables.
     pub(crate) fn from_vars(values: BTreeMap<String, String>) -> Self {
         Self { vars: Arc::new(values), ..Self::default() }
     }
 
-    /// The same, which also knows these when somebody asks what is secret.
+    /// Adds values of `.env` that must be redacted.
     pub(crate) fn with_dotenv_secrets(self, values: BTreeMap<String, String>) -> Self {
         Self { dotenv_secrets: Arc::new(values), ..self }
     }
 
-    /// The same, where `.env` says what it says there: a value of it counts as it
-    /// was looked at, and not as it stood at another time.
-    pub(crate) fn with_dotenv_of(&self, there: &Self) -> Self {
+    /// Replaces the values that come from `.env` with those in `other`, which were read together
+    /// with `.mcp.json`.
+    pub(crate) fn with_dotenv_values_of(&self, other: &Self) -> Self {
         let mut all = (*self.vars).clone();
         for name in &*self.from_dotenv {
             all.remove(name);
-            if let Some(value) = there.var(name) {
+            if let Some(value) = other.var(name) {
                 all.insert(name.clone(), value.to_owned());
             }
         }
         Self { vars: Arc::new(all), ..self.clone() }
     }
 
-    /// A variable that is set to something; blanks are nothing.
+    /// Returns the value of a variable. `None` means that the variable is unset or blank.
     pub fn var(&self, name: &str) -> Option<&str> {
-        non_blank(&self.vars, name)
+        non_blank_value(&self.vars, name)
     }
 
-    /// A variable that the real environment sets, and not only the project's `.env`.
+    /// Returns the value of a variable that the process environment sets. Values of the project's
+    /// `.env` are ignored.
     pub fn process_var(&self, name: &str) -> Option<&str> {
         self.var(name).filter(|_| !self.is_from_dotenv(name))
     }
@@ -67,23 +68,23 @@ impl Env {
         self.from_dotenv.contains(name)
     }
 
-    /// All that are set to something.
+    /// Returns the names and values of all variables that are not blank.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let names = self.vars.keys().map(String::as_str);
         names.filter_map(|name| Some((name, self.var(name)?)))
     }
 
-    /// What this variable may hold that nobody is to read: here, or in the
+    /// Returns the values of this variable that must be redacted: from the environment and from the
     /// project's `.env`.
     pub fn secret_values(&self, name: &str) -> Vec<&str> {
         let mut values: Vec<&str> = self.var(name).into_iter().collect();
-        values.extend(non_blank(&self.dotenv_secrets, name));
+        values.extend(non_blank_value(&self.dotenv_secrets, name));
         values.dedup();
         values
     }
 }
 
-fn non_blank<'a>(values: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+fn non_blank_value<'a>(values: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     let value = values.get(name).map(|value| value.trim());
     value.filter(|value| !value.is_empty())
 }

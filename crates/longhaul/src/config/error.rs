@@ -1,28 +1,27 @@
-//! What is wrong with a configuration, and where.
-//!
-//! Never: stops at the first. Every fault of every layer is told at once.
+//! Errors in the settings, each with its location. All errors of all files, variables and flags are
+//! reported together.
 
 use std::path::PathBuf;
 
 use crate::spanned::Position;
 
-/// Where a fault is.
+/// Place of a setting that has an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorLocation {
-    /// In a file.
+    /// A configuration file, with the position in the file if known.
     File(PathBuf, Option<Position>),
-    /// In this variable of the environment.
+    /// The environment variable with this name.
     Environment(String),
-    /// In this flag.
+    /// The command-line flag with this name.
     Flag(String),
-    /// In what is built in.
+    /// A built-in default value.
     Default,
 }
 
 impl std::fmt::Display for ErrorLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::File(path, Some(place)) => write!(f, "{}:{place}", path.display()),
+            Self::File(path, Some(position)) => write!(f, "{}:{position}", path.display()),
             Self::File(path, None) => write!(f, "{}", path.display()),
             Self::Environment(name) | Self::Flag(name) => f.write_str(name),
             Self::Default => f.write_str("the defaults"),
@@ -30,20 +29,20 @@ impl std::fmt::Display for ErrorLocation {
     }
 }
 
-/// One thing that is wrong.
+/// An error in one setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{location}: {message}")]
 pub struct SettingError {
-    /// Where.
+    /// Place of the invalid setting.
     pub location: ErrorLocation,
-    /// What, and what would be right.
+    /// Description of the error, with a hint how to fix it.
     pub message: String,
 }
 
-/// A configuration that can't be used.
+/// The configuration can't be used because some settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct ConfigError {
-    /// All that is wrong, at least one.
+    /// All errors in the settings, at least one.
     pub errors: Vec<SettingError>,
 }

@@ -1,6 +1,7 @@
-//! Which files of a project git tracks, by a look at its index.
+//! Checks which files of a project git tracks, by reading the git index (the list of tracked
+//! files).
 //!
-//! Only indexes of the usual versions are read, in which each path stands whole.
+//! Only index versions that store complete paths are supported.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,21 +9,22 @@ use std::path::{Path, PathBuf};
 
 use longhaul_tool::Location;
 
-/// Maximum size of an index that is read.
+/// Maximum size of the git index in bytes.
 const INDEX_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum size of the file that a worktree has in place of the folder `.git`.
-const LINK_BYTES_MAX: usize = 4 << 10;
+/// Maximum size in bytes of the file `.git` that a git worktree has instead of a folder.
+const GIT_FILE_BYTES_MAX: usize = 4 << 10;
 
-/// The index of the git repository that a folder is in.
+/// The git index (list of tracked files) of the repository that contains the project's folder.
 pub(crate) struct GitIndex {
     index: Vec<u8>,
-    /// The folder, from the top of the repository.
+    /// Path of the project's folder, relative to the root of the repository.
     folder: PathBuf,
 }
 
 impl GitIndex {
-    /// `None` if the folder is in no repository or its index can't be read.
+    /// Loads the git index. `None` means that the folder is not in a repository or that the index
+    /// can't be read.
     pub(crate) fn new(folder: &Path) -> Option<Self> {
         let top = folder.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())?;
         let index = Location::from(git_folder(top)?.join("index"));
@@ -32,13 +34,13 @@ impl GitIndex {
         })
     }
 
-    /// Whether git tracks this path of the folder, or something below it.
+    /// Whether git tracks this path (relative to the project's folder) or a path below it.
     pub(crate) fn tracks(&self, path: &Path) -> bool {
         let path = self.folder.join(path);
         let path = path.as_os_str().as_bytes();
         let mut rest = &self.index[..];
         while let Some(at) = find_bytes(rest, path) {
-            // A path ends with a zero byte; something below it goes on with a slash.
+            // A path ends with a zero byte; a path below it continues with a slash.
             if matches!(rest.get(at + path.len()), Some(0 | b'/')) {
                 return true;
             }
@@ -48,17 +50,18 @@ impl GitIndex {
     }
 }
 
-/// The folder with the index. A worktree has a file that names it.
-fn git_folder(top: &Path) -> Option<PathBuf> {
-    let git = top.join(".git");
+/// Returns the folder that contains the git index. In a git worktree `.git` is a file with the path
+/// of that folder.
+fn git_folder(repository_root: &Path) -> Option<PathBuf> {
+    let git = repository_root.join(".git");
     if git.is_dir() {
         return Some(git);
     }
-    let text = Location::from(git).read(LINK_BYTES_MAX).ok()??;
+    let text = Location::from(git).read(GIT_FILE_BYTES_MAX).ok()??;
     let named = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
-    Some(top.join(OsStr::from_bytes(named)))
+    Some(repository_root.join(OsStr::from_bytes(named)))
 }
 
-fn find_bytes(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|part| part == wanted)
+fn find_bytes(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|part| part == needle)
 }

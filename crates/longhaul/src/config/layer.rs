@@ -1,122 +1,131 @@
-//! Reads one file into settings by path.
-//!
-//! Never: lets an unknown key pass.
+//! Parses one configuration file into settings by path. Unknown keys are errors.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::config::error::{ErrorLocation, SettingError};
-use crate::config::schema::{self, PathLookup};
-use crate::config::value::Value;
+use crate::config::schema::{self, SettingPathLookup};
+use crate::config::value::SettingValue;
 use crate::project_file::{self, ProjectFileError};
 use crate::spanned::{Node, ParseError, Position, escape_line, toml};
 
-/// The longest file that is read.
+/// Maximum size of a configuration file in bytes.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum number of faults that are told of one file.
+/// Maximum number of reported errors per configuration file.
 const ERRORS_MAX: usize = 100;
 
-/// What one file says.
+/// The settings and errors of one configuration file.
 #[derive(Debug, Default)]
-pub(crate) struct Layer {
-    /// Values by path, with their lines.
-    pub(crate) values: BTreeMap<String, (Value, usize)>,
-    /// What is wrong.
+pub(crate) struct ConfigLayer {
+    /// Values by setting path, each with its line.
+    pub(crate) values: BTreeMap<String, (SettingValue, usize)>,
+    /// Errors in the configuration file.
     pub(crate) errors: Vec<SettingError>,
 }
 
-/// Whose a file is.
+/// Whether the user or the project owns a configuration file.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum FileOwner {
-    /// The user's own: links are followed.
+pub(crate) enum ConfigFileScope {
+    /// The user's own file. Symbolic links are followed.
     User,
-    /// The project's: links that lead out of its folder are refused.
+    /// A file of the project. Symbolic links that lead out of the project are rejected.
     Project,
 }
 
-/// Reads the file at `path`, called `said` in messages. `None` if there is no file.
-pub(crate) fn load(path: &Path, said: &Path, owner: FileOwner) -> Option<Layer> {
-    let fault = |place, message| SettingError {
-        location: ErrorLocation::File(said.to_path_buf(), place),
+/// Loads the configuration file at `path`, shown as `display_path` in messages. `None` means that
+/// there is no file.
+pub(crate) fn load_layer(
+    path: &Path,
+    display_path: &Path,
+    owner: ConfigFileScope,
+) -> Option<ConfigLayer> {
+    let setting_error = |position, message| SettingError {
+        location: ErrorLocation::File(display_path.to_path_buf(), position),
         message,
     };
-    let mut layer = Layer::default();
+    let mut layer = ConfigLayer::default();
     let text = match read_text(path, owner) {
         Ok(Some(text)) => text,
         Ok(None) => return None,
         Err(message) => {
-            layer.errors.push(fault(None, message));
+            layer.errors.push(setting_error(None, message));
             return Some(layer);
         }
     };
     match toml::parse(&text) {
         Ok(node) => {
-            let mut walk = LayerParser { layer: &mut layer, display_path: said };
-            walk.visit(&[], &node);
+            let mut walk = LayerParser { layer: &mut layer, display_path };
+            walk.visit_table(&[], &node);
         }
-        Err(ParseError { position: place, message }) => {
-            layer.errors.push(fault(Some(place), message))
+        Err(ParseError { position, message }) => {
+            layer.errors.push(setting_error(Some(position), message))
         }
     }
     Some(layer)
 }
 
-fn read_text(path: &Path, owner: FileOwner) -> Result<Option<String>, String> {
+fn read_text(path: &Path, owner: ConfigFileScope) -> Result<Option<String>, String> {
     let bytes = match (owner, path.parent(), path.file_name()) {
-        (FileOwner::Project, Some(root), Some(name)) => {
-            project_file::read(root, Path::new(name), FILE_BYTES_MAX)
+        (ConfigFileScope::Project, Some(root), Some(name)) => {
+            project_file::read_file_in_project(root, Path::new(name), FILE_BYTES_MAX)
         }
-        (FileOwner::Project | FileOwner::User, _, _) => {
+        (ConfigFileScope::Project | ConfigFileScope::User, _, _) => {
             project_file::read_user_file(path, FILE_BYTES_MAX)
         }
     };
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(ProjectFileError::Missing) => return Ok(None),
-        Err(unread) => return Err(unread.to_string()),
+        Err(error) => return Err(error.to_string()),
     };
-    let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
+    let text = String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())?;
     Ok(Some(text))
 }
 
 struct LayerParser<'a> {
-    layer: &'a mut Layer,
+    layer: &'a mut ConfigLayer,
     display_path: &'a Path,
 }
 
 impl LayerParser<'_> {
-    fn error(&mut self, place: Position, message: String) {
+    fn add_error(&mut self, position: Position, message: String) {
         self.layer.errors.push(SettingError {
-            location: ErrorLocation::File(self.display_path.to_path_buf(), Some(place)),
+            location: ErrorLocation::File(self.display_path.to_path_buf(), Some(position)),
             message: escape_line(&message),
         });
     }
 
-    fn visit(&mut self, path: &[&str], node: &Node) {
-        let Some(entries) = node.table() else {
-            let known = schema::siblings(&[path, &["*"]].concat());
-            let mut message = format!("`{}` is a table, not {}", path.join("."), node.type_name());
-            if let Some(one) = known.first() {
+    fn visit_table(&mut self, table_path: &[&str], node: &Node) {
+        let Some(entries) = node.as_table() else {
+            let siblings = schema::sibling_setting_paths(&[table_path, &["*"]].concat());
+            let mut message =
+                format!("`{}` must be a table, but is {}", table_path.join("."), node.type_name());
+            if let Some(one) = siblings.first() {
                 message.push_str(&format!(": write `{one} = ...`"));
             }
-            return self.error(node.position, message);
+            return self.add_error(node.position, message);
         };
         for entry in entries {
             if self.layer.errors.len() >= ERRORS_MAX {
                 return;
             }
-            let path = [path, &[entry.key.as_str()]].concat();
-            match schema::lookup(&path) {
-                PathLookup::Unknown => self.error(entry.position, unknown_key_message(&path)),
-                PathLookup::Table => self.visit(&path, &entry.node),
-                PathLookup::Key(key) => match key.kind.parse(&entry.node) {
+            let table_path = [table_path, &[entry.key.as_str()]].concat();
+            match schema::lookup_setting_path(&table_path) {
+                SettingPathLookup::Unknown => {
+                    self.add_error(entry.position, unknown_key_message(&table_path))
+                }
+                SettingPathLookup::Table => self.visit_table(&table_path, &entry.node),
+                SettingPathLookup::Key(key) => match key.kind.parse(&entry.node) {
                     Ok(value) => {
                         let setting = (value, entry.position.line);
-                        self.layer.values.insert(path.join("."), setting);
+                        self.layer.values.insert(table_path.join("."), setting);
                     }
                     Err(message) => {
-                        self.error(entry.node.position, format!("`{}`: {message}", path.join(".")));
+                        self.add_error(
+                            entry.node.position,
+                            format!("`{}`: {message}", table_path.join(".")),
+                        );
                     }
                 },
             }
@@ -124,23 +133,24 @@ impl LayerParser<'_> {
     }
 }
 
-/// Names are compared without what stands before them: `worker.` is like
-/// itself, whatever comes after it.
-fn unknown_key_message(path: &[&str]) -> String {
-    let said = path.join(".");
-    let (name, before) = said.rsplit_once('.').map_or((said.as_str(), ""), |cut| (cut.1, cut.0));
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    let known = schema::siblings(path);
-    let names: Vec<String> = known.iter().map(|path| last(path)).collect();
+/// Returns the error message for an unknown key, with a suggestion. Only the last parts of the
+/// paths are compared for the suggestion, since a common prefix would make all paths similar.
+fn unknown_key_message(key_path: &[&str]) -> String {
+    let full_key = key_path.join(".");
+    let (name, before) =
+        full_key.rsplit_once('.').map_or((full_key.as_str(), ""), |pair| (pair.1, pair.0));
+    let last = |key_path: &str| key_path.rsplit('.').next().unwrap_or_default().to_owned();
+    let siblings = schema::sibling_setting_paths(key_path);
+    let names: Vec<String> = siblings.iter().map(|key_path| last(key_path)).collect();
     let whole = |name: &str| match before {
         "" => name.to_owned(),
         _ => format!("{before}.{name}"),
     };
-    let near = longhaul_core::suggest::closest(name, names.iter().map(String::as_str));
-    let near = near.map(whole);
+    let suggestion = longhaul_core::suggest::closest_match(name, names.iter().map(String::as_str));
+    let suggestion = suggestion.map(whole);
     let elsewhere = || schema::SETTING_KEYS.iter().find(|key| last(key.path) == name);
-    match near.or_else(|| elsewhere().map(|key| key.path.to_owned())) {
-        Some(near) => format!("unknown key `{said}`, did you mean `{near}`?"),
-        None => format!("unknown key `{said}`, there are `{}`", known.join("`, `")),
+    match suggestion.or_else(|| elsewhere().map(|key| key.path.to_owned())) {
+        Some(suggestion) => format!("unknown key `{full_key}`, did you mean `{suggestion}`?"),
+        None => format!("unknown key `{full_key}`, expected one of `{}`", siblings.join("`, `")),
     }
 }

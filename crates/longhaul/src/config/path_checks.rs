@@ -1,7 +1,7 @@
-//! Refuses paths that lead out of a project where the project itself chose them.
+//! Rejects settings of a project that contain a path out of the project.
 //!
-//! The user's own file, the real environment and flags may name any path. What comes with the
-//! project may not, for a cloned repository would write wherever it likes.
+//! The user file, the process environment and flags may name any path. Files of the project may
+//! not: otherwise the files of a cloned repository could make Longhaul write anywhere.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +14,20 @@ use crate::config::error::{ErrorLocation, SettingError};
 use crate::config::git_tracked::GitIndex;
 use crate::config::schema::{DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY};
 use crate::config::settings::{Config, StoreUrl};
-use crate::config::value::Value;
+use crate::config::value::SettingValue;
 use crate::project_file;
 use crate::spanned::escape_line;
 
-/// What the runtime keeps in the data folder and opens by path, links included.
+/// Entries of the data folder that the runtime opens by path, so that symbolic links would be
+/// followed.
 const DATA_FILES: [&str; 3] = ["longhaul.db", "vault", "cassettes"];
 
-/// What is wrong with the paths of this project.
-pub(crate) fn check(config: &Config) -> Vec<SettingError> {
+/// Returns an error for each path that the project sets although a project must not choose it.
+pub(crate) fn check_paths(config: &Config) -> Vec<SettingError> {
     let mut faults: Vec<SettingError> =
         ["data", "store.url", DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY]
             .into_iter()
-            .filter_map(|key| outside_path(config, key))
+            .filter_map(|key| outside_path_error(config, key))
             .collect();
     if faults.is_empty() {
         let mut links: Vec<PathBuf> = data_paths(config)
@@ -35,14 +36,14 @@ pub(crate) fn check(config: &Config) -> Vec<SettingError> {
             .collect();
         links.dedup();
         faults.extend(links.into_iter().map(symlink_error));
-        faults.extend(tracked_data(config));
+        faults.extend(tracked_data_folder_error(config));
     }
     faults
 }
 
-/// The fault of data that a git repository brought along: its runs would be driven, and its keys
-/// would open the server.
-fn tracked_data(config: &Config) -> Option<SettingError> {
+/// Returns an error if git tracks the data folder: the runs in a cloned repository would be
+/// continued, and its API keys would give access to the server.
+fn tracked_data_folder_error(config: &Config) -> Option<SettingError> {
     let mut paths = Vec::new();
     if let Location::Below { relative, .. } = config.data_location().join("local.key") {
         paths.push(relative);
@@ -59,57 +60,62 @@ fn tracked_data(config: &Config) -> Option<SettingError> {
     let data = path.parent().unwrap_or(&path).display();
     Some(SettingError {
         message: format!(
-            "came with the git repository, so its runs and keys are not yours. Take it out with \
-             `git rm -r --cached {data}` and delete it, or name another folder with LONGHAUL_DATA"
+            "this path is tracked by git, so its runs and keys may be those of another user. Remove it with \
+             `git rm -r --cached {data}` and delete it, or set another folder with LONGHAUL_DATA"
         ),
         location: ErrorLocation::File(path, None),
     })
 }
 
-/// The fault of a setting of the project whose path is not for a project to choose.
-fn outside_path(config: &Config, key: &str) -> Option<SettingError> {
-    let setting = config.settings.get(key)?;
-    if !setting.origin.is_project() {
+/// Returns an error if the project sets this setting to a path that a project must not choose.
+fn outside_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
+    let setting = config.settings.get(setting_path)?;
+    if !setting.origin.is_from_project() {
         return None;
     }
-    if key == TRUST_FOLDERS_KEY {
-        let message = format!("`{key}` is not for a project: set it in your own file");
-        let spot = error_location(&setting.origin);
-        return Some(SettingError { location: spot, message });
+    if setting_path == TRUST_FOLDERS_KEY {
+        let message =
+            format!("`{setting_path}` can't be set by a project: set it in your user file");
+        let location = error_location(&setting.origin);
+        return Some(SettingError { location, message });
     }
-    let path = match (key, &setting.value) {
-        ("store.url", Value::Text(url)) => url.strip_prefix("sqlite:").map(|path| {
+    let path = match (setting_path, &setting.value) {
+        ("store.url", SettingValue::Text(url)) => url.strip_prefix("sqlite:").map(|path| {
             let path = path.strip_prefix("//").unwrap_or(path);
             PathBuf::from(path)
         }),
-        (DELIVER_KEY, Value::Any(Json::String(text))) => match text.parse() {
+        (DELIVER_KEY, SettingValue::Any(Json::String(text))) => match text.parse() {
             Ok(DeliveryTarget::File(file)) => Some(file.path()),
             Ok(DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) | Err(_) => None,
         },
-        (_, Value::Text(path) | Value::Any(Json::String(path))) => Some(PathBuf::from(path)),
+        (_, SettingValue::Text(path) | SettingValue::Any(Json::String(path))) => {
+            Some(PathBuf::from(path))
+        }
         (_, _) => None,
     };
     let path = path?;
-    let why = match Location::below(&config.root, &path) {
+    let why = match Location::below_root(&config.root, &path) {
         None => "leads out of the project",
-        Some(_) if is_in_git(&path) => "leads into a `.git` folder, where programs are run from",
-        // A line of JSON in a script or a hook would be run.
-        Some(_) if [DELIVER_KEY, LOG_FILE_KEY].contains(&key) && !is_json_lines(&path) => {
-            "is no file of JSON lines, whose name ends in `.jsonl`"
+        Some(_) if is_in_git_folder(&path) => {
+            "leads into a `.git` folder, from which git runs programs"
+        }
+        // A line of JSON that is appended to a script or a hook would be executed.
+        Some(_) if [DELIVER_KEY, LOG_FILE_KEY].contains(&setting_path) && !is_json_lines(&path) => {
+            "is not a JSON lines file with the suffix `.jsonl`"
         }
         Some(_) => return None,
     };
     Some(SettingError {
         location: error_location(&setting.origin),
         message: escape_line(&format!(
-            "`{key}` {why}: `{}`. For another path set it in your own file (`longhaul config \
-             path` says where that is) or in the environment.",
+            "`{setting_path}` {why}: `{}`. To use another path, set it in your user file (`longhaul config \
+             path` shows where it is) or in the environment.",
             path.display()
         )),
     })
 }
 
-fn is_in_git(path: &Path) -> bool {
+fn is_in_git_folder(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
 }
 
@@ -117,22 +123,22 @@ fn is_json_lines(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "jsonl")
 }
 
-/// The files and folders that the runtime keeps below the project.
+/// Returns the paths of the runtime's files and folders that are inside the project.
 fn data_paths(config: &Config) -> Vec<PathBuf> {
-    let mut kept = Vec::new();
+    let mut paths = Vec::new();
     if let Location::Below { relative, .. } = config.data_location() {
-        kept.extend(DATA_FILES.map(|name| relative.join(name)));
+        paths.extend(DATA_FILES.map(|name| relative.join(name)));
     }
     if let StoreUrl::Sqlite(Location::Below { relative, .. }) = config.store_url() {
-        kept.push(relative);
+        paths.push(relative);
     }
-    kept
+    paths
 }
 
 fn symlink_error(path: PathBuf) -> SettingError {
     SettingError {
-        message: "is a link, and a project's data is not followed through links: put the folder \
-                  or file itself there, or name another folder with LONGHAUL_DATA"
+        message: "the path is a symbolic link, which is not followed for a project's data: use the folder \
+                  or file itself, or set another folder with LONGHAUL_DATA"
             .to_owned(),
         location: ErrorLocation::File(path, None),
     }

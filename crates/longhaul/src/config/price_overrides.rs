@@ -1,26 +1,27 @@
-//! What the user says of models' prices, put together by model.
-//!
-//! Never: rounds. A price that is no whole number of millionths is not taken.
+//! Model prices that the settings override. Prices are never rounded: a price with more than six
+//! decimals is rejected.
 
 use std::collections::BTreeMap;
 
 use longhaul_model::prices::{PriceOverride, parse_usd};
 
-use crate::config::value::{Setting, Value};
+use crate::config::value::{Setting, SettingValue};
 
-/// A price as the millionths that are counted. The shortest text of a number is
-/// the one that was written, so nothing is lost on the way.
-pub(crate) fn exact_micros(dollars: f64) -> Option<u64> {
+/// Converts a price in dollars to micro-dollars. `None` means that it has too many decimals. The
+/// conversion uses the shortest decimal text of the number, which is the text in the file, so no
+/// precision is lost.
+pub(crate) fn exact_micro_usd(dollars: f64) -> Option<u64> {
     parse_usd(&dollars.to_string())
 }
 
-/// The user's words by model, each with one of its settings, for its place.
-pub(crate) fn collect(
+/// Collects the price overrides by model. One setting of each model is returned with them, as the
+/// location for error messages.
+pub(crate) fn collect_price_overrides(
     settings: &BTreeMap<String, Setting>,
 ) -> BTreeMap<&str, (PriceOverride, &Setting)> {
     let mut models: BTreeMap<&str, (PriceOverride, &Setting)> = BTreeMap::new();
     for (path, setting) in settings {
-        // Names of models have points too, names of keys have none.
+        // Model names may contain dots; names of settings do not.
         let Some((model, key)) =
             path.strip_prefix("prices.").and_then(|path| path.rsplit_once('.'))
         else {
@@ -28,10 +29,10 @@ pub(crate) fn collect(
         };
         let (own, _) = models.entry(model).or_insert((PriceOverride::default(), setting));
         let number = match &setting.value {
-            Value::Float(dollars) => exact_micros(*dollars),
-            Value::Integer(whole) => Some(*whole),
-            Value::Text(_) | Value::Boolean(_) | Value::Duration(_) => None,
-            Value::TextList(_) | Value::Secret(_) | Value::Any(_) => None,
+            SettingValue::Float(dollars) => exact_micro_usd(*dollars),
+            SettingValue::Integer(whole) => Some(*whole),
+            SettingValue::Text(_) | SettingValue::Boolean(_) | SettingValue::Duration(_) => None,
+            SettingValue::TextList(_) | SettingValue::Secret(_) | SettingValue::Any(_) => None,
         };
         match key {
             "input" => own.input = number,

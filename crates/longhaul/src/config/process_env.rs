@@ -1,19 +1,18 @@
-//! Where a command was started: folder, environment, home.
-//!
-//! Never: asks the process. Who starts the command says it.
+//! The environment in which a command was started: working directory, environment variables, home
+//! folder and user id. The caller passes it in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The name of the file.
+/// Name of the configuration file.
 pub const CONFIG_FILE_NAME: &str = "longhaul.toml";
 
-/// The folder with the data of a project.
+/// Name of a project's data folder.
 pub const DATA_FOLDER_NAME: &str = ".longhaul";
 
-/// What is used of a folder.
+/// Files and folders in a project folder that the runtime uses.
 const PROJECT_ENTRIES: [&str; 9] = [
     CONFIG_FILE_NAME,
     DATA_FOLDER_NAME,
@@ -26,40 +25,41 @@ const PROJECT_ENTRIES: [&str; 9] = [
     "AGENTS.md",
 ];
 
-/// The user who may do anything.
+/// User id of the user root.
 const ROOT_UID: u32 = 0;
 
-/// What a command finds around it.
+/// Environment in which a command was started.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessEnv {
-    /// The current folder.
+    /// Working directory of the command.
     pub cwd: PathBuf,
-    /// The environment.
+    /// Environment variables of the command, with those of the project's `.env`.
     pub env: BTreeMap<String, String>,
-    /// Those variables of it that only the project's `.env` sets.
+    /// Names of the variables that only the project's `.env` sets.
     pub from_dotenv: BTreeSet<String>,
-    /// The user's home, if there is one.
+    /// Home folder of the user. `None` means that it is unknown.
     pub home: Option<PathBuf>,
-    /// The user that this process runs as. `None` disables the check of who owns a project.
+    /// User id of this process. `None` disables the check that the project belongs to this user.
     pub uid: Option<u32>,
 }
 
 impl ProcessEnv {
-    /// A variable that is set to something.
+    /// Returns the value of an environment variable. `None` means that the variable is unset or
+    /// empty.
     pub fn var(&self, name: &str) -> Option<&str> {
         let value = self.env.get(name).map(String::as_str);
         value.filter(|value| !value.is_empty())
     }
 
-    /// The nearest folder from here up that is a project, if there is one.
+    /// Returns the nearest project folder: the working directory or one of its parents.
     pub fn project_root(&self) -> Option<&Path> {
         self.cwd.ancestors().find(|folder| {
             folder.join(CONFIG_FILE_NAME).is_file() || folder.join(DATA_FOLDER_NAME).is_dir()
         })
     }
 
-    /// Another user to whom a folder, or what is used of it, belongs. Root and the user who
-    /// called `sudo` don't count as others.
+    /// Returns the user id of another user who owns the folder, or a file in it that the runtime
+    /// uses. Root and the user who called `sudo` do not count as other users.
     pub fn foreign_owner(&self, folder: &Path) -> Option<u32> {
         let uid = self.uid?;
         let sudo = self.var("SUDO_UID");
@@ -69,31 +69,31 @@ impl ProcessEnv {
         let is_foreign = |owner: &u32| ![uid, ROOT_UID].contains(owner) && Some(*owner) != sudo;
         let used = PROJECT_ENTRIES.iter().map(|name| folder.join(name));
         let found: Vec<u32> = used.filter_map(|path| owner(&path)).collect();
-        // An empty folder of another user may be worked in.
+        // An empty folder of another user is allowed.
         let folder = owner(folder).filter(|_| !found.is_empty());
         found.into_iter().chain(folder).find(is_foreign)
     }
 
-    /// Where the user's own file would be.
-    pub fn user_file(&self) -> Option<PathBuf> {
+    /// Returns the path of the user's configuration file. The file may not exist.
+    pub fn user_config_file(&self) -> Option<PathBuf> {
         let folder = self.user_folder("XDG_CONFIG_HOME", ".config")?;
         Some(folder.join(CONFIG_FILE_NAME))
     }
 
-    /// Where we would remember things for the user, outside of every project.
+    /// Returns the folder for the user's state outside projects.
     pub fn state_folder(&self) -> Option<PathBuf> {
         self.user_folder("XDG_STATE_HOME", ".local/state")
     }
 
-    fn user_folder(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
-        // The XDG rules say that a relative path is to be passed over.
+    fn user_folder(&self, variable: &str, home_subfolder: &str) -> Option<PathBuf> {
+        // The XDG specification says that relative paths are ignored.
         let xdg = self.var(variable).map(Path::new);
         let xdg = xdg.filter(|path| path.is_absolute()).map(Path::to_path_buf);
-        let folder = xdg.or_else(|| self.home.as_ref().map(|home| home.join(below_home)))?;
+        let folder = xdg.or_else(|| self.home.as_ref().map(|home| home.join(home_subfolder)))?;
         Some(folder.join("longhaul"))
     }
 
-    /// A path as it is said to people: from the current folder where it lies in it.
+    /// Returns a path for messages: relative to the working directory if the path is inside it.
     pub fn display_path(&self, path: &Path) -> PathBuf {
         let below = path.strip_prefix(&self.cwd).ok();
         below.unwrap_or(path).to_path_buf()

@@ -1,36 +1,35 @@
-//! The one table of everything that can be set.
-//!
-//! Never: two places for one key. Checks, defaults and names in the environment
-//! are made from here.
+//! The table of all settings. Validation, defaults and names of environment variables are derived
+//! from it.
 
 use crate::config::built_in_providers::API_NAMES;
 use crate::config::value_kind::ValueKind;
 
-/// The setting that says where `send_message` delivers.
+/// Path of the setting with the delivery target of the tool `send_message`.
 pub const DELIVER_KEY: &str = "tools.send_message.deliver";
 
-/// The setting that says where `log_interaction` writes.
+/// Path of the setting with the file of the tool `log_interaction`.
 pub const LOG_FILE_KEY: &str = "tools.log_interaction.file";
 
-/// The folders of other users whose projects are used. Only the user's own file and the real
-/// environment may name them.
+/// Path of the setting that lists folders of other users whose projects may be used. Only the user
+/// file and the process environment may set it.
 pub const TRUST_FOLDERS_KEY: &str = "trust.folders";
 
-/// The variables whose values are secrets. Every layer adds to them.
+/// Path of the setting that lists the variables whose values are secrets. The lists of all layers
+/// are merged.
 pub const SECRETS_KEY: &str = "secrets.names";
 
-/// One thing that can be set.
+/// A setting in the table of all settings.
 #[derive(Debug, Clone, Copy)]
 pub struct SettingKey {
-    /// Its path; `*` stands for any name.
+    /// Path of the setting. A part `*` matches any name.
     pub path: &'static str,
-    /// What may stand there.
+    /// Kind of the setting's value.
     pub kind: ValueKind,
-    /// What holds when nobody says anything, in TOML; none: it is not set.
+    /// Default value in TOML. `None` means that the setting is unset by default.
     pub default: Option<&'static str>,
 }
 
-/// Names in the environment that are not made from the path.
+/// Settings whose environment variable is not derived from the path, each with the variable's name.
 const ENV_NAME_OVERRIDES: &[(&str, &str)] =
     &[("store.url", "LONGHAUL_STORE"), ("server.listen", "LONGHAUL_LISTEN")];
 
@@ -49,155 +48,155 @@ const SANDBOX_UNSUPPORTED: ValueKind = ValueKind::Unsupported("sandboxes");
 const ATTEMPT_TIMEOUTS_UNSUPPORTED: ValueKind =
     ValueKind::Unsupported("time limits of one attempt (`budget.active_time` limits a run)");
 
-/// All of them, in the order in which they are shown.
+/// All settings, in the order in which they are shown.
 pub const SETTING_KEYS: &[SettingKey] = &[
-    // The folder for what the runtime keeps.
+    // Folder for the data of the runtime.
     key("data", ValueKind::Text).with_default("\".longhaul\""),
-    // Where runs are kept. Without a word that is in the data folder, wherever that lies.
+    // Store of the runs. Default: a file in the data folder.
     key("store.url", ValueKind::StoreUrl),
-    // Where the server listens.
+    // Address that the server listens on.
     key("server.listen", ValueKind::HostPort).with_default("\"127.0.0.1:4180\""),
-    // Further names allowed in the Host header.
+    // Additional host names allowed in the Host header.
     key("server.hosts", ValueKind::TextList).with_default("[]"),
-    // Requests a second for each key; the machine's own has no rate.
+    // Maximum requests per second and key. The local key has no limit.
     key("server.rate", ValueKind::PositiveInt).with_default("1000"),
-    // Whether programs on this machine may submit and steer without a key.
+    // Whether programs on this machine may submit and steer runs without a key.
     key("server.open_loopback", ValueKind::Boolean).with_default("false"),
-    // Runs in flight.
+    // Maximum number of runs in flight.
     key("worker.concurrency", ValueKind::PositiveInt).with_default("256"),
-    // How long a claim holds without renewal.
+    // How long a claim is valid without renewal.
     key("worker.lease", ValueKind::MinDuration(1_000)).with_default("\"15s\""),
-    // How often an idle worker looks for work.
+    // How often an idle worker polls for work.
     key("worker.poll", ValueKind::MinDuration(10)).with_default("\"1s\""),
-    // A run is blocked after so many crashes of its worker at the same place; 0: never.
+    // Number of worker crashes at the same point after which a run is blocked. 0 means never.
     key("worker.crash_limit", ValueKind::UnsignedInt).with_default("3"),
-    // The inboxes that this worker serves.
+    // Inboxes that this worker serves.
     key("worker.inboxes", ValueKind::TextList).with_default("[\"default\"]"),
-    // Who serves tasks that name no agent.
+    // Agent for tasks of this inbox that name none.
     key("inboxes.*.agent", ValueKind::Text),
-    // What comes in from other services.
+    // Inbound webhooks.
     key("hooks", ValueKind::Unsupported("inbound webhooks")),
-    // Who runs sandboxes.
+    // Sandbox provider.
     key("sandbox.provider", SANDBOX_UNSUPPORTED),
-    // Sandboxes that run at once.
+    // Maximum number of running sandboxes.
     key("sandbox.max_running", SANDBOX_UNSUPPORTED),
-    // An idle sandbox stops after this.
+    // Idle time after which a sandbox is stopped.
     key("sandbox.idle_stop", SANDBOX_UNSUPPORTED),
-    // Any sandbox stops after this.
+    // Time after which any sandbox is stopped.
     key("sandbox.auto_stop", SANDBOX_UNSUPPORTED),
-    // A stopped sandbox is kept this long.
+    // How long a stopped sandbox is kept.
     key("sandbox.keep", SANDBOX_UNSUPPORTED),
-    // Further attempts of a run.
+    // Maximum number of retries of a run.
     key("retry.max_retries", ValueKind::UnsignedInt).with_default("1"),
-    // The wait before the first of them.
+    // Delay before the first retry.
     key("retry.initial_delay", ValueKind::Duration).with_default("\"1s\""),
-    // The longest wait.
+    // Maximum delay between retries.
     key("retry.max_delay", ValueKind::Duration).with_default("\"5s\""),
-    // The wait grows by this factor.
+    // Factor by which the delay grows.
     key("retry.multiplier", ValueKind::Factor).with_default("2.0"),
-    // An attempt is overdue after this much active time.
+    // Active time after which an attempt is overdue.
     key("retry.soft_timeout", ATTEMPT_TIMEOUTS_UNSUPPORTED),
-    // An attempt ends after this much active time.
+    // Active time after which an attempt is ended.
     key("retry.hard_timeout", ATTEMPT_TIMEOUTS_UNSUPPORTED),
-    // How long a provider that may come back is waited for.
+    // How long to wait for a provider that is temporarily unavailable.
     key("retry.outage", ValueKind::Unsupported("waits for a provider that is down")),
-    // Dollars for a whole tree of runs.
+    // Maximum cost in dollars of a tree of runs.
     key("budget.usd", ValueKind::Usd).with_default("5.0"),
-    // Active time of a run.
+    // Maximum active time of a run.
     key("budget.active_time", ValueKind::Duration).with_default("\"4h\""),
-    // Turns of a run.
+    // Maximum number of turns of a run.
     key("budget.turns", ValueKind::PositiveInt).with_default("200"),
-    // Tokens for a whole tree of runs.
+    // Maximum number of tokens of a tree of runs.
     key("budget.tokens", ValueKind::PositiveInt),
-    // From this share on the agent is told to wrap up.
+    // Fraction of the budget at which the agent is asked to finish.
     key("budget.warn_at", ValueKind::Fraction).with_default("0.9"),
     // How long ended runs are kept.
     key("retention.runs", ValueKind::Duration).with_default("\"90d\""),
-    // Which wire format it speaks.
+    // API format of the provider.
     key("providers.*.api", ValueKind::Choice(API_NAMES)),
-    // Its address, as its own SDK takes it.
+    // Base URL, as the provider's own SDK expects it.
     key("providers.*.base_url", ValueKind::Url),
-    // The variables that may hold its key.
+    // Variables that may contain the API key.
     key("providers.*.key_env", ValueKind::EnvNames),
-    // A further header of every request; its value is never shown.
+    // Extra header of every request. Its value is never shown.
     key("providers.*.headers.*", ValueKind::HeaderValue),
-    // A further field of every request, sent as it is.
+    // Extra field of every request, sent unchanged.
     key("providers.*.fields.*", ValueKind::Any),
-    // How long a connection may take; 10s unless it is said.
+    // Timeout for connecting. Default: 10s.
     key("providers.*.connect_timeout", ValueKind::Duration),
-    // How long an answer may take to begin; 2m unless it is said.
+    // Timeout for the first byte of a response. Default: 2m.
     key("providers.*.first_byte_timeout", ValueKind::Duration),
-    // How long an answer may stand still; 1m unless it is said.
+    // Timeout between two parts of a response. Default: 1m.
     key("providers.*.idle_timeout", ValueKind::Duration),
-    // Where this server differs from others that speak its format.
+    // Differences of this server from the standard API format.
     key("providers.*.quirks", ValueKind::TextList),
-    // A short name for a model; `default` is used where none is named.
+    // Alias of a model. `default` is used if no model is named.
     key("models.*", ValueKind::Text),
-    // Dollars for a million tokens read.
+    // Dollars per million input tokens.
     key("prices.*.input", ValueKind::Price),
-    // Dollars for a million tokens written.
+    // Dollars per million output tokens.
     key("prices.*.output", ValueKind::Price),
-    // Dollars for a million tokens read from a cache; as input unless it is said.
+    // Dollars per million tokens read from the cache. Default: the input price.
     key("prices.*.cached", ValueKind::Price),
-    // Dollars for a million tokens written to a cache; as input unless it is said.
+    // Dollars per million tokens written to the cache. Default: the input price.
     key("prices.*.cache_write", ValueKind::Price),
-    // How many tokens fit into the model, question and reply together.
+    // Context window in tokens, request and reply together.
     key("prices.*.window", ValueKind::PositiveInt),
-    // The most tokens of one reply.
+    // Maximum number of tokens of one reply.
     key("prices.*.max_output", ValueKind::PositiveInt),
-    // Variables that a sandbox may get; redacted everywhere.
+    // Variables that a sandbox may receive. Their values are redacted everywhere.
     key(SECRETS_KEY, ValueKind::EnvNames).with_default("[]"),
-    // Projects of other users that are used all the same; not for a project's own file.
+    // Projects of other users that may be used. Not allowed in a project's own file.
     key(TRUST_FOLDERS_KEY, ValueKind::TextList).with_default("[]"),
-    // Where events are sent.
+    // Outbound webhooks.
     key("webhooks", ValueKind::Unsupported("outbound webhooks")),
-    // Caps beside the budget of each run.
+    // Caps in addition to the budget of each run.
     key("caps", ValueKind::Unsupported("caps over time, people, agents and models")),
-    // What tools and perception may ask beyond public hosts at ports 80 and 443, such as
-    // 127.0.0.1:8080.
+    // Hosts that tools and perception may reach in addition to public hosts at ports 80 and 443,
+    // such as 127.0.0.1:8080.
     key("outbound.allow", ValueKind::TextList).with_default("[]"),
-    // Where messages go: file:PATH, webhook:URL or command:PROGRAM ARG.
+    // Delivery target of messages: file:PATH, webhook:URL or command:PROGRAM ARG.
     key(DELIVER_KEY, ValueKind::Any),
-    // The file that interactions are written to.
+    // File for logged interactions.
     key(LOG_FILE_KEY, ValueKind::Any),
 ];
 
-/// What stands at a path.
+/// Meaning of a path in a configuration file.
 #[derive(Debug, Clone, Copy)]
-pub enum PathLookup {
-    /// A key: its value is read.
+pub enum SettingPathLookup {
+    /// The path is that of a setting.
     Key(&'static SettingKey),
-    /// Keys stand below it.
+    /// The path is that of a table which contains settings.
     Table,
-    /// Nothing of ours.
+    /// The path is neither a setting nor a table.
     Unknown,
 }
 
-/// Looks a path up.
-pub fn lookup(path: &[&str]) -> PathLookup {
-    let mut found = PathLookup::Unknown;
+/// Finds out whether a path is a setting, a table or unknown.
+pub fn lookup_setting_path(setting_path: &[&str]) -> SettingPathLookup {
+    let mut found = SettingPathLookup::Unknown;
     for key in SETTING_KEYS {
         let pattern: Vec<&str> = key.path.split('.').collect();
-        let alike = pattern.iter().zip(path);
+        let alike = pattern.iter().zip(setting_path);
         let fits = alike.clone().all(|(want, have)| segment_matches(want, have));
-        if !fits || pattern.len() < path.len() {
+        if !fits || pattern.len() < setting_path.len() {
             continue;
         }
-        if pattern.len() == path.len() {
-            return PathLookup::Key(key);
+        if pattern.len() == setting_path.len() {
+            return SettingPathLookup::Key(key);
         }
-        found = PathLookup::Table;
+        found = SettingPathLookup::Table;
     }
     found
 }
 
-fn segment_matches(want: &str, have: &str) -> bool {
-    want == have || want == "*"
+fn segment_matches(path_pattern: &str, segment: &str) -> bool {
+    path_pattern == segment || path_pattern == "*"
 }
 
-/// The paths that could stand in the place of an unknown one: its known siblings.
-pub fn siblings(path: &[&str]) -> Vec<String> {
-    let Some((_, parents)) = path.split_last() else {
+/// Returns the known paths that have the same parent as this path.
+pub fn sibling_setting_paths(setting_path: &[&str]) -> Vec<String> {
+    let Some((_, parents)) = setting_path.split_last() else {
         return Vec::new();
     };
     let mut names: Vec<String> = Vec::new();
@@ -207,8 +206,8 @@ pub fn siblings(path: &[&str]) -> Vec<String> {
             && pattern.iter().zip(parents).all(|(want, have)| segment_matches(want, have));
         let name = pattern.get(parents.len()).copied().unwrap_or("*");
         if beside && name != "*" {
-            let said = parents.iter().chain([&name]).copied().collect::<Vec<_>>();
-            names.push(said.join("."));
+            let key_path = parents.iter().chain([&name]).copied().collect::<Vec<_>>();
+            names.push(key_path.join("."));
         }
     }
     names.dedup();
@@ -216,14 +215,16 @@ pub fn siblings(path: &[&str]) -> Vec<String> {
 }
 
 impl SettingKey {
-    /// Its name in the environment; none where the path has free names.
-    pub fn env_name(&self) -> Option<String> {
+    /// Returns the name of the environment variable for the setting. `None` means that there is
+    /// none, because the path contains `*`.
+    pub fn env_var_name(&self) -> Option<String> {
         let own = ENV_NAME_OVERRIDES.iter().find(|(path, _)| *path == self.path);
-        own.map(|(_, name)| (*name).to_owned()).or_else(|| self.derived_env_name())
+        own.map(|(_, name)| (*name).to_owned()).or_else(|| self.derived_env_var_name())
     }
 
-    /// The name that would be made from its path.
-    pub(crate) fn derived_env_name(&self) -> Option<String> {
+    /// Returns the name of the environment variable that follows from the setting's path, without
+    /// overrides.
+    pub(crate) fn derived_env_var_name(&self) -> Option<String> {
         let made = || format!("LONGHAUL_{}", self.path.to_uppercase().replace('.', "_"));
         (!self.path.contains('*')).then(made)
     }

@@ -1,6 +1,4 @@
-//! The settings that hold, by path and as the types that the runtime wants.
-//!
-//! Never: a default of its own. What holds without a word is in the table of keys.
+//! The effective settings, by path and as typed values. All defaults are in the table in `schema`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -10,7 +8,7 @@ use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_engine::agent::Defaults;
+use longhaul_engine::agent::PolicyDefaults;
 use longhaul_model::prices::{PriceError, PriceTable};
 use longhaul_tool::Location;
 use serde_json::{Map, Value as Json};
@@ -18,120 +16,123 @@ use serde_json::{Map, Value as Json};
 use crate::config::env::Env;
 use crate::config::price_overrides;
 use crate::config::schema::SECRETS_KEY;
-use crate::config::value::{Setting, Value};
+use crate::config::value::{Setting, SettingValue};
 
-/// The variable that switches the witness tools on.
+/// Environment variable that enables the crash probe tools, which tests use.
 pub const CRASH_PROBE_FILE_VAR: &str = "LONGHAUL_TOOLS_CRASH_PROBE_FILE";
 
-/// Everything that is set, each with its origin.
+/// The effective settings of a project, each with its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// The project's folder, or the current one where there is no project.
+    /// Folder of the project, or the working directory if there is no project.
     pub root: PathBuf,
-    /// Whether there is a project.
-    pub in_project: bool,
-    /// The project's file, if it has one.
+    /// Whether `root` is the folder of a project.
+    pub has_project: bool,
+    /// The project's configuration file. `None` means that the project has none.
     pub project_file: Option<PathBuf>,
-    /// Where the user's own file is or would be.
+    /// Path of the user's configuration file. The file may not exist.
     pub user_file: Option<PathBuf>,
-    /// The folder in which the user's programs remember things, if there is one.
+    /// Folder for the user's state outside projects. `None` means that the home folder is unknown.
     pub state_folder: Option<PathBuf>,
-    /// The settings by path, such as `worker.lease`.
+    /// Settings by path, such as `worker.lease`.
     pub settings: BTreeMap<String, Setting>,
-    /// The variables of the environment, for keys and what else is named there.
+    /// Environment variables, such as API keys.
     pub env: Env,
-    /// What a person should know though it is no fault.
+    /// Remarks for the user about the settings that are not errors.
     pub notes: Vec<String>,
 }
 
-/// Where runs are kept.
+/// Location of the store: a file or a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// In this file.
+    /// Location of a SQLite file.
     Sqlite(Location),
-    /// At this server.
+    /// URL of a Postgres server.
     Postgres(String),
 }
 
-/// How a worker works.
+/// Settings of a worker (the process that drives runs).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSettings {
-    /// Runs in flight.
+    /// Maximum number of runs that are driven at the same time.
     pub concurrency: usize,
-    /// How long a claim holds without renewal.
+    /// How long a worker's claim on a run is valid without renewal.
     pub lease: Millis,
-    /// How often it looks for work when idle.
+    /// How often a worker without work checks the store for new work.
     pub poll: Millis,
-    /// After so many crashes at the same place a run is blocked; 0: never.
+    /// Number of crashes at the same point of a run after which the run is blocked. 0 means that it
+    /// is never blocked.
     pub crash_limit: u32,
-    /// Which inboxes it serves.
+    /// Inboxes from which the worker takes runs.
     pub inboxes: Vec<String>,
 }
 
-/// How the server serves.
+/// Settings of the HTTP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// Where it listens.
+    /// Address that the server listens on.
     pub listen: String,
-    /// Further names allowed in the `Host` header.
+    /// Host names that are allowed in the `Host` header, besides the listen address.
     pub hosts: Vec<String>,
-    /// Requests a second for each key; none: the value is out of range.
+    /// Maximum number of requests per second and API key. `None` means that the setting is out of
+    /// range.
     pub rate: Option<NonZeroU32>,
-    /// Whether programs on this machine may submit and steer without a key.
+    /// Whether programs on this machine may submit and steer runs without an API key.
     pub open_loopback: bool,
 }
 
-/// Models by short name.
+/// Model aliases of the settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelAliases {
-    /// The one that is used where none is named.
+    /// Model of the alias `default`.
     pub default: Option<String>,
-    /// All short names, `default` among them.
+    /// Models by alias, including `default`.
     pub aliases: BTreeMap<String, String>,
 }
 
 impl Config {
-    /// The folder for what the runtime keeps.
+    /// Returns the path of the data folder.
     pub fn data_folder(&self) -> PathBuf {
         self.data_location().path()
     }
 
-    /// The folder for what the runtime keeps.
+    /// Returns the location of the data folder for file access that does not follow the project's
+    /// symbolic links.
     pub fn data_location(&self) -> Location {
         let data = self.text("data").unwrap_or_default();
-        self.location(Path::new(data))
+        self.file_location(Path::new(data))
     }
 
-    /// The location of a file that a setting names. A relative path lies below the root, and no
-    /// link leads to it. Loading has refused other paths unless the user chose them.
-    pub(crate) fn location(&self, path: &Path) -> Location {
-        let below = Location::below(&self.root, path);
+    /// Returns the location of a file that a setting names. A relative path is resolved below the
+    /// root without following symbolic links. Only the user can choose a path outside the root.
+    pub(crate) fn file_location(&self, path: &Path) -> Location {
+        let below = Location::below_root(&self.root, path);
         below.unwrap_or_else(|| Location::Anywhere(self.root.join(path)))
     }
 
-    /// Where runs are kept; a relative file is relative to the root.
+    /// Returns the location of the store. A relative path is resolved below the root.
     pub fn store_url(&self) -> StoreUrl {
         match self.text("store.url") {
             None => StoreUrl::Sqlite(self.data_location().join("longhaul.db")),
             Some(url) => match url.strip_prefix("sqlite:") {
                 Some(path) => {
-                    // `sqlite:///x` is how other programs write an absolute file.
+                    // Other programs write an absolute path as `sqlite:///x`.
                     let path = path.strip_prefix("//").unwrap_or(path);
-                    StoreUrl::Sqlite(self.location(Path::new(path)))
+                    StoreUrl::Sqlite(self.file_location(Path::new(path)))
                 }
                 None => StoreUrl::Postgres(url.to_owned()),
             },
         }
     }
 
-    /// The file of the witness tools, which `chaos`, `bench` and tests use. Only the real
-    /// environment switches these tools on.
+    /// Returns the file of the crash probe tools, which `chaos`, `bench` and tests use. `None`
+    /// means that the tools are disabled. Only the process environment can enable them.
     pub fn crash_probe_file(&self) -> Option<PathBuf> {
         let file = self.env.process_var(CRASH_PROBE_FILE_VAR)?;
         Some(self.root.join(file))
     }
 
-    /// How a worker works.
+    /// Returns the settings of a worker.
     pub fn worker_settings(&self) -> WorkerSettings {
         let concurrency = self.integer("worker.concurrency").unwrap_or_default();
         WorkerSettings {
@@ -143,7 +144,7 @@ impl Config {
         }
     }
 
-    /// How the server serves.
+    /// Returns the settings of the server.
     pub fn server_settings(&self) -> ServerSettings {
         let rate = self.integer("server.rate").map(saturating_u32);
         ServerSettings {
@@ -154,11 +155,11 @@ impl Config {
         }
     }
 
-    /// What binds a run where neither agent nor task says otherwise.
-    pub fn defaults(&self) -> Defaults {
+    /// Returns the default limits for runs whose agent and task set none.
+    pub fn run_defaults(&self) -> PolicyDefaults {
         let small = |path| self.integer(path).map(saturating_u32);
-        let span = |path| self.duration(path).unwrap_or_default();
-        Defaults {
+        let duration = |path| self.duration(path).unwrap_or_default();
+        PolicyDefaults {
             budget: Budget {
                 micro_usd: self.float("budget.usd").map(usd_to_micros),
                 tokens: self.integer("budget.tokens"),
@@ -168,8 +169,8 @@ impl Config {
             },
             retry: RetryPolicy {
                 max_retries: small("retry.max_retries").unwrap_or_default(),
-                initial_delay: span("retry.initial_delay"),
-                max_delay: span("retry.max_delay"),
+                initial_delay: duration("retry.initial_delay"),
+                max_delay: duration("retry.max_delay"),
                 multiplier_percent: factor_to_percent(
                     self.float("retry.multiplier").unwrap_or_default(),
                 ),
@@ -178,10 +179,10 @@ impl Config {
         }
     }
 
-    /// Models by short name.
+    /// Returns the model aliases of the settings.
     pub fn model_aliases(&self) -> ModelAliases {
         let names = self.settings_below("models").filter_map(|(name, setting)| {
-            let Value::Text(model) = &setting.value else {
+            let SettingValue::Text(model) = &setting.value else {
                 return None;
             };
             Some((name.to_owned(), model.clone()))
@@ -190,22 +191,22 @@ impl Config {
         ModelAliases { default: names.get("default").cloned(), aliases: names }
     }
 
-    /// What models cost: the table of this build, and what is set here.
+    /// Returns the price table: built-in prices, with the overrides in the settings.
     ///
     /// # Errors
-    /// A price of the project's own can't be used.
+    /// A price override is invalid.
     pub fn prices(&self) -> Result<PriceTable, PriceError> {
         let mut prices = PriceTable::built_in()?;
-        for (model, (own, _)) in price_overrides::collect(&self.settings) {
+        for (model, (own, _)) in price_overrides::collect_price_overrides(&self.settings) {
             prices.set_override(model, own)?;
         }
         Ok(prices)
     }
 
-    /// Who serves an inbox's tasks that name no agent, by inbox.
+    /// Returns the default agent of each inbox, for tasks that name no agent.
     pub fn inbox_agents(&self) -> BTreeMap<String, String> {
         let agents = self.settings_below("inboxes").filter_map(|(path, setting)| {
-            let Value::Text(agent) = &setting.value else {
+            let SettingValue::Text(agent) = &setting.value else {
                 return None;
             };
             Some((path.strip_suffix(".agent")?.to_owned(), agent.clone()))
@@ -213,21 +214,21 @@ impl Config {
         agents.collect()
     }
 
-    /// How long ended runs are kept.
-    pub fn retention(&self) -> Millis {
+    /// Returns how long runs are kept after they have ended.
+    pub fn run_retention(&self) -> Millis {
         self.duration("retention.runs").unwrap_or_default()
     }
 
-    /// Names of variables whose values are secrets.
+    /// Returns the names of the variables whose values are secrets.
     pub fn secret_names(&self) -> Vec<String> {
         self.text_list(SECRETS_KEY)
     }
 
-    /// The settings of a tool, as they were written.
+    /// Returns the settings of a tool as JSON, without parsing them further.
     pub fn tool_settings(&self, name: &str) -> Map<String, Json> {
         let all = self.settings_below("tools").filter_map(|(path, setting)| {
             let key = path.strip_prefix(name)?.strip_prefix('.')?;
-            let Value::Any(json) = &setting.value else {
+            let SettingValue::Any(json) = &setting.value else {
                 return None;
             };
             Some((key.to_owned(), json.clone()))
@@ -235,7 +236,7 @@ impl Config {
         all.collect()
     }
 
-    /// The settings below a path, without it in their names.
+    /// Returns the settings below a path, each with its path relative to that path.
     pub fn settings_below<'a>(
         &'a self,
         path: &'a str,
@@ -245,69 +246,70 @@ impl Config {
         })
     }
 
-    /// A text.
-    pub fn text(&self, path: &str) -> Option<&str> {
-        let Value::Text(text) = &self.settings.get(path)?.value else {
+    /// Returns the text of the setting at this path. `None` means that the setting is unset.
+    pub fn text(&self, setting_path: &str) -> Option<&str> {
+        let SettingValue::Text(text) = &self.settings.get(setting_path)?.value else {
             return None;
         };
         Some(text)
     }
 
-    /// Texts; none are an empty list.
-    pub fn text_list(&self, path: &str) -> Vec<String> {
-        let Some(Value::TextList(texts)) = self.settings.get(path).map(|setting| &setting.value)
+    /// Returns the list of texts of the setting at this path. It is empty if the setting is unset.
+    pub fn text_list(&self, setting_path: &str) -> Vec<String> {
+        let Some(SettingValue::TextList(texts)) =
+            self.settings.get(setting_path).map(|setting| &setting.value)
         else {
             return Vec::new();
         };
         texts.clone()
     }
 
-    /// Yes or no; no unless it is set.
-    pub fn boolean(&self, path: &str) -> bool {
-        let set = self.settings.get(path).map(|setting| &setting.value);
-        matches!(set, Some(Value::Boolean(true)))
+    /// Returns the boolean of the setting at this path, or `false` if the setting is unset.
+    pub fn boolean(&self, setting_path: &str) -> bool {
+        let set = self.settings.get(setting_path).map(|setting| &setting.value);
+        matches!(set, Some(SettingValue::Boolean(true)))
     }
 
-    /// A whole number.
-    pub fn integer(&self, path: &str) -> Option<u64> {
-        let Value::Integer(whole) = &self.settings.get(path)?.value else {
+    /// Returns the integer of the setting at this path. `None` means that the setting is unset.
+    pub fn integer(&self, setting_path: &str) -> Option<u64> {
+        let SettingValue::Integer(whole) = &self.settings.get(setting_path)?.value else {
             return None;
         };
         Some(*whole)
     }
 
-    /// A number.
-    pub fn float(&self, path: &str) -> Option<f64> {
-        let Value::Float(real) = &self.settings.get(path)?.value else {
+    /// Returns the number of the setting at this path. `None` means that the setting is unset.
+    pub fn float(&self, setting_path: &str) -> Option<f64> {
+        let SettingValue::Float(real) = &self.settings.get(setting_path)?.value else {
             return None;
         };
         Some(*real)
     }
 
-    /// A span of time.
-    pub fn duration(&self, path: &str) -> Option<Millis> {
-        let Value::Duration(span) = &self.settings.get(path)?.value else {
+    /// Returns the duration of the setting at this path. `None` means that the setting is unset.
+    pub fn duration(&self, setting_path: &str) -> Option<Millis> {
+        let SettingValue::Duration(value) = &self.settings.get(setting_path)?.value else {
             return None;
         };
-        Some(*span)
+        Some(*value)
     }
 }
 
-fn saturating_u32(whole: u64) -> u32 {
-    u32::try_from(whole).unwrap_or(u32::MAX)
+fn saturating_u32(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Dollars as the millionths that are counted.
+/// Converts dollars to micro-dollars, rounded.
 pub(crate) fn usd_to_micros(usd: f64) -> MicroUsd {
     MicroUsd((usd * 1e6).round() as u64)
 }
 
-/// A share as the percent that is kept.
-pub(crate) fn fraction_to_percent(share: f64) -> u8 {
-    (share * 100.0).round() as u8
+/// Converts a fraction from 0 to 1 to percent, rounded.
+pub(crate) fn fraction_to_percent(fraction: f64) -> u8 {
+    (fraction * 100.0).round() as u8
 }
 
-/// A factor as the hundredths that are kept.
+/// Converts a factor such as 1.5 to percent, rounded.
 pub(crate) fn factor_to_percent(factor: f64) -> u32 {
     (factor * 100.0).round() as u32
 }

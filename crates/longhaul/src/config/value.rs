@@ -1,6 +1,4 @@
-//! A value as it was set, and who set it.
-//!
-//! Never: shows a password. An address with one is shown without it.
+//! Values of settings, with their origins. Passwords in URLs are never shown.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,41 +8,42 @@ use serde_json::Value as Json;
 
 use crate::duration;
 
-/// A value that a key may have.
+/// Value of a setting, by type.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// Text.
+pub enum SettingValue {
+    /// A single text.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Integer(u64),
-    /// A number.
+    /// A floating-point number.
     Float(f64),
-    /// Yes or no.
+    /// A boolean.
     Boolean(bool),
-    /// A span of time.
+    /// A duration.
     Duration(Millis),
-    /// Texts.
+    /// A list of texts.
     TextList(Vec<String>),
-    /// Text that may be a secret.
+    /// A text that may be a secret.
     Secret(SecretText),
-    /// What only its reader understands.
+    /// A value of any type, such as a request field. Only the code that uses the setting interprets
+    /// it.
     Any(Json),
 }
 
-/// What stands where a secret stood.
+/// Text that is shown instead of a secret.
 const MASK: &str = "***";
 
-/// A text that nobody is shown.
+/// A text that may be a secret. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(String);
 
 impl SecretText {
-    /// This text, hidden from here on.
+    /// Wraps a text that may be a secret.
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The text, for the one who needs it.
+    /// Returns the wrapped text, which may be a secret.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -56,8 +55,8 @@ impl fmt::Debug for SecretText {
     }
 }
 
-impl Value {
-    /// The texts in it, one or several.
+impl SettingValue {
+    /// Returns the text, or the texts of a list. Values of other types give an empty list.
     pub fn texts(&self) -> Vec<String> {
         match self {
             Self::Text(text) => vec![text.clone()],
@@ -67,14 +66,14 @@ impl Value {
         }
     }
 
-    /// The value as JSON, for people: without passwords.
+    /// Returns the value as JSON for display, with passwords and secrets masked.
     pub fn redacted_json(&self) -> Json {
         match self {
             Self::Text(text) => Json::from(redact_password(text)),
             Self::Integer(whole) => Json::from(*whole),
             Self::Float(real) => Json::from(*real),
             Self::Boolean(flag) => Json::from(*flag),
-            Self::Duration(span) => Json::from(duration::format(*span)),
+            Self::Duration(value) => Json::from(duration::format(*value)),
             Self::TextList(texts) => texts.iter().map(|text| redact_password(text)).collect(),
             Self::Secret(_) => Json::from(MASK),
             Self::Any(json) => redact_json(json),
@@ -94,10 +93,9 @@ fn redact_json(json: &Json) -> Json {
     }
 }
 
-/// An address with what stands between `user:` and `@host` taken out; the
-/// values of keys like `password=` too.
+/// Masks the password in a URL, and values after `password=`.
 pub(crate) fn redact_password(text: &str) -> String {
-    let mut shown = text.to_owned();
+    let mut redacted = text.to_owned();
     if let Some((scheme, rest)) = text.split_once("://") {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, tail) = rest.split_at(end);
@@ -106,49 +104,49 @@ pub(crate) fn redact_password(text: &str) -> String {
             format!("{}@{host}", user.as_deref().unwrap_or(who))
         });
         let masked = masked.as_deref().unwrap_or(authority);
-        shown = format!("{scheme}://{masked}{tail}");
+        redacted = format!("{scheme}://{masked}{tail}");
     }
-    match shown.find("password=") {
-        None => shown,
+    match redacted.find("password=") {
+        None => redacted,
         Some(at) => {
-            let (before, after) = shown.split_at(at + "password=".len());
+            let (before, after) = redacted.split_at(at + "password=".len());
             let end = after.find('&').unwrap_or(after.len());
             format!("{before}***{}", &after[end..])
         }
     }
 }
 
-/// Who said so.
+/// Where the value of a setting comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// Nobody: it is built in.
+pub enum SettingOrigin {
+    /// The built-in default.
     Default,
-    /// The user's own file, at this line.
+    /// The user's configuration file, with the line.
     UserFile(PathBuf, usize),
-    /// The project's file, at this line.
+    /// The project's configuration file, with the line.
     ProjectFile(PathBuf, usize),
-    /// This variable of the environment.
+    /// The environment variable with this name.
     Environment(String),
-    /// This variable of the project's `.env`.
+    /// The variable with this name in the project's `.env`.
     Dotenv(String),
-    /// This flag.
+    /// The command-line flag with this name.
     Flag(String),
-    /// Several, each a part of it.
+    /// Several origins whose lists were merged.
     Merged(Vec<Self>),
 }
 
-impl Origin {
-    /// Whether a file of the project says so, or a part of it.
-    pub fn is_project(&self) -> bool {
+impl SettingOrigin {
+    /// Whether the value, or a part of it, comes from a file of the project.
+    pub fn is_from_project(&self) -> bool {
         match self {
             Self::ProjectFile(..) | Self::Dotenv(_) => true,
             Self::Default | Self::UserFile(..) | Self::Environment(_) | Self::Flag(_) => false,
-            Self::Merged(all) => all.iter().any(Self::is_project),
+            Self::Merged(all) => all.iter().any(Self::is_from_project),
         }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -165,36 +163,36 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value with its origin.
+/// Value of a setting, with its origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// What.
-    pub value: Value,
-    /// By whom.
-    pub origin: Origin,
+    /// Value of the setting.
+    pub value: SettingValue,
+    /// Where the value comes from.
+    pub origin: SettingOrigin,
 }
 
 impl Setting {
-    /// A list with what another adds to it.
-    pub(crate) fn merge(self, more: Self) -> Self {
-        let mut words = self.value.texts();
-        for word in more.value.texts() {
-            if !words.contains(&word) {
-                words.push(word);
+    /// Merges the lists of two settings, without duplicates.
+    pub(crate) fn merge_lists(self, other: Self) -> Self {
+        let mut merged = self.value.texts();
+        for text in other.value.texts() {
+            if !merged.contains(&text) {
+                merged.push(text);
             }
         }
         let origin = match self.origin {
-            Origin::Default => more.origin,
-            Origin::Merged(mut all) => {
-                all.push(more.origin);
-                Origin::Merged(all)
+            SettingOrigin::Default => other.origin,
+            SettingOrigin::Merged(mut all) => {
+                all.push(other.origin);
+                SettingOrigin::Merged(all)
             }
-            one @ (Origin::UserFile(..)
-            | Origin::ProjectFile(..)
-            | Origin::Environment(_)
-            | Origin::Dotenv(_)
-            | Origin::Flag(_)) => Origin::Merged(vec![one, more.origin]),
+            one @ (SettingOrigin::UserFile(..)
+            | SettingOrigin::ProjectFile(..)
+            | SettingOrigin::Environment(_)
+            | SettingOrigin::Dotenv(_)
+            | SettingOrigin::Flag(_)) => SettingOrigin::Merged(vec![one, other.origin]),
         };
-        Self { value: Value::TextList(words), origin }
+        Self { value: SettingValue::TextList(merged), origin }
     }
 }

@@ -1,66 +1,66 @@
-//! What may stand at a key, and how it is read.
-//!
-//! Never: repairs a value. What does not fit is refused with what would.
+//! Kinds of setting values, and their parsers. An invalid value is rejected with a description of
+//! the expected one.
 
 use std::ops::RangeInclusive;
 
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
 
-use crate::config::price_overrides::exact_micros;
-use crate::config::value::{SecretText, Value, redact_password};
+use crate::config::price_overrides::exact_micro_usd;
+use crate::config::value::{SecretText, SettingValue, redact_password};
 use crate::duration::{self, DURATION_EXAMPLES};
 use crate::spanned::{Node, NodeValue, Position, toml};
 
-/// What may stand at a key.
+/// Kind of a setting's value, which decides how it is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
-    /// Text, not empty.
+    /// A text that is neither empty nor blank.
     Text,
     /// A list of texts.
     TextList,
-    /// Yes or no.
+    /// A boolean.
     Boolean,
-    /// A whole number, 0 too.
+    /// An integer of 0 or more.
     UnsignedInt,
-    /// A whole number, at least 1.
+    /// An integer of 1 or more.
     PositiveInt,
-    /// Dollars, not negative.
+    /// An amount in dollars, not negative.
     Usd,
-    /// Dollars for a million tokens, exact to the millionth.
+    /// Dollars per million tokens, with at most six decimals.
     Price,
-    /// A factor, at least 1.
+    /// A factor of 1 or more.
     Factor,
-    /// A share, from 0 to 1.
+    /// A fraction from 0 to 1.
     Fraction,
-    /// A span of time, more than nothing.
+    /// A duration greater than zero.
     Duration,
-    /// A span of time, at least so many milliseconds.
+    /// A duration of at least this many milliseconds.
     MinDuration(u64),
-    /// `http://` or `https://`.
+    /// A URL with `http://` or `https://`.
     Url,
-    /// `sqlite:` or `postgres://`.
+    /// A store URL with `sqlite:` or `postgres://`.
     StoreUrl,
-    /// `host:port`.
+    /// An address of the form `host:port`.
     HostPort,
-    /// The name of a variable of the environment.
+    /// Name of an environment variable.
     EnvName,
-    /// One such name or several.
+    /// One or several names of environment variables.
     EnvNames,
-    /// The value of a header of HTTP. It may be a secret.
+    /// Value of an HTTP header. It may be a secret.
     HeaderValue,
-    /// One of these words.
+    /// One of the listed texts.
     Choice(&'static [&'static str]),
-    /// Anything.
+    /// A value of any type.
     Any,
-    /// Nothing: a later build brings this, and here it would have no effect.
+    /// A setting that this build does not support, so every value is an error. The text names the
+    /// feature.
     Unsupported(&'static str),
 }
 
 impl ValueKind {
-    /// What would be right, for messages and documents.
-    pub fn expected(self) -> String {
-        let said = match self {
+    /// Describes which values are valid, for messages and documentation.
+    pub fn describe_expected_value(self) -> String {
+        let description = match self {
             Self::Text => "text, such as \"mail\"",
             Self::TextList => "a list of texts, such as [\"mail\", \"web\"]",
             Self::Boolean => "true or false",
@@ -69,13 +69,13 @@ impl ValueKind {
             Self::Usd => "dollars as a number, such as 2.5",
             Self::Price => "dollars for a million tokens, such as 0.075",
             Self::Factor => "a factor of 1 or more, such as 2.0",
-            Self::Fraction => "a share from 0 to 1, such as 0.9",
-            Self::Duration => return format!("a span of time, such as {DURATION_EXAMPLES}"),
+            Self::Fraction => "a fraction from 0 to 1, such as 0.9",
+            Self::Duration => return format!("a duration, such as {DURATION_EXAMPLES}"),
             Self::MinDuration(min) => {
                 let min = duration::format(Millis(min));
-                return format!("a span of time of {min} or more, such as {DURATION_EXAMPLES}");
+                return format!("a duration of {min} or more, such as {DURATION_EXAMPLES}");
             }
-            Self::Url => "an address, such as \"https://example.com/hook\"",
+            Self::Url => "a URL, such as \"https://example.com/hook\"",
             Self::StoreUrl => {
                 "a store, such as \"sqlite:.longhaul/longhaul.db\" or \"postgres://user@host/db\""
             }
@@ -83,19 +83,19 @@ impl ValueKind {
             Self::EnvName => "the name of a variable, such as \"HOOK_SECRET\"",
             Self::EnvNames => "the name of a variable or a list of them, such as [\"API_KEY\"]",
             Self::HeaderValue => "text on one line, such as \"context-1m-2025-08-07\"",
-            Self::Choice(words) => return format!("one of `{}`", words.join("`, `")),
+            Self::Choice(choices) => return format!("one of `{}`", choices.join("`, `")),
             Self::Any => "a value",
             Self::Unsupported(_) => "nothing",
         };
-        said.to_owned()
+        description.to_owned()
     }
 
-    /// Reads what stands in a file.
+    /// Parses a value from a configuration file.
     ///
     /// # Errors
-    /// What is wrong with the value, and what would be right.
-    pub fn parse(self, node: &Node) -> Result<Value, String> {
-        self.convert(node)?.ok_or_else(|| match &node.value {
+    /// The value is invalid. The message describes the problem and the expected value.
+    pub fn parse(self, node: &Node) -> Result<SettingValue, String> {
+        self.convert_node(node)?.ok_or_else(|| match &node.value {
             NodeValue::Text(_) if self == Self::HeaderValue => self.mismatch_message("this text"),
             NodeValue::Text(text) => {
                 self.mismatch_message(&format!("\"{}\"", redact_password(text)))
@@ -109,11 +109,11 @@ impl ValueKind {
         })
     }
 
-    /// Reads what stands in the environment or behind a flag: bare words.
+    /// Parses a value from an environment variable or a flag, which is plain text.
     ///
     /// # Errors
-    /// What is wrong with the words, and what would be right.
-    pub fn parse_text(self, words: &str) -> Result<Value, String> {
+    /// The value is invalid. The message describes the problem and the expected value.
+    pub fn parse_text(self, input: &str) -> Result<SettingValue, String> {
         let node = |content| Node { position: Position::START, value: content };
         let text = |text: &str| node(NodeValue::Text(text.to_owned()));
         let is_list = matches!(self, Self::TextList | Self::EnvNames);
@@ -127,43 +127,44 @@ impl ValueKind {
                 | Self::Fraction
         );
         if is_list {
-            let parts = words.split(',').map(str::trim);
+            let parts = input.split(',').map(str::trim);
             let parts = parts.filter(|part| !part.is_empty());
             self.parse(&node(NodeValue::List(parts.map(text).collect())))
         } else if is_number || matches!(self, Self::Boolean | Self::Any) {
-            self.parse(&toml::parse_value(words).unwrap_or_else(|_| text(words)))
+            self.parse(&toml::parse_value(input).unwrap_or_else(|_| text(input)))
         } else {
-            self.parse(&text(words))
+            self.parse(&text(input))
         }
     }
 
     fn mismatch_message(self, found: &str) -> String {
-        format!("{found} does not fit here, write {}", self.expected())
+        format!("{found} is not valid here: write {}", self.describe_expected_value())
     }
 
-    /// The value that a node is; nothing where it does not fit. The error says why in words of
-    /// its own.
-    fn convert(self, node: &Node) -> Result<Option<Value>, String> {
-        let text = |fits: fn(&str) -> bool| node.text().filter(|text| fits(text));
-        let own = |fits: fn(&str) -> bool| text(fits).map(|text| Value::Text(text.to_owned()));
+    /// Converts a parsed node to a value of this kind. `Ok(None)` means that the node has the wrong
+    /// type; an error is a message for other problems.
+    fn convert_node(self, node: &Node) -> Result<Option<SettingValue>, String> {
+        let text = |fits: fn(&str) -> bool| node.as_text().filter(|text| fits(text));
+        let own =
+            |fits: fn(&str) -> bool| text(fits).map(|text| SettingValue::Text(text.to_owned()));
         Ok(match self {
             Self::Text => own(|text| !text.trim().is_empty()),
-            Self::Url => own(is_url),
+            Self::Url => own(is_http_url),
             Self::StoreUrl => own(is_store_url),
             Self::HostPort => own(is_host_port),
             Self::EnvName => own(is_env_name),
             Self::HeaderValue => {
-                text(is_header_value).map(|text| Value::Secret(SecretText::new(text)))
+                text(is_header_value).map(|text| SettingValue::Secret(SecretText::new(text)))
             }
-            Self::Choice(words) => match node.text() {
-                Some(text) if !words.contains(&text) => {
-                    return Err(suggest::unknown_message("word", text, words));
+            Self::Choice(choices) => match node.as_text() {
+                Some(text) if !choices.contains(&text) => {
+                    return Err(suggest::unknown_name_message("value", text, choices));
                 }
                 Some(_) | None => own(|_| true),
             },
             Self::TextList => Self::Text.parse_list(node)?,
             Self::EnvNames => match text(is_env_name) {
-                Some(text) => Some(Value::TextList(vec![text.to_owned()])),
+                Some(text) => Some(SettingValue::TextList(vec![text.to_owned()])),
                 None => Self::EnvName.parse_list(node)?,
             },
             Self::Boolean => parse_boolean(node),
@@ -171,61 +172,61 @@ impl ValueKind {
             Self::PositiveInt => parse_integer(node, 1),
             Self::Usd => parse_number(node, 0.0..=1e9),
             Self::Price => parse_number(node, 0.0..=1e6)
-                .filter(|_| node.number().and_then(exact_micros).is_some()),
+                .filter(|_| node.as_number().and_then(exact_micro_usd).is_some()),
             Self::Factor => parse_number(node, 1.0..=1_000.0),
             Self::Fraction => parse_number(node, 0.0..=1.0),
             Self::Duration => parse_duration(node, 1),
             Self::MinDuration(min) => parse_duration(node, min),
-            Self::Any => Some(Value::Any(node.to_json())),
+            Self::Any => Some(SettingValue::Any(node.to_json())),
             Self::Unsupported(what) => {
                 return Err(format!(
-                    "would have no effect, {what} are not yet in this build: remove it"
+                    "the setting has no effect, because {what} are not supported by this build yet: remove it"
                 ));
             }
         })
     }
 
-    /// A list of texts of this kind.
-    fn parse_list(self, node: &Node) -> Result<Option<Value>, String> {
-        let Some(list) = node.list() else {
+    /// Parses a list whose elements are of this kind.
+    fn parse_list(self, node: &Node) -> Result<Option<SettingValue>, String> {
+        let Some(list) = node.as_list() else {
             return Ok(None);
         };
         let mut texts = Vec::new();
         for element in list {
             texts.extend(self.parse(element)?.texts());
         }
-        Ok(Some(Value::TextList(texts)))
+        Ok(Some(SettingValue::TextList(texts)))
     }
 }
 
-fn parse_boolean(node: &Node) -> Option<Value> {
+fn parse_boolean(node: &Node) -> Option<SettingValue> {
     let NodeValue::Boolean(flag) = node.value else {
         return None;
     };
-    Some(Value::Boolean(flag))
+    Some(SettingValue::Boolean(flag))
 }
 
-fn parse_integer(node: &Node, least: i128) -> Option<Value> {
+fn parse_integer(node: &Node, min: i128) -> Option<SettingValue> {
     let NodeValue::Integer(whole) = node.value else {
         return None;
     };
-    // Counts of every kind fit in 32 bits but tokens, which fit in 53.
-    let fits = (least..=1 << 53).contains(&whole);
+    // The maximum is 2^53, which is enough for token counts. All other counts are smaller.
+    let fits = (min..=1 << 53).contains(&whole);
     let whole = u64::try_from(whole).ok().filter(|_| fits);
-    whole.map(Value::Integer)
+    whole.map(SettingValue::Integer)
 }
 
-fn parse_number(node: &Node, range: RangeInclusive<f64>) -> Option<Value> {
-    let real = node.number().filter(|real| range.contains(real));
-    real.map(Value::Float)
+fn parse_number(node: &Node, range: RangeInclusive<f64>) -> Option<SettingValue> {
+    let real = node.as_number().filter(|real| range.contains(real));
+    real.map(SettingValue::Float)
 }
 
-fn parse_duration(node: &Node, least: u64) -> Option<Value> {
-    let span = node.text().and_then(duration::parse);
-    span.filter(|span| span.0 >= least).map(Value::Duration)
+fn parse_duration(node: &Node, min: u64) -> Option<SettingValue> {
+    let millis = node.as_text().and_then(duration::parse);
+    millis.filter(|millis| millis.0 >= min).map(SettingValue::Duration)
 }
 
-fn is_url(text: &str) -> bool {
+fn is_http_url(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     rest.is_some_and(|rest| {
         let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -234,7 +235,7 @@ fn is_url(text: &str) -> bool {
 }
 
 fn is_store_url(text: &str) -> bool {
-    // Runs that are gone with their process are no runs of ours.
+    // A store in memory is not allowed here: its runs would be lost with the process.
     let path = text.strip_prefix("sqlite:").filter(|path| !path.contains(":memory:"));
     let server = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
     path.or(server).is_some_and(|rest| !rest.trim().is_empty())

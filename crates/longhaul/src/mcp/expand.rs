@@ -1,50 +1,48 @@
-//! `${VAR}` and `${VAR:-default}` in `.mcp.json`, as other programs fill them in.
+//! Expands `${VAR}` and `${VAR:-default}` in `.mcp.json`, as other MCP clients do.
 //!
-//! Never: keeps a value, names more of what is missing than its variable, or makes a
-//! text of any length out of a few variables.
+//! Invariant: values are not kept, an error names only the variable, and the expanded text has a
+//! size limit.
 
 use crate::config::env::Env;
 
-/// The longest text that is filled in: no program can be handed a longer argument.
+/// Maximum size of an expanded text in bytes: the longest argument that the operating system passes
+/// to a program.
 pub(crate) const EXPANDED_BYTES_MAX: usize = 128 << 10;
 
-/// Why a text can't be filled in.
+/// Reason why the variables in a text can't be expanded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
-    /// A variable that is not set, and for which nothing else is said.
+    /// The variable with this name is not set and has no default.
     #[error("the variable {0} is not set, and no default is written as `${{{0}:-...}}`")]
     Missing(String),
-    /// Its variables say too much.
-    #[error(
-        "with the variable {0} filled in a text of it is longer than {EXPANDED_BYTES_MAX} bytes"
-    )]
+    /// The text is too long after the variable with this name was expanded.
+    #[error("with the variable {0} expanded, a text is longer than {EXPANDED_BYTES_MAX} bytes")]
     TooLong(String),
 }
 
-/// A piece of a text.
+/// A part of a text: literal text or a variable.
 #[derive(Debug, PartialEq, Eq)]
-enum Segment<'a> {
-    /// As it stands.
+enum TextSegment<'a> {
+    /// Text without variables.
     Literal(&'a str),
-    /// The value of this variable, or what is said for it.
+    /// A variable, with its name and its default. It expands to its value, or else to the default.
     Variable(&'a str, Option<&'a str>),
 }
 
-/// The text with its variables filled in.
+/// Replaces the variables in a text with their values.
 ///
 /// # Errors
-/// A variable is not set, or makes the text too long.
-pub fn expand(text: &str, env: &Env) -> Result<String, ExpandError> {
-    expand_or(text, env, |name, default| match default {
+/// A variable is not set, or the result is too long.
+pub fn expand_variables(text: &str, env: &Env) -> Result<String, ExpandError> {
+    expand_with_fallback(text, env, |name, default| match default {
         Some(default) => Ok(default.to_owned()),
         None => Err(ExpandError::Missing(name.to_owned())),
     })
 }
 
-/// The text with those variables filled in that are set there; others stand as
-/// they are written.
-pub(crate) fn expand_known(text: &str, env: &Env) -> Result<String, ExpandError> {
-    expand_or(text, env, |name, default| {
+/// Replaces the variables that `env` sets with their values. Other variables stay as written.
+pub(crate) fn expand_known_variables(text: &str, env: &Env) -> Result<String, ExpandError> {
+    expand_with_fallback(text, env, |name, default| {
         Ok(match default {
             Some(default) => format!("${{{name}:-{default}}}"),
             None => format!("${{{name}}}"),
@@ -52,7 +50,7 @@ pub(crate) fn expand_known(text: &str, env: &Env) -> Result<String, ExpandError>
     })
 }
 
-fn expand_or(
+fn expand_with_fallback(
     text: &str,
     env: &Env,
     unset: impl Fn(&str, Option<&str>) -> Result<String, ExpandError>,
@@ -60,8 +58,8 @@ fn expand_or(
     let mut whole = String::new();
     for piece in split_segments(text) {
         match piece {
-            Segment::Literal(plain) => whole.push_str(plain),
-            Segment::Variable(name, default) => match env.var(name) {
+            TextSegment::Literal(plain) => whole.push_str(plain),
+            TextSegment::Variable(name, default) => match env.var(name) {
                 Some(value) if whole.len() + value.len() > EXPANDED_BYTES_MAX => {
                     return Err(ExpandError::TooLong(name.to_owned()));
                 }
@@ -73,44 +71,45 @@ fn expand_or(
     Ok(whole)
 }
 
-/// The names of the variables in a text.
-pub fn variables(text: &str) -> impl Iterator<Item = &str> {
+/// Returns the names of the variables that a text contains.
+pub fn variable_names(text: &str) -> impl Iterator<Item = &str> {
     split_segments(text).into_iter().filter_map(|piece| match piece {
-        Segment::Variable(name, _) => Some(name),
-        Segment::Literal(_) => None,
+        TextSegment::Variable(name, _) => Some(name),
+        TextSegment::Literal(_) => None,
     })
 }
 
-fn split_segments(text: &str) -> Vec<Segment<'_>> {
+fn split_segments(text: &str) -> Vec<TextSegment<'_>> {
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (text, 0);
     while let Some(found) = rest[from..].find("${") {
         let start = from + found;
         let Some((piece, end)) = parse_variable(&rest[start..]) else {
-            // What only looks like a variable stands as it is.
+            // A `${` without a valid variable is literal text.
             from = start + 2;
             continue;
         };
-        pieces.push(Segment::Literal(&rest[..start]));
+        pieces.push(TextSegment::Literal(&rest[..start]));
         pieces.push(piece);
         rest = &rest[start + end..];
         from = 0;
     }
-    pieces.push(Segment::Literal(rest));
+    pieces.push(TextSegment::Literal(rest));
     pieces
 }
 
-/// The variable that this text begins with, and how long it is written.
-fn parse_variable(text: &str) -> Option<(Segment<'_>, usize)> {
+/// Parses the `${...}` at the start of a text. Returns the variable, and the length of the `${...}`
+/// in bytes.
+fn parse_variable(text: &str) -> Option<(TextSegment<'_>, usize)> {
     let end = text.find('}')?;
     let inside = text.get(2..end)?;
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
     };
-    let starts = name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    (starts && name.chars().all(fits)).then_some((Segment::Variable(name, default), end + 1))
+    let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    (starts && name.chars().all(fits)).then_some((TextSegment::Variable(name, default), end + 1))
 }
 
 #[cfg(test)]
@@ -137,35 +136,35 @@ mod tests {
             ("${MISSING:-else}", Ok("else")),
             ("${EMPTY:-}", Ok("")),
             ("${TOKEN:-else}", Ok("t0k")),
-            // A value is never read again.
+            // An expanded value is not expanded again.
             ("${DOLLAR}", Ok("${TOKEN}")),
-            // No variable of ours.
+            // Not valid variables.
             ("$TOKEN ${1} ${A B} ${", Ok("$TOKEN ${1} ${A B} ${")),
             ("${1}${TOKEN}", Ok("${1}t0k")),
             ("näh ${TOKEN} ö", Ok("näh t0k ö")),
         ] {
-            let got = expand(text, &env);
+            let got = expand_variables(text, &env);
             let expect = expect.map(str::to_owned);
             let expect = expect.map_err(|name| ExpandError::Missing(name.to_owned()));
             assert_eq!(got, expect, "{text}");
         }
-        let known = expand_known("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
-        assert_eq!(known.unwrap(), "at0k ${MISSING} ${EMPTY:-y}${1}");
-        let names: Vec<&str> = variables("${A}-${B:-x}${1}").collect();
+        let expanded = expand_known_variables("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
+        assert_eq!(expanded.unwrap(), "at0k ${MISSING} ${EMPTY:-y}${1}");
+        let names: Vec<&str> = variable_names("${A}-${B:-x}${1}").collect();
         assert_eq!(names, ["A", "B"]);
-        let said = ExpandError::Missing("A".to_owned()).to_string();
-        assert_eq!(said, "the variable A is not set, and no default is written as `${A:-...}`");
+        let message = ExpandError::Missing("A".to_owned()).to_string();
+        assert_eq!(message, "the variable A is not set, and no default is written as `${A:-...}`");
     }
 
     #[test]
     fn the_expanded_length_is_limited() {
         let long = "a".repeat(EXPANDED_BYTES_MAX / 2);
         let env = Env::from_vars([("A".to_owned(), long)].into());
-        assert!(expand("${A}${A}", &env).is_ok());
+        assert!(expand_variables("${A}${A}", &env).is_ok());
         for text in ["${A}${A}b${A}", "b${A}${A}"] {
             let long = Err(ExpandError::TooLong("A".to_owned()));
-            assert_eq!(expand(text, &env), long);
-            assert_eq!(expand_known(text, &env), long);
+            assert_eq!(expand_variables(text, &env), long);
+            assert_eq!(expand_known_variables(text, &env), long);
         }
     }
 }

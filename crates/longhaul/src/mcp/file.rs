@@ -1,59 +1,60 @@
-//! The file `.mcp.json` of a project: found, bounded, read and hashed in one go.
+//! Loads the file `.mcp.json` of a project: reads it with a size limit, parses it, and computes its
+//! hash.
 //!
-//! Never: in the way of anybody who asks for no server. What is wrong with it is
-//! told to those who do.
+//! Problems of the file are stored, not returned as errors: they affect only callers that need a
+//! server.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::raw::Hash;
-use longhaul_core::suggest::closest;
+use longhaul_core::suggest::closest_match;
 
 use crate::config::dotenv;
 use crate::config::env::Env;
 use crate::config::settings::Config;
 use crate::mcp::name::FILE_NAME;
 use crate::mcp::parser;
-use crate::mcp::server::{Remark, ServerConfig, Transport};
+use crate::mcp::server::{McpFileRemark, McpServerConfig, Transport};
 use crate::project_file::{self, ProjectFileError};
 
-/// More than this is no list of servers.
+/// Maximum size of `.mcp.json` in bytes.
 const BYTES_MAX: usize = 1 << 20;
 
-/// What is said of every server in a build without the feature `mcp`.
+/// Error message for every MCP server in a build without the feature `mcp`.
 pub const NO_CLIENT: &str =
     "this build has no MCP client: enable the feature `mcp` of the crate `longhaul`";
 
-/// The file, as it stood when it was read.
+/// The content of `.mcp.json` at the time it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpFile {
-    /// Where it is or would be.
+    /// Path of `.mcp.json`. The file may not exist.
     pub path: PathBuf,
-    /// The hash of its bytes; none: it is not there, or can't be read.
+    /// Hash of the file's bytes. `None` means that the file does not exist or can't be read.
     pub hash: Option<Hash>,
-    /// Its servers, in its order.
-    pub servers: Vec<ServerConfig>,
-    /// What the project's `.env` sets of the variables that they read: it comes with
-    /// the project as this file does, and is decided about with it.
+    /// MCP servers, in the order of the file.
+    pub servers: Vec<McpServerConfig>,
+    /// Values of the project's `.env` for the variables that the servers use. They come with the
+    /// project like this file, so a trust decision covers both.
     pub dotenv_values: Env,
-    /// Why none of them can be used.
-    pub problems: Vec<Remark>,
-    /// What should be known though nothing is wrong.
-    pub notes: Vec<Remark>,
+    /// Problems because of which none of the servers can be used.
+    pub problems: Vec<McpFileRemark>,
+    /// Remarks about the file that are not errors.
+    pub notes: Vec<McpFileRemark>,
 }
 
 impl McpFile {
-    /// The file of this project.
+    /// Loads the `.mcp.json` of a project.
     pub fn load(config: &Config) -> Self {
         Self::load_from(&config.root.join(FILE_NAME))
     }
 
-    /// The file at this place.
+    /// Loads the `.mcp.json` at this path.
     pub fn load_from(path: &Path) -> Self {
         let file = Self { path: path.to_owned(), ..Self::default() };
         let broken = |message: String| {
-            let place = None;
-            vec![Remark { position: place, message }]
+            let position = None;
+            vec![McpFileRemark { position, message }]
         };
         let bytes = match read_bytes(path) {
             Ok(Some(bytes)) => bytes,
@@ -65,10 +66,10 @@ impl McpFile {
         };
         let hash = Some(Hash::digest(&bytes));
         let Ok(text) = String::from_utf8(bytes) else {
-            let problems = broken("is not written in UTF-8".to_owned());
+            let problems = broken("the file is not UTF-8".to_owned());
             return Self { hash, problems, ..file };
         };
-        let read = parser::parse(&text);
+        let read = parser::parse_mcp_file(&text);
         Self {
             hash,
             dotenv_values: dotenv_values(path, &read.servers),
@@ -79,43 +80,45 @@ impl McpFile {
         }
     }
 
-    /// Whether there is something, be it sound or not.
+    /// Whether `.mcp.json` exists, valid or not.
     pub fn exists(&self) -> bool {
         self.hash.is_some() || !self.problems.is_empty()
     }
 
-    /// Why no server can be used, whatever the file names, in words that go on a sentence.
-    pub fn unusable(&self) -> Option<String> {
+    /// Returns the reason why no server of the file can be used, as the end of a sentence. `None`
+    /// means that the file is valid and this build supports MCP.
+    pub fn unusable_reason(&self) -> Option<String> {
         if !cfg!(feature = "mcp") {
             return Some(NO_CLIENT.to_owned());
         }
         let problem = self.problems.first()?;
-        Some(format!("{problem}: mend it, and look with `longhaul mcp ls`"))
+        Some(format!("{problem}: fix it, and run `longhaul mcp ls`"))
     }
 
-    /// Why there is no server at all, in words that go on a sentence; none: there is one.
+    /// Returns the reason why there is no MCP server to use, as the end of a sentence. `None` means
+    /// that there is at least one.
     pub fn no_servers_reason(&self) -> Option<String> {
-        if let Some(why) = self.unusable() {
+        if let Some(why) = self.unusable_reason() {
             return Some(why);
         }
         if !self.servers.is_empty() {
             return None;
         }
         Some(match self.exists() {
-            true => format!("`{FILE_NAME}` names none: add it there"),
+            true => format!("`{FILE_NAME}` lists no server: add the server there"),
             false => format!(
-                "there is no `{FILE_NAME}`: write it into the project's folder, and look with \
+                "there is no `{FILE_NAME}`: create it in the project's folder, and run \
                  `longhaul mcp ls`"
             ),
         })
     }
 
-    /// The server of this name.
+    /// Returns the MCP server with this name.
     ///
     /// # Errors
-    /// There is none, or the file is broken, in a sentence that says what to mend.
-    pub fn find(&self, name: &str) -> Result<&ServerConfig, String> {
-        if let Some(why) = self.unusable() {
+    /// There is no such server, or the file is invalid. The message says what to fix.
+    pub fn find_server(&self, name: &str) -> Result<&McpServerConfig, String> {
+        if let Some(why) = self.unusable_reason() {
             return Err(format!("{why}."));
         }
         let found = self.servers.iter().find(|server| server.name == name);
@@ -123,38 +126,42 @@ impl McpFile {
             if !self.exists() {
                 return format!(
                     "There is no `{FILE_NAME}` in {}, so there is no server `{name}`. \
-                     Write it there, and look with `longhaul mcp ls`.",
+                     Create it there, and run `longhaul mcp ls`.",
                     self.path.parent().unwrap_or(&self.path).display()
                 );
             }
-            let known = self.servers.iter().map(|server| server.name.as_str());
-            let meant = match closest(name, known.clone()) {
-                Some(near) => format!("Did you mean `{near}`?"),
-                None => format!("There are: {}.", known.collect::<Vec<_>>().join(", ")),
+            let names = self.servers.iter().map(|server| server.name.as_str());
+            let hint = match closest_match(name, names.clone()) {
+                Some(suggestion) => format!("Did you mean `{suggestion}`?"),
+                None => format!("The servers are: {}.", names.collect::<Vec<_>>().join(", ")),
             };
-            format!("`{FILE_NAME}` names no server `{name}`. {meant} `longhaul mcp ls` shows them.")
+            format!(
+                "`{FILE_NAME}` has no server `{name}`. {hint} `longhaul mcp ls` shows all servers."
+            )
         })
     }
 }
 
 fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let root = path.parent().unwrap_or(path);
-    match project_file::read(root, Path::new(FILE_NAME), BYTES_MAX) {
+    match project_file::read_file_in_project(root, Path::new(FILE_NAME), BYTES_MAX) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(ProjectFileError::Missing) => Ok(None),
-        Err(ProjectFileError::TooLong(most)) => Err(format!("is too long: {most} bytes at most")),
-        Err(unread) => Err(unread.to_string()),
+        Err(ProjectFileError::TooLong(bytes_max)) => {
+            Err(format!("the file is too long: at most {bytes_max} bytes are allowed"))
+        }
+        Err(error) => Err(error.to_string()),
     }
 }
 
-/// What the `.env` beside the file says of the variables that servers are filled
-/// in with. One that can't be read fills in nothing.
-fn dotenv_values(path: &Path, servers: &[ServerConfig]) -> Env {
+/// Returns the values of the `.env` next to the file for the variables that the servers use. An
+/// unreadable `.env` has no values.
+fn dotenv_values(path: &Path, servers: &[McpServerConfig]) -> Env {
     let root = path.parent().unwrap_or(path);
     let mut values = dotenv::load(root).unwrap_or_default().values;
     let used = servers.iter().filter(|server| !server.disabled);
-    let ways = used.filter_map(|server| server.transport.as_ref());
-    let names: BTreeSet<&str> = ways.flat_map(Transport::variables).collect();
+    let transports = used.filter_map(|server| server.transport.as_ref());
+    let names: BTreeSet<&str> = transports.flat_map(Transport::variable_names).collect();
     values.retain(|name, _| names.contains(name.as_str()));
     Env::from_vars(values)
 }

@@ -1,19 +1,16 @@
-//! How the file and the tools of its servers are called.
-//!
-//! Never: looks whether there is such a thing.
+//! Name of the MCP configuration file, and the names of MCP tools in agent files.
 
-/// The file's name, in the project's folder.
+/// Name of the MCP configuration file in the project's folder.
 pub const FILE_NAME: &str = ".mcp.json";
 
-/// How a tool of a server is named in an agent's file: `mcp:SERVER` or
-/// `mcp:SERVER/TOOL`.
+/// Prefix of MCP names in an agent file: `mcp:SERVER` or `mcp:SERVER/TOOL`.
 pub const MCP_PREFIX: &str = "mcp:";
 
-/// What stands for every server: `mcp:*`.
+/// Means all MCP servers, as in `mcp:*`.
 pub const ALL_SERVERS: &str = "*";
 
-/// The server, and maybe the tool, that a name in an agent's file means; none:
-/// it is no name of this kind.
+/// Splits an MCP name of an agent file into the server and, if named, the tool. `None` means that
+/// the name is not an MCP name.
 pub fn parse_tool_name(name: &str) -> Option<(&str, Option<&str>)> {
     let rest = name.strip_prefix(MCP_PREFIX)?;
     Some(match rest.split_once('/') {

@@ -1,62 +1,67 @@
-//! What `.mcp.json` says of logging in at a server, under `oauth`.
+//! Parses `oauth`, the login settings of an MCP server in `.mcp.json`.
 
 use longhaul_core::oauth::OAuthConfig;
 use serde_json::value::RawValue;
 
-use crate::mcp::server_parser::{Object, ServerParser};
+use crate::mcp::server_parser::{McpServerParser, Object};
 
-/// What may be said.
-const KEYS: &[&str] = &["clientId", "clientSecret", "clientMetadataUrl", "scopes", "callbackPort"];
+/// Keys that are allowed in `oauth`.
+const OAUTH_KEYS: &[&str] =
+    &["clientId", "clientSecret", "clientMetadataUrl", "scopes", "callbackPort"];
 
-/// Maximum number of scopes that are asked for.
+/// Maximum number of OAuth scopes of a server.
 const SCOPES_MAX: usize = 64;
 
-/// Reads what stands under `oauth`; none: the sheet says what is wrong with it.
-pub(crate) fn parse<'a>(sheet: &mut ServerParser<'a>, value: &'a RawValue) -> Option<OAuthConfig> {
-    let problems = sheet.problems.len();
-    let fields = sheet.parse_object(Some("oauth"), value, KEYS)?;
+/// Parses the object `oauth` of a server. `None` means that it is invalid; the problems are
+/// recorded in `parser`.
+pub(crate) fn parse_oauth<'a>(
+    parser: &mut McpServerParser<'a>,
+    value: &'a RawValue,
+) -> Option<OAuthConfig> {
+    let problems = parser.problems.len();
+    let fields = parser.parse_object(Some("oauth"), value, OAUTH_KEYS)?;
     let oauth = OAuthConfig {
-        client_id: parse_text(sheet, &fields, "clientId"),
-        client_secret: parse_text(sheet, &fields, "clientSecret"),
-        client_metadata_url: parse_text(sheet, &fields, "clientMetadataUrl"),
-        scopes: parse_scopes(sheet, &fields).unwrap_or_default(),
-        callback_port: parse_port(sheet, &fields),
+        client_id: parse_text(parser, &fields, "clientId"),
+        client_secret: parse_text(parser, &fields, "clientSecret"),
+        client_metadata_url: parse_text(parser, &fields, "clientMetadataUrl"),
+        scopes: parse_scopes(parser, &fields).unwrap_or_default(),
+        callback_port: parse_port(parser, &fields),
     };
     if oauth.client_secret.is_some() && oauth.client_id.is_none() {
-        let said = "`oauth` has a `clientSecret` and no `clientId`, write both";
-        sheet.problem(sheet.position_of(value), said);
+        let message = "`oauth` has a `clientSecret` and no `clientId`: write both";
+        parser.add_problem(parser.position_of(value), message);
     }
-    (sheet.problems.len() == problems).then_some(oauth)
+    (parser.problems.len() == problems).then_some(oauth)
 }
 
-fn parse_text(sheet: &mut ServerParser<'_>, fields: &Object<'_>, key: &str) -> Option<String> {
+fn parse_text(parser: &mut McpServerParser<'_>, fields: &Object<'_>, key: &str) -> Option<String> {
     let value = fields.get(key)?;
-    let word: String = sheet.parse_value(&format!("oauth.{key}"), value, "a text")?;
-    if word.is_empty() {
-        sheet.problem(sheet.position_of(value), &format!("`oauth.{key}` is empty"));
+    let text: String = parser.parse_value(&format!("oauth.{key}"), value, "a text")?;
+    if text.is_empty() {
+        parser.add_problem(parser.position_of(value), &format!("`oauth.{key}` is empty"));
         return None;
     }
-    Some(word)
+    Some(text)
 }
 
-fn parse_scopes(sheet: &mut ServerParser<'_>, fields: &Object<'_>) -> Option<Vec<String>> {
+fn parse_scopes(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option<Vec<String>> {
     let value = fields.get("scopes")?;
-    let scopes: Vec<String> = sheet.parse_value("oauth.scopes", value, "a list of texts")?;
+    let scopes: Vec<String> = parser.parse_value("oauth.scopes", value, "a list of texts")?;
     let is_one = |scope: &String| !scope.is_empty() && !scope.contains(char::is_whitespace);
     if scopes.len() > SCOPES_MAX || !scopes.iter().all(is_one) {
-        let said = format!("`oauth.scopes` are words, {SCOPES_MAX} at most, one in each text");
-        sheet.problem(sheet.position_of(value), &said);
+        let message = format!("`oauth.scopes` must be at most {SCOPES_MAX} texts without spaces");
+        parser.add_problem(parser.position_of(value), &message);
         return None;
     }
     Some(scopes)
 }
 
-fn parse_port(sheet: &mut ServerParser<'_>, fields: &Object<'_>) -> Option<u16> {
+fn parse_port(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option<u16> {
     let value = fields.get("callbackPort")?;
     let port = serde_json::from_str(value.get()).ok();
     let port = port.filter(|port| *port > 0);
     if port.is_none() {
-        sheet.type_mismatch("oauth.callbackPort", value, "a port from 1 to 65535");
+        parser.report_type_mismatch("oauth.callbackPort", value, "a port from 1 to 65535");
     }
     port
 }

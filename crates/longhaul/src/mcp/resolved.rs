@@ -1,6 +1,5 @@
-//! A server with its variables filled in, ready to be started.
-//!
-//! Never: shown. What was filled in may be a secret.
+//! An MCP server whose settings have expanded variables, ready to be started. Invariant: the
+//! settings are never shown, since values may be secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,18 +7,19 @@ use std::path::{Path, PathBuf};
 use longhaul_core::oauth::OAuthConfig;
 
 use crate::config::env::Env;
-use crate::mcp::expand::expand;
-use crate::mcp::server::{ServerConfig, Transport, oauth_texts};
+use crate::mcp::expand::expand_variables;
+use crate::mcp::server::{McpServerConfig, Transport, oauth_texts};
 
-/// So much all texts of one server may be together: no program can be handed more.
+/// Maximum size of all texts of a server together in bytes: the operating system's limit for the
+/// arguments of a program.
 const BYTES_MAX: usize = 2 << 20;
 
-/// How a server is started or reached, with what its variables hold.
+/// Transport settings of an MCP server with expanded variables.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResolvedServer {
-    /// How.
+    /// How the server is reached: by starting a program, or over HTTP.
     pub transport: Transport,
-    /// Where a program is started.
+    /// Working directory of the server's program.
     pub cwd: PathBuf,
 }
 
@@ -30,54 +30,57 @@ impl fmt::Debug for ResolvedServer {
 }
 
 impl ResolvedServer {
-    /// The server with what its variables hold.
+    /// Expands the variables in the settings of a server.
     ///
     /// # Errors
-    /// What is missing or does not fit, without any value.
-    pub fn resolve(server: &ServerConfig, env: &Env, root: &Path) -> Result<Self, String> {
+    /// A variable is missing or a value is invalid. The message contains no values.
+    pub fn resolve(server: &McpServerConfig, env: &Env, root: &Path) -> Result<Self, String> {
         if let Some(problem) = server.problems.first() {
             return Err(problem.to_string());
         }
-        let Some(way) = &server.transport else {
-            return Err("it is not said how it is reached".to_owned());
+        let Some(transport) = &server.transport else {
+            return Err("the server has no transport".to_owned());
         };
-        let way = way.try_map(|text| expand(text, env));
-        let way = way.map_err(|unfilled| unfilled.to_string())?;
-        if let Some(fault) = invalid_reason(&way) {
-            return Err(fault.to_owned());
+        let transport = transport.try_map_texts(|text| expand_variables(text, env));
+        let transport = transport.map_err(|unfilled| unfilled.to_string())?;
+        if let Some(reason) = invalid_transport_reason(&transport) {
+            return Err(reason.to_owned());
         }
-        let cwd = match &way {
+        let cwd = match &transport {
             Transport::Stdio { cwd: Some(cwd), .. } => root.join(cwd),
             Transport::Stdio { cwd: None, .. } | Transport::Http { .. } => root.to_owned(),
         };
-        Ok(Self { transport: way, cwd })
+        Ok(Self { transport, cwd })
     }
 }
 
-/// What no program, address or header can be.
-fn invalid_reason(filled: &Transport) -> Option<&'static str> {
-    let texts = filled.texts();
+/// Returns the reason why transport settings are invalid after expansion. `None` means that they
+/// are valid.
+fn invalid_transport_reason(transport: &Transport) -> Option<&'static str> {
+    let texts = transport.expandable_texts();
     let bytes = texts.iter().map(|text| text.len());
-    let bytes: usize = bytes.chain(filled.names().map(str::len)).sum();
+    let bytes: usize = bytes.chain(transport.env_or_header_names().map(str::len)).sum();
     if bytes > BYTES_MAX {
-        return Some("it is longer than 2 MiB once its variables are filled in");
+        return Some("the settings of the server are longer than 2 MiB after variable expansion");
     }
-    match filled {
+    match transport {
         Transport::Stdio { command, .. } if command.trim().is_empty() => {
-            Some("its `command` is empty once its variables are filled in")
+            Some("the `command` of the server is empty after variable expansion")
         }
         Transport::Stdio { .. } if texts.iter().any(|text| text.contains('\0')) => {
-            Some("its command or a variable of it holds a zero byte")
+            Some("the command of the server or one of its variables contains a zero byte")
         }
         Transport::Stdio { .. } => None,
         Transport::Http { url, headers, oauth } => {
             let scheme = ["http://", "https://"];
             if !scheme.iter().any(|scheme| url.starts_with(scheme))
-                || url.contains(|letter: char| letter.is_whitespace() || letter.is_control())
+                || url.contains(|c: char| c.is_whitespace() || c.is_control())
             {
-                Some("its `url` is no http:// or https:// address once its variables are filled in")
+                Some(
+                    "the `url` of the server is not an http:// or https:// URL after variable expansion",
+                )
             } else if headers.values().any(|value| value.contains(char::is_control)) {
-                Some("a header of it holds a line break once its variables are filled in")
+                Some("a header of the server contains a line break after variable expansion")
             } else {
                 invalid_oauth_reason(oauth)
             }
@@ -85,13 +88,14 @@ fn invalid_reason(filled: &Transport) -> Option<&'static str> {
     }
 }
 
-/// What can't be so once its variables are filled in.
+/// Returns the reason why OAuth settings are invalid after expansion. `None` means that they are
+/// valid.
 fn invalid_oauth_reason(oauth: &OAuthConfig) -> Option<&'static str> {
     let document = oauth.client_metadata_url.as_deref();
     if oauth_texts(oauth).any(|text| text.contains(char::is_control)) {
-        Some("a text of its `oauth` holds a line break once its variables are filled in")
+        Some("a value of the server's `oauth` contains a line break after variable expansion")
     } else if document.is_some_and(|document| !document.starts_with("https://")) {
-        Some("its `oauth.clientMetadataUrl` is no https:// address")
+        Some("the server's `oauth.clientMetadataUrl` is not an https:// URL")
     } else {
         None
     }

@@ -1,7 +1,6 @@
-//! One server as `.mcp.json` names it, and how it is said to people.
+//! One MCP server of `.mcp.json`, and its description for people.
 //!
-//! Never: what a variable or a header holds, or what stands behind the `?` of
-//! an address.
+//! Invariant: the description contains no values of variables or headers, and no query of a URL.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,71 +8,72 @@ use std::fmt;
 use longhaul_core::oauth::OAuthConfig;
 use longhaul_core::time::Millis;
 
-use crate::mcp::expand::variables;
+use crate::mcp::expand::variable_names;
 use crate::spanned::Position;
 
-/// So long a server may take for one answer where nothing is said.
+/// Default timeout for a response of an MCP server.
 pub const DEFAULT_TIMEOUT: Millis = Millis::from_secs(60);
 
-/// A server.
+/// Settings of one MCP server in `.mcp.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerConfig {
-    /// Its name.
+pub struct McpServerConfig {
+    /// Name of the server.
     pub name: String,
-    /// Where it stands in the file.
+    /// Position of the server's definition in the file.
     pub position: Position,
-    /// How it is reached; none: its problems say why that is not known.
+    /// How the server is reached. `None` means that the settings are invalid; `problems` has the
+    /// reasons.
     pub transport: Option<Transport>,
-    /// Each run has one of its own.
+    /// Whether each run gets its own instance of the server.
     pub per_run: bool,
-    /// So long it may take for one answer.
+    /// Timeout for a response of the server.
     pub timeout: Millis,
-    /// It is written down, and not to be used.
+    /// Whether the file disables the server.
     pub disabled: bool,
-    /// Why it can't be used.
-    pub problems: Vec<Remark>,
+    /// Reasons why the server can't be used.
+    pub problems: Vec<McpFileRemark>,
 }
 
-/// Something about the file that a person should know.
+/// A problem or a note about `.mcp.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    /// Where; none: it is about the whole file.
+pub struct McpFileRemark {
+    /// Position in the file. `None` means that the remark is about the whole file.
     pub position: Option<Position>,
-    /// What, and what would be right.
+    /// Text of the remark, with a hint.
     pub message: String,
 }
 
-impl fmt::Display for Remark {
+impl fmt::Display for McpFileRemark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = crate::mcp::name::FILE_NAME;
         match self.position {
-            Some(place) => write!(f, "{file}:{place}: {}", self.message),
+            Some(position) => write!(f, "{file}:{position}: {}", self.message),
             None => write!(f, "{file}: {}", self.message),
         }
     }
 }
 
-/// How a server is reached, as it is written: variables stand by their names.
+/// How an MCP server is reached, as written in the file: variables are not expanded.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A program that is started, and spoken with over its pipes.
+    /// A program that is started and accessed over stdin and stdout.
     Stdio {
-        /// The program.
+        /// Program to start.
         command: String,
-        /// What stands behind it.
+        /// Arguments of the program.
         args: Vec<String>,
-        /// The variables that it is given.
+        /// Environment variables of the program.
         env: BTreeMap<String, String>,
-        /// Where it is started; none: in the project's folder.
+        /// Working directory of the program. `None` means the project's folder.
         cwd: Option<String>,
     },
-    /// An address.
+    /// A server that is reached over HTTP.
     Http {
-        /// Which.
+        /// URL of the server.
         url: String,
-        /// Further headers of every request.
+        /// HTTP headers that are added to every request.
         headers: BTreeMap<String, String>,
-        /// How one logs in there.
+        /// OAuth login settings of the server.
         oauth: OAuthConfig,
     },
 }
@@ -85,7 +85,7 @@ impl fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// The name of its transport.
+    /// Returns the name of the transport: `stdio` or `http`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Stdio { .. } => "stdio",
@@ -93,7 +93,8 @@ impl Transport {
         }
     }
 
-    /// In one line: the command with its arguments, or the address.
+    /// Describes the transport in one line: the command with its arguments, or the URL without
+    /// secrets.
     pub fn describe(&self) -> String {
         match self {
             Self::Stdio { command, args, .. } => format_argv(std::iter::once(command).chain(args)),
@@ -101,8 +102,8 @@ impl Transport {
         }
     }
 
-    /// The names of the variables that it is given, or of its headers.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    /// Returns the names of the program's environment variables, or of the HTTP headers.
+    pub fn env_or_header_names(&self) -> impl Iterator<Item = &str> {
         let named = match self {
             Self::Stdio { env, .. } => env,
             Self::Http { headers, .. } => headers,
@@ -110,35 +111,36 @@ impl Transport {
         named.keys().map(String::as_str)
     }
 
-    /// The variables of the environment that are filled in, by name.
-    pub fn variables(&self) -> Vec<&str> {
-        let texts = self.texts().into_iter();
-        let mut names: Vec<&str> = texts.flat_map(|text| variables(text)).collect();
+    /// Returns the names of the environment variables that the texts of the transport refer to.
+    pub fn variable_names(&self) -> Vec<&str> {
+        let texts = self.expandable_texts().into_iter();
+        let mut names: Vec<&str> = texts.flat_map(|text| variable_names(text)).collect();
         names.sort_unstable();
         names.dedup();
         names
     }
 
-    /// Every text in which variables may stand.
-    pub(crate) fn texts(&self) -> Vec<&String> {
+    /// Returns all texts of the transport that may contain variables.
+    pub(crate) fn expandable_texts(&self) -> Vec<&String> {
         match self {
             Self::Stdio { command, args, env, cwd } => {
-                let words = [command].into_iter().chain(args).chain(cwd);
-                words.chain(env.values()).collect()
+                let texts = [command].into_iter().chain(args).chain(cwd);
+                texts.chain(env.values()).collect()
             }
             Self::Http { url, headers, oauth } => {
-                let words = [url].into_iter().chain(headers.values());
-                words.chain(oauth_texts(oauth)).collect()
+                let texts = [url].into_iter().chain(headers.values());
+                texts.chain(oauth_texts(oauth)).collect()
             }
         }
     }
 
-    /// The same with something else in the place of each of these texts.
-    pub(crate) fn try_map<E>(
+    /// Returns the transport with each text that may contain variables replaced by the result of
+    /// `fill`.
+    pub(crate) fn try_map_texts<E>(
         &self,
         fill: impl Fn(&String) -> Result<String, E>,
     ) -> Result<Self, E> {
-        let word = |word: &Option<String>| word.as_ref().map(&fill).transpose();
+        let optional = |optional: &Option<String>| optional.as_ref().map(&fill).transpose();
         let list = |texts: &[String]| texts.iter().map(&fill).collect::<Result<Vec<_>, E>>();
         let map = |texts: &BTreeMap<String, String>| {
             let filled = texts.iter();
@@ -150,15 +152,15 @@ impl Transport {
                 command: fill(command)?,
                 args: list(args)?,
                 env: map(env)?,
-                cwd: word(cwd)?,
+                cwd: optional(cwd)?,
             },
             Self::Http { url, headers, oauth } => Self::Http {
                 url: fill(url)?,
                 headers: map(headers)?,
                 oauth: OAuthConfig {
-                    client_id: word(&oauth.client_id)?,
-                    client_secret: word(&oauth.client_secret)?,
-                    client_metadata_url: word(&oauth.client_metadata_url)?,
+                    client_id: optional(&oauth.client_id)?,
+                    client_secret: optional(&oauth.client_secret)?,
+                    client_metadata_url: optional(&oauth.client_metadata_url)?,
                     scopes: list(&oauth.scopes)?,
                     callback_port: oauth.callback_port,
                 },
@@ -167,47 +169,46 @@ impl Transport {
     }
 }
 
-/// The texts of a login in which variables may stand.
+/// Returns the texts of OAuth settings that may contain variables.
 pub(crate) fn oauth_texts(oauth: &OAuthConfig) -> impl Iterator<Item = &String> {
-    let words = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
-    words.into_iter().flatten().chain(&oauth.scopes)
+    let texts = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
+    texts.into_iter().flatten().chain(&oauth.scopes)
 }
 
-/// A command as it could be typed: what is not plain is quoted, so that two
-/// arguments never read as one, nor one as two.
-pub fn format_argv<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
-    let said = words.into_iter().map(|word| {
-        let plain =
-            |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(letter);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word.clone(),
-            false => format!("{word:?}"),
+/// Formats a command as it could be typed in a shell. Arguments with special characters are quoted,
+/// so that the boundaries of arguments are clear.
+pub fn format_argv<'a>(args: impl IntoIterator<Item = &'a String>) -> String {
+    let quoted = args.into_iter().map(|arg| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(c);
+        match !arg.is_empty() && arg.chars().all(plain) {
+            true => arg.clone(),
+            false => format!("{arg:?}"),
         }
     });
-    said.collect::<Vec<_>>().join(" ")
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// An address without who asks and without what stands behind the `?`.
+/// Returns a URL without user name, password and query.
 pub fn redact_url(url: &str) -> String {
     let end = url.find(['?', '#']);
-    let (shown, more) = match end {
+    let (visible, more) = match end {
         Some(end) => (&url[..end], "?..."),
         None => (url, ""),
     };
-    let shown = match shown.split_once("://") {
+    let visible = match visible.split_once("://") {
         Some((scheme, rest)) => {
-            // Whoever asks takes both for the end of the host.
+            // HTTP clients treat both characters as the end of the host.
             let end = rest.find(['/', '\\']).unwrap_or(rest.len());
             let (authority, path) = rest.split_at(end);
             let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
             format!("{scheme}://{host}{path}")
         }
-        None => shown.to_owned(),
+        None => visible.to_owned(),
     };
-    format!("{shown}{more}")
+    format!("{visible}{more}")
 }
 
-/// Who is asked at an address.
+/// Returns the scheme and the host of a URL, such as `https://example.com`.
 pub(crate) fn url_origin(url: &str) -> String {
     let bare = redact_url(url);
     match bare.split_once("://") {
@@ -225,34 +226,33 @@ mod tests {
 
     #[test]
     fn a_transport_description_is_quoted_and_holds_no_secret() {
-        let words =
-            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        for (words, said) in [
-            (words(&["npx", "-y", "@scope/server"]), "npx -y @scope/server"),
-            (words(&["sh", "-c", "a b"]), "sh -c \"a b\""),
-            (words(&["x", "", "two\nlines", "\u{202e}"]), "x \"\" \"two\\nlines\" \"\\u{202e}\""),
-            (words(&["x", "${TOKEN}"]), "x ${TOKEN}"),
+        let args = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+        for (args, expected) in [
+            (args(&["npx", "-y", "@scope/server"]), "npx -y @scope/server"),
+            (args(&["sh", "-c", "a b"]), "sh -c \"a b\""),
+            (args(&["x", "", "two\nlines", "\u{202e}"]), "x \"\" \"two\\nlines\" \"\\u{202e}\""),
+            (args(&["x", "${TOKEN}"]), "x ${TOKEN}"),
         ] {
-            assert_eq!(format_argv(&words), said);
+            assert_eq!(format_argv(&args), expected);
         }
-        for (url, said) in [
+        for (url, expected) in [
             ("https://a.example/mcp", "https://a.example/mcp"),
             ("https://u:p@a.example/mcp?key=s3", "https://a.example/mcp?..."),
             ("https://a.example?key=@s3", "https://a.example?..."),
             ("${BASE}/mcp", "${BASE}/mcp"),
             ("https://evil.example\\@a.example/", "https://evil.example\\@a.example/"),
         ] {
-            assert_eq!(redact_url(url), said);
+            assert_eq!(redact_url(url), expected);
         }
-        for (url, said) in [
+        for (url, expected) in [
             ("https://u:p@a.example:8/mcp/s3?key=s3", "https://a.example:8"),
             ("https://a.example?key=s3", "https://a.example"),
             ("https://evil.example\\@a.example/", "https://evil.example"),
             ("${BASE}/mcp", "${BASE}/mcp"),
         ] {
-            assert_eq!(url_origin(url), said);
+            assert_eq!(url_origin(url), expected);
         }
-        let way = Transport::Http {
+        let transport = Transport::Http {
             url: "https://a.example/${PLACE}".to_owned(),
             headers: [("Authorization".to_owned(), "Bearer s3cret ${TOKEN}".to_owned())].into(),
             oauth: OAuthConfig {
@@ -261,7 +261,7 @@ mod tests {
                 ..OAuthConfig::default()
             },
         };
-        assert_eq!(way.variables(), ["CLIENT", "PLACE", "TOKEN"]);
-        assert!(!format!("{way:?}").contains("s3cret"));
+        assert_eq!(transport.variable_names(), ["CLIENT", "PLACE", "TOKEN"]);
+        assert!(!format!("{transport:?}").contains("s3cret"));
     }
 }

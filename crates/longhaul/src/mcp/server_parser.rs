@@ -1,5 +1,5 @@
-//! Objects of JSON whose values know their place, and one server while it is read: what
-//! is wrong with it is collected, and none of its values is quoted.
+//! The parser state of one MCP server, and JSON objects whose values know their positions in the
+//! file. Problems are collected; their messages show no values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,13 +8,13 @@ use longhaul_core::suggest;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::mcp::server::Remark;
+use crate::mcp::server::McpFileRemark;
 use crate::spanned::{Position, PositionIndex, escape_line};
 
-/// The values of an object by their keys; of one that stands twice, the last.
+/// Values of a JSON object by key. If a key occurs twice, the last value is used.
 pub(crate) type Object<'a> = BTreeMap<String, &'a RawValue>;
 
-/// The fields of an object in order, twice where they stand twice.
+/// Keys and values of a JSON object in the order of the text, including duplicate keys.
 #[derive(Debug)]
 pub(crate) struct OrderedFields<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
@@ -42,7 +42,7 @@ impl<'de> Visitor<'de> for OrderedFieldsVisitor {
     }
 }
 
-/// What a value is, in a word for messages.
+/// Returns the type of a JSON value as text for messages.
 pub(crate) fn json_type_name(value: &RawValue) -> &'static str {
     match value.get().as_bytes().first() {
         Some(b'{') => "an object",
@@ -54,84 +54,85 @@ pub(crate) fn json_type_name(value: &RawValue) -> &'static str {
     }
 }
 
-/// A remark in one line, whatever the file holds: a name with a line break would look
-/// like a remark of its own.
-pub(crate) fn single_line_remark(place: Option<Position>, message: &str) -> Remark {
+/// Creates a remark that stays on one line: a name with a line break could be mistaken for another
+/// remark.
+pub(crate) fn single_line_remark(position: Option<Position>, message: &str) -> McpFileRemark {
     let message = escape_line(message);
-    Remark { position: place, message }
+    McpFileRemark { position, message }
 }
 
-/// One server while it is read.
-pub(crate) struct ServerParser<'a> {
+/// Parser state of one MCP server: its name, and the problems and notes so far.
+pub(crate) struct McpServerParser<'a> {
     pub(crate) index: &'a PositionIndex<'a>,
     pub(crate) name: &'a str,
-    pub(crate) problems: Vec<Remark>,
-    pub(crate) notes: Vec<Remark>,
+    pub(crate) problems: Vec<McpFileRemark>,
+    pub(crate) notes: Vec<McpFileRemark>,
 }
 
-impl<'a> ServerParser<'a> {
+impl<'a> McpServerParser<'a> {
     pub(crate) fn position_of(&self, value: &RawValue) -> Position {
         self.index.position_of(value.get())
     }
 
-    pub(crate) fn problem(&mut self, at: Position, said: &str) {
-        let said = format!("server `{}`: {said}", self.name);
-        self.problems.push(single_line_remark(Some(at), &said));
+    pub(crate) fn add_problem(&mut self, position: Position, message: &str) {
+        let message = format!("server `{}`: {message}", self.name);
+        self.problems.push(single_line_remark(Some(position), &message));
     }
 
-    pub(crate) fn note(&mut self, at: Position, said: &str) {
-        let said = format!("server `{}`: {said}", self.name);
-        self.notes.push(single_line_remark(Some(at), &said));
+    pub(crate) fn add_note(&mut self, position: Position, message: &str) {
+        let message = format!("server `{}`: {message}", self.name);
+        self.notes.push(single_line_remark(Some(position), &message));
     }
 
-    /// The object that stands under a key of the server, or the server itself where no
-    /// key is named.
+    /// Parses a JSON object: the value of the server's key `under`, or the whole server if `under`
+    /// is `None`.
     pub(crate) fn parse_object(
         &mut self,
         under: Option<&str>,
         value: &'a RawValue,
-        known: &[&str],
+        allowed: &[&str],
     ) -> Option<Object<'a>> {
         let (whole, lead) = match under {
             Some(key) => (format!("`{key}` "), format!("`{key}`: ")),
             None => (String::new(), String::new()),
         };
         let Ok(fields) = serde_json::from_str::<OrderedFields<'a>>(value.get()) else {
-            let said = format!("{whole}is {}, write an object", json_type_name(value));
-            self.problem(self.position_of(value), &said);
+            let message = format!("{whole}is {}: write an object", json_type_name(value));
+            self.add_problem(self.position_of(value), &message);
             return None;
         };
         let mut object = Object::new();
         for (key, value) in fields.0 {
             let at = self.position_of(value);
-            if !known.contains(&key.as_str()) {
-                let said = suggest::unknown_message("key", &key, known);
-                self.note(at, &format!("{lead}{said}; it is passed over"));
+            if !allowed.contains(&key.as_str()) {
+                let message = suggest::unknown_name_message("key", &key, allowed);
+                self.add_note(at, &format!("{lead}{message}; it is ignored"));
             } else if object.insert(key.clone(), value).is_some() {
-                let said = format!("{lead}`{key}` stands here again, and the last one counts");
-                self.note(at, &said);
+                let message = format!("{lead}`{key}` is a duplicate; the last one is used");
+                self.add_note(at, &message);
             }
         }
         Some(object)
     }
 
-    /// A value as its type; where it is none, what would be right is told.
+    /// Deserializes the value of a key. If the value has the wrong type, reports the expected type.
     pub(crate) fn parse_value<T: for<'de> Deserialize<'de>>(
         &mut self,
         key: &str,
         value: &RawValue,
-        right: &str,
+        expected: &str,
     ) -> Option<T> {
         let read = serde_json::from_str(value.get()).ok();
         if read.is_none() {
-            self.type_mismatch(key, value, right);
+            self.report_type_mismatch(key, value, expected);
         }
         read
     }
 
-    /// What stands there is not quoted: it may be a secret.
-    pub(crate) fn type_mismatch(&mut self, key: &str, value: &RawValue, right: &str) {
-        let said = format!("`{key}` is {}, write {right}", json_type_name(value));
-        self.problem(self.position_of(value), &said);
+    /// Reports that the value of a key has the wrong type. The value is not shown, since it may be
+    /// a secret.
+    pub(crate) fn report_type_mismatch(&mut self, key: &str, value: &RawValue, expected: &str) {
+        let message = format!("`{key}` is {}: write {expected}", json_type_name(value));
+        self.add_problem(self.position_of(value), &message);
     }
 }

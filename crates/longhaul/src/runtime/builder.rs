@@ -1,6 +1,5 @@
-//! Collects what a runtime is made of, and opens it.
-//!
-//! Never: fails before `open`, so that a program reads as one sentence.
+//! Collects the parts of a runtime and opens it. The builder methods never fail: errors are
+//! reported by `open`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::process;
 use crate::runtime::Runtime;
 use crate::runtime_state::RuntimeState;
 
-/// What a runtime is made of, until it is opened.
+/// Builder of a runtime: collects the store, agents, models and other parts.
 #[must_use = "nothing is opened until `open` is called"]
 #[derive(Debug, Default)]
 pub struct RuntimeBuilder {
@@ -30,26 +29,26 @@ pub struct RuntimeBuilder {
 }
 
 impl RuntimeBuilder {
-    /// Where runs are kept: `sqlite:PATH`, or `sqlite::memory:` for runs that end with the
-    /// process. Without it runs are kept where the project says.
+    /// Sets the URL of the store: `sqlite:PATH`, or `sqlite::memory:` for runs that are lost when
+    /// the process ends. Default: the store of the project.
     pub fn store(mut self, url: impl Into<String>) -> Self {
         self.store = Some(url.into());
         self
     }
 
-    /// Adds an agent with its own tools, in the place of one of the same name in the project.
+    /// Adds an agent with its tools. It replaces an agent of the project with the same name.
     pub fn agent(mut self, agent: Agent) -> Self {
         self.agents.push(agent);
         self
     }
 
-    /// Adds a plain Rust function as an agent: it gets the task's input, and what it returns is
-    /// the run's output; its error is what the run fails with.
+    /// Adds a Rust function as an agent. It receives the task's input, and its result is the run's
+    /// output; if it returns an error, the run fails with it.
     ///
-    /// A function that returned is not called again for the same run. One that was cut off by a
-    /// crash is called again with the same input and the same key, at most three times: it is
-    /// called *at least once*, and `request.key` lets it make its effect only once. One call may
-    /// take 24 hours, and its result may have 4 MiB as JSON.
+    /// A function that has returned is not called again for the same run. If a crash interrupts a
+    /// call, the function is called again with the same input and the same key, at most three
+    /// times. It is called *at least once*; `request.key` lets it make its effect only once. One
+    /// call may take up to 24 hours, and its result may have up to 4 MiB as JSON.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), longhaul::Error> {
@@ -76,13 +75,13 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Adds a model under the name by which agents ask for it.
+    /// Adds a model under a name that agents refer to.
     pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
         self.registrations.add_model(name.into(), Arc::new(model));
         self
     }
 
-    /// Adds a context provider under the name by which agents ask for it.
+    /// Adds a context provider under a name that agents refer to.
     pub fn context_provider(
         mut self,
         name: impl Into<String>,
@@ -93,23 +92,23 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Adds what the files of this folder say: `longhaul.toml`, `agents/`, `skills/` and
-    /// `.mcp.json`. What such a file would run or send counts only after a person has trusted it
+    /// Adds the files of a project folder: `longhaul.toml`, `agents/`, `skills/` and `.mcp.json`.
+    /// Commands and outbound requests of these files are blocked until a person has trusted them
     /// with `longhaul trust`.
     pub fn project(mut self, folder: impl Into<PathBuf>) -> Self {
         self.project = Some(folder.into());
         self
     }
 
-    /// Opens the store and puts everything together. Keys of model providers come from the
+    /// Opens the store and builds the runtime. API keys of model providers come from the
     /// environment, such as `ANTHROPIC_API_KEY`.
     ///
     /// # Errors
-    /// Neither a store nor a project is named; the store can't be opened or another process
-    /// drives it; a name or a tool can't be registered, or is registered twice; an agent in code
-    /// names a tool, a model or a context provider that is not there, or its prompt or output
-    /// schema is broken; or a setting can't be used. Agents in files that are broken are logged,
-    /// and say why when they are submitted to.
+    /// Neither a store nor a project is set; the store can't be opened or another process drives
+    /// it; a name or a tool is invalid or a duplicate; an agent in code names an unknown tool,
+    /// model or context provider, or its prompt or output schema is invalid; or a setting is
+    /// invalid. Problems of agent files are logged, and returned when a task is submitted to such
+    /// an agent.
     pub async fn open(mut self) -> Result<Runtime, Error> {
         for agent in self.agents {
             let (definition, tools) = agent.build()?;
@@ -121,7 +120,7 @@ impl RuntimeBuilder {
         }
         let (project, store, registered) = (self.project, self.store, self.registrations);
         // Opening reads files and may wait for another process.
-        let opened = tokio::task::spawn_blocking(move || match (project, store) {
+        let task = tokio::task::spawn_blocking(move || match (project, store) {
             (Some(folder), store) => {
                 let found = folder.canonicalize();
                 let found = found.map_err(|why| Error::ProjectUnavailable { folder, why })?;
@@ -134,6 +133,6 @@ impl RuntimeBuilder {
             }
             (None, None) => Err(Error::StoreNotConfigured),
         });
-        Ok(Runtime(Arc::new(RuntimeState::new(opened.await??)?)))
+        Ok(Runtime(Arc::new(RuntimeState::new(task.await??)?)))
     }
 }

@@ -1,24 +1,23 @@
-//! Reads TOML into a tree with places.
-//!
-//! Never: knows which keys there are.
+//! Parses TOML into a tree in which every value has its position. It does not check which keys are
+//! valid.
 
 use toml::de::{DeTable, DeValue};
 
 use crate::spanned::{Node, NodeValue, ParseError, Position, PositionIndex, TableEntry};
 
-/// Reads a whole file.
+/// Parses the text of a TOML file.
 ///
 /// # Errors
-/// What is no TOML, and where.
+/// The text is not valid TOML. The error contains the position.
 pub fn parse(text: &str) -> Result<Node, ParseError> {
     let table = DeTable::parse(text).map_err(|error| parse_error(text, &error))?;
     table_node(&PositionIndex::new(text), Position::START, table.get_ref())
 }
 
-/// Reads one value, such as `"15s"` or `[1, 2]`.
+/// Parses one TOML value, such as `"15s"` or `[1, 2]`.
 ///
 /// # Errors
-/// What is no value, and where.
+/// The text is not a valid TOML value. The error contains the position.
 pub fn parse_value(text: &str) -> Result<Node, ParseError> {
     let value = DeValue::parse(text).map_err(|error| parse_error(text, &error))?;
     to_node(&PositionIndex::new(text), &value)
@@ -28,7 +27,7 @@ fn parse_error(text: &str, error: &toml::de::Error) -> ParseError {
     let offset = error.span().map_or(0, |span| span.start);
     ParseError {
         position: Position::from_offset(text, offset),
-        message: format!("not TOML: {}", error.message().replace('\n', ", ")),
+        message: format!("the text is not valid TOML: {}", error.message().replace('\n', ", ")),
     }
 }
 
@@ -36,34 +35,34 @@ fn to_node(
     index: &PositionIndex<'_>,
     value: &toml::Spanned<DeValue<'_>>,
 ) -> Result<Node, ParseError> {
-    let place = index.position(value.span().start);
-    let fault = |message: String| ParseError { position: place, message };
+    let position = index.position(value.span().start);
+    let error_at = |message: String| ParseError { position, message };
     let content = match value.get_ref() {
         DeValue::String(text) => NodeValue::Text(text.to_string()),
         DeValue::Integer(whole) => i128::from_str_radix(whole.as_str(), whole.radix())
             .map(NodeValue::Integer)
-            .map_err(|_| fault(format!("`{whole}` is too big a number")))?,
+            .map_err(|_| error_at(format!("the number `{whole}` is too large")))?,
         DeValue::Float(real) => match real.as_str().parse::<f64>() {
             Ok(real) if real.is_finite() => NodeValue::Float(real),
             Ok(_) | Err(_) => {
-                return Err(fault(format!("`{}` is no finite number", real.as_str())));
+                return Err(error_at(format!("`{}` is not a finite number", real.as_str())));
             }
         },
         DeValue::Boolean(flag) => NodeValue::Boolean(*flag),
-        // No key of ours takes a date; as text it is refused with what would be right.
+        // No setting has a date. As a text it is rejected with a description of the expected value.
         DeValue::Datetime(at) => NodeValue::Text(at.to_string()),
         DeValue::Array(list) => {
             let nodes = list.iter().map(|value| to_node(index, value));
             NodeValue::List(nodes.collect::<Result<_, _>>()?)
         }
-        DeValue::Table(table) => return table_node(index, place, table),
+        DeValue::Table(table) => return table_node(index, position, table),
     };
-    Ok(Node { position: place, value: content })
+    Ok(Node { position, value: content })
 }
 
 fn table_node(
     index: &PositionIndex<'_>,
-    place: Position,
+    position: Position,
     table: &DeTable<'_>,
 ) -> Result<Node, ParseError> {
     let entries = table.iter().map(|(key, value)| {
@@ -74,7 +73,7 @@ fn table_node(
         })
     });
     let mut entries = entries.collect::<Result<Vec<TableEntry>, ParseError>>()?;
-    // The parser sorts by name; people read from the top.
+    // The parser sorts by key; problems are reported in the order of the file.
     entries.sort_by_key(|entry| entry.position);
-    Ok(Node { position: place, value: NodeValue::Table(entries) })
+    Ok(Node { position, value: NodeValue::Table(entries) })
 }

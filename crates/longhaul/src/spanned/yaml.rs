@@ -1,6 +1,5 @@
-//! Reads YAML into a tree with places.
-//!
-//! Never: knows which keys there are, and never takes `yes` or `on` for a boolean.
+//! Parses YAML into a tree in which every value has its position. It does not check which keys are
+//! valid. `yes` and `on` are texts, not booleans.
 
 use std::fmt;
 
@@ -9,17 +8,18 @@ use serde_saphyr::{Location, Spanned, UserMessageFormatter};
 
 use crate::spanned::{Node, NodeValue, ParseError, Position, TableEntry};
 
-/// Aliases may repeat so much of a text, which is plenty for people.
+/// Maximum number of parser events that YAML aliases may repeat. It limits the size of expanded
+/// aliases.
 const REPLAYED_EVENTS_MAX: usize = 10_000;
 
-/// So deep may lists and tables stand in each other. Measured: without
-/// optimisation a hundred levels fill the 2 MiB stack of a thread.
+/// Maximum nesting depth of lists and tables. In a build without optimization, a hundred levels
+/// would fill the 2 MiB stack of a thread.
 const DEPTH_MAX: usize = 32;
 
-/// Reads one document. A text without any value is `Nothing`.
+/// Parses one YAML document. A text without a value gives `Null`.
 ///
 /// # Errors
-/// What is no YAML, and where.
+/// The text is not valid YAML. The error contains the position.
 pub fn parse(text: &str) -> Result<Node, ParseError> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
@@ -39,12 +39,15 @@ pub fn parse(text: &str) -> Result<Node, ParseError> {
 
 fn parse_error(error: &serde_saphyr::Error) -> ParseError {
     let location = error.location().unwrap_or(Location::UNKNOWN);
-    let said = error.render_with_formatter(&UserMessageFormatter);
-    // The parser's own note of the place would stand twice.
+    let rendered = error.render_with_formatter(&UserMessageFormatter);
+    // The position is reported separately, so it is removed from the parser's message.
     let note = format!(" at line {}, column {}", location.line(), location.column());
     ParseError {
         position: position(location),
-        message: format!("not YAML: {}", said.replace(&note, "").replace('\n', ", ")),
+        message: format!(
+            "the text is not valid YAML: {}",
+            rendered.replace(&note, "").replace('\n', ", ")
+        ),
     }
 }
 
@@ -94,7 +97,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_f64<E: de::Error>(self, real: f64) -> Result<NodeValue, E> {
         match real.is_finite() {
             true => Ok(NodeValue::Float(real)),
-            false => Err(E::custom("a number is too big, or no finite one")),
+            false => Err(E::custom("a number is too large or not finite")),
         }
     }
 

@@ -1,7 +1,8 @@
-//! What a person decided about a project, kept in a file outside of it.
+//! Trust decisions: which commands, requests and settings of projects a person has approved. They
+//! are stored in a file outside the projects.
 //!
-//! Nothing is cached: each question is answered from the file as it stands, so that a decision
-//! made elsewhere counts at once.
+//! The file is read for each query, so that a decision made in another process takes effect at
+//! once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,44 +16,45 @@ use crate::private_file::{self, AccessCheck, PrivateFileError};
 use crate::trust::TRUST_VAR;
 use crate::trust::item::{TrustItem, TrustKind};
 
-/// The file's name, in the folder for what the user's programs remember.
+/// Name of the file with all trust decisions, in the user's state folder.
 const FILE_NAME: &str = "trust.json";
 
-/// Maximum length of the file in bytes.
+/// Maximum size in bytes of the file with the trust decisions.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// Version of the file's format.
+/// Version of the format of the file with the trust decisions.
 const VERSION: u32 = 2;
 
-/// Number of trusted versions of an agent with `shell` that stay so. A run has the agent that it
-/// began with, and goes on when the file changes; all else is run as it stands now.
+/// Maximum number of trusted versions per agent with the tool `shell`. A run keeps the agent
+/// version with which it started, so older versions stay trusted. Of other items only the current
+/// version is trusted.
 pub const SHELL_VERSIONS_MAX: usize = 16;
 
-/// Whether an item may be run, sent or opened.
+/// Whether a person trusts an item (an action of a project that needs approval).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustStatus {
-    /// A person looked at exactly this, and trusts it.
+    /// A person trusts exactly this version of the item.
     Trusted,
-    /// `LONGHAUL_TRUST=1` trusts everything.
+    /// `LONGHAUL_TRUST=1` trusts all items.
     TrustedByVariable,
-    /// Nobody has decided.
+    /// No person has decided about the item.
     Undecided,
-    /// A person trusted what it was, and these files have changed.
+    /// A person trusted an earlier version of the item. The listed files have changed since then.
     Changed(Vec<String>),
-    /// It can't be told, and this is why.
+    /// The status can't be determined. The text is the reason.
     Unknown(String),
 }
 
 impl TrustStatus {
-    /// Whether it may be done.
-    pub const fn allows(&self) -> bool {
+    /// Whether the status allows the use of the item.
+    pub const fn allows_use(&self) -> bool {
         match self {
             Self::Trusted | Self::TrustedByVariable => true,
             Self::Undecided | Self::Changed(_) | Self::Unknown(_) => false,
         }
     }
 
-    /// In a word, for programs.
+    /// Returns the name of the status, for output.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
@@ -63,13 +65,13 @@ impl TrustStatus {
         }
     }
 
-    /// Why an item is refused, and what helps.
+    /// Returns a message which says why the item is refused, with a hint.
     pub fn refusal_message(&self, item: &TrustItem) -> String {
         let title = match item.title.strip_prefix("the ") {
             Some(rest) => format!("The {rest}"),
             None => item.title.clone(),
         };
-        let refused = item.kind.refusal();
+        let refused = item.kind.refusal_clause();
         let why = match self {
             Self::Trusted | Self::TrustedByVariable => return format!("{title} is trusted."),
             Self::Undecided => format!("{title} is not trusted yet, so {refused}."),
@@ -81,47 +83,47 @@ impl TrustStatus {
         };
         let pinned = match (self, item.kind) {
             (Self::Changed(_), TrustKind::Shell) => {
-                " A run has the file that it began with: if there is nothing to decide, that \
-                 one is gone, and the task is to be submitted again."
+                " A run uses the agent file with which it started: if there is nothing to decide, that \
+                 version no longer exists, and the task must be submitted again."
             }
             _ => "",
         };
         format!(
-            "{why} Look at it and decide with `longhaul trust`; runs that wait for it go on with \
+            "{why} Review it with `longhaul trust`; resume waiting runs with \
              `longhaul answer`. Or start this process with {TRUST_VAR}=1.{pinned}"
         )
     }
 }
 
-/// One decision.
+/// A decision of a person to trust one version of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Decision {
-    /// The project's folder, by its real path.
+struct TrustDecision {
+    /// Canonical path of the project's folder.
     project: PathBuf,
-    /// The item's title.
+    /// Title of the trusted item.
     name: String,
-    /// Digest of the settings that were shown.
+    /// Digest of the item's settings that the person saw.
     hash: Hash,
-    /// Digests of the files that were shown.
+    /// Digests of the item's files that the person saw.
     #[serde(default)]
     files: BTreeMap<String, Hash>,
     at: Timestamp,
 }
 
-impl Decision {
-    /// Whether it covers this item as it stands.
-    fn covers(&self, item: &TrustItem) -> bool {
-        self.hash == item.settings && Ok(&self.files) == item.files.as_ref()
+impl TrustDecision {
+    /// Whether the decision is about the current version of this item.
+    fn covers_item(&self, item: &TrustItem) -> bool {
+        self.hash == item.settings_digest && Ok(&self.files) == item.files.as_ref()
     }
 
-    /// What has changed since.
-    fn changes(&self, item: &TrustItem) -> Vec<String> {
+    /// Returns the files of the item that have changed since the decision.
+    fn changed_files(&self, item: &TrustItem) -> Vec<String> {
         let none = BTreeMap::new();
         let now = item.files.as_ref().unwrap_or(&none);
         let names = now.keys().chain(self.files.keys());
         let mut changed: Vec<String> =
             names.filter(|name| now.get(*name) != self.files.get(*name)).cloned().collect();
-        if self.hash != item.settings {
+        if self.hash != item.settings_digest {
             changed.push(item.kind.settings_source().to_owned());
         }
         changed.sort_unstable();
@@ -130,23 +132,23 @@ impl Decision {
     }
 }
 
-/// The file's content.
+/// Content of the file with the trust decisions.
 #[derive(Debug, Serialize, Deserialize)]
-struct DecisionFile {
+struct TrustDecisionFile {
     version: u32,
-    trusted: Vec<Decision>,
+    trusted: Vec<TrustDecision>,
 }
 
-/// The decisions about one project.
+/// Access to the trust decisions about one project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decisions {
+pub struct TrustDecisions {
     project: PathBuf,
     file: Option<PathBuf>,
     trusts_all: bool,
 }
 
-impl Decisions {
-    /// Those about the project of these settings.
+impl TrustDecisions {
+    /// Creates access to the trust decisions about a project. The file is not read yet.
     pub fn new(config: &Config) -> Self {
         let project = std::fs::canonicalize(&config.root);
         Self {
@@ -156,69 +158,73 @@ impl Decisions {
         }
     }
 
-    /// Whether this may be done.
-    pub fn status(&self, item: &TrustItem) -> TrustStatus {
+    /// Returns whether an item is trusted, by a decision or by `LONGHAUL_TRUST`.
+    pub fn trust_status(&self, item: &TrustItem) -> TrustStatus {
         match item.files.is_ok() && self.trusts_all {
             true => TrustStatus::TrustedByVariable,
             false => self.recorded_status(item),
         }
     }
 
-    /// Passes if this may be done.
+    /// Checks that an item is trusted.
     ///
     /// # Errors
-    /// Nobody has trusted it, in a sentence that says what helps.
-    pub fn check(&self, item: &TrustItem) -> Result<(), String> {
-        let status = self.status(item);
-        match status.allows() {
+    /// The item is not trusted. The message has a hint.
+    pub fn check_trusted(&self, item: &TrustItem) -> Result<(), String> {
+        let status = self.trust_status(item);
+        match status.allows_use() {
             true => Ok(()),
             false => Err(status.refusal_message(item)),
         }
     }
 
-    /// What was decided, whatever `LONGHAUL_TRUST` says.
+    /// Returns the trust status by the stored decisions, ignoring `LONGHAUL_TRUST`.
     pub fn recorded_status(&self, item: &TrustItem) -> TrustStatus {
         if let Err(why) = &item.files {
             return TrustStatus::Unknown(why.clone());
         }
-        let decisions = match self.file.as_deref().map_or(Ok(Vec::new()), load) {
+        let decisions = match self.file.as_deref().map_or(Ok(Vec::new()), load_decisions) {
             Ok(decisions) => decisions,
             Err(error) => return TrustStatus::Unknown(error.to_string()),
         };
-        let about: Vec<&Decision> =
-            decisions.iter().filter(|one| self.concerns(one, item)).collect();
+        let about: Vec<&TrustDecision> =
+            decisions.iter().filter(|one| self.is_about_item(one, item)).collect();
         match about.last() {
             None => TrustStatus::Undecided,
-            Some(_) if about.iter().any(|one| one.covers(item)) => TrustStatus::Trusted,
-            Some(last) => TrustStatus::Changed(last.changes(item)),
+            Some(_) if about.iter().any(|one| one.covers_item(item)) => TrustStatus::Trusted,
+            Some(last) => TrustStatus::Changed(last.changed_files(item)),
         }
     }
 
-    /// Remembers that a person looked at these and trusts them.
+    /// Records that a person trusts these items.
     ///
     /// # Errors
-    /// The decisions can't be written.
-    pub fn trust(&self, items: &[&TrustItem], at: Timestamp) -> Result<(), PrivateFileError> {
+    /// The file can't be written.
+    pub fn record_trust(
+        &self,
+        items: &[&TrustItem],
+        at: Timestamp,
+    ) -> Result<(), PrivateFileError> {
         self.update_file(|decisions| {
             for item in items {
                 let Ok(files) = &item.files else { continue };
-                decisions.retain(|one| !self.concerns(one, item) || !one.covers(item));
-                let kept = match item.kind {
+                decisions.retain(|one| !self.is_about_item(one, item) || !one.covers_item(item));
+                let keep_count = match item.kind {
                     TrustKind::Shell => SHELL_VERSIONS_MAX,
                     TrustKind::Run | TrustKind::Send | TrustKind::Open => 1,
                 };
-                let known = decisions.iter().filter(|one| self.concerns(one, item));
-                // The oldest stand first.
-                let mut surplus = (known.count() + 1).saturating_sub(kept);
+                let related = decisions.iter().filter(|one| self.is_about_item(one, item));
+                // The oldest decisions come first.
+                let mut surplus = (related.count() + 1).saturating_sub(keep_count);
                 decisions.retain(|one| {
-                    let goes = surplus > 0 && self.concerns(one, item);
+                    let goes = surplus > 0 && self.is_about_item(one, item);
                     surplus -= usize::from(goes);
                     !goes
                 });
-                decisions.push(Decision {
+                decisions.push(TrustDecision {
                     project: self.project.clone(),
                     name: item.title.clone(),
-                    hash: item.settings,
+                    hash: item.settings_digest,
                     files: files.clone(),
                     at,
                 });
@@ -226,55 +232,59 @@ impl Decisions {
         })
     }
 
-    /// Forgets what was decided about this project, and counts it.
+    /// Removes all decisions about this project and returns their number.
     ///
     /// # Errors
-    /// The decisions can't be written.
-    pub fn revoke(&self) -> Result<usize, PrivateFileError> {
-        let file = self.file()?;
-        let is_ours = |one: &Decision| one.project == self.project;
-        let count = load(file)?.iter().filter(|one| is_ours(one)).count();
+    /// The file can't be written.
+    pub fn revoke_all(&self) -> Result<usize, PrivateFileError> {
+        let file = self.decision_file()?;
+        let is_ours = |one: &TrustDecision| one.project == self.project;
+        let count = load_decisions(file)?.iter().filter(|one| is_ours(one)).count();
         if count > 0 {
             self.update_file(|decisions| decisions.retain(|one| !is_ours(one)))?;
         }
         Ok(count)
     }
 
-    /// Where decisions are kept. Passes if they can be read there.
+    /// Returns the path of the decision file after checking that it can be read.
     ///
     /// # Errors
-    /// There is no folder for what the user's programs remember.
+    /// There is no state folder, or the file can't be read.
     pub fn file_path(&self) -> Result<&Path, PrivateFileError> {
-        let file = self.file()?;
-        load(file).map(|_| file)
+        let file = self.decision_file()?;
+        load_decisions(file).map(|_| file)
     }
 
-    fn file(&self) -> Result<&Path, PrivateFileError> {
+    fn decision_file(&self) -> Result<&Path, PrivateFileError> {
         self.file.as_deref().ok_or(PrivateFileError::NoHome)
     }
 
-    /// Changes the file, one process after the other.
-    fn update_file(&self, change: impl FnOnce(&mut Vec<Decision>)) -> Result<(), PrivateFileError> {
-        let file = self.file()?;
-        let _lock = private_file::lock(file)?;
-        let mut trusted = load(file)?;
+    /// Changes the decision file under a lock, so that processes do not overwrite each other's
+    /// changes.
+    fn update_file(
+        &self,
+        change: impl FnOnce(&mut Vec<TrustDecision>),
+    ) -> Result<(), PrivateFileError> {
+        let file = self.decision_file()?;
+        let _lock = private_file::lock_private_file(file)?;
+        let mut trusted = load_decisions(file)?;
         change(&mut trusted);
         let version = VERSION;
-        let text = serde_json::to_string_pretty(&DecisionFile { version, trusted });
-        private_file::write(file, &text.map_err(|_| malformed_file_error(file))?)
+        let text = serde_json::to_string_pretty(&TrustDecisionFile { version, trusted });
+        private_file::write_private_file(file, &text.map_err(|_| malformed_file_error(file))?)
     }
 
-    fn concerns(&self, decision: &Decision, item: &TrustItem) -> bool {
+    fn is_about_item(&self, decision: &TrustDecision, item: &TrustItem) -> bool {
         decision.project == self.project && decision.name == item.title
     }
 }
 
-/// All decisions, about every project; there are none where there is no file.
-fn load(file: &Path) -> Result<Vec<Decision>, PrivateFileError> {
-    let Some(text) = private_file::read(file, BYTES_MAX, AccessCheck::Owned)? else {
+/// Loads the decisions about all projects. If there is no file, there are no decisions.
+fn load_decisions(file: &Path) -> Result<Vec<TrustDecision>, PrivateFileError> {
+    let Some(text) = private_file::read_private_file(file, BYTES_MAX, AccessCheck::Owned)? else {
         return Ok(Vec::new());
     };
-    match serde_json::from_str::<DecisionFile>(&text) {
+    match serde_json::from_str::<TrustDecisionFile>(&text) {
         Ok(found) if found.version == VERSION => Ok(found.trusted),
         Ok(_) | Err(_) => Err(malformed_file_error(file)),
     }
@@ -282,7 +292,7 @@ fn load(file: &Path) -> Result<Vec<Decision>, PrivateFileError> {
 
 fn malformed_file_error(file: &Path) -> PrivateFileError {
     let path = file.to_owned();
-    let what = "holds no decisions of this build's format";
+    let what = "does not contain trust decisions in the format of this build";
     PrivateFileError::Content { path, what }
 }
 
@@ -293,16 +303,16 @@ mod tests {
 
     use super::*;
 
-    fn decisions(folder: &Path) -> Decisions {
-        Decisions {
+    fn decisions(folder: &Path) -> TrustDecisions {
+        TrustDecisions {
             project: PathBuf::from("/p"),
             file: Some(folder.join("state/longhaul").join(FILE_NAME)),
             trusts_all: false,
         }
     }
 
-    fn item(kind: TrustKind, word: &str) -> TrustItem {
-        TrustItem::new(kind, "x", format!("the thing `x` to {}", kind.as_str()), &[word])
+    fn item(kind: TrustKind, setting: &str) -> TrustItem {
+        TrustItem::new(kind, "x", format!("the thing `x` to {}", kind.as_str()), &[setting])
     }
 
     #[test]
@@ -311,44 +321,44 @@ mod tests {
         let decisions = decisions(folder.path());
         let (run, send) = (item(TrustKind::Run, "a"), item(TrustKind::Send, "b"));
         let at = Timestamp::from_micros(7);
-        assert_eq!(decisions.status(&run), TrustStatus::Undecided);
-        decisions.trust(&[&run], at).unwrap();
-        decisions.trust(&[&send], at).unwrap();
-        assert_eq!(decisions.status(&run), TrustStatus::Trusted);
-        assert_eq!(decisions.status(&send), TrustStatus::Trusted);
-        let other = Decisions { project: "/q".into(), ..decisions.clone() };
-        assert_eq!(other.status(&run), TrustStatus::Undecided);
-        assert_eq!(other.revoke().unwrap(), 0);
+        assert_eq!(decisions.trust_status(&run), TrustStatus::Undecided);
+        decisions.record_trust(&[&run], at).unwrap();
+        decisions.record_trust(&[&send], at).unwrap();
+        assert_eq!(decisions.trust_status(&run), TrustStatus::Trusted);
+        assert_eq!(decisions.trust_status(&send), TrustStatus::Trusted);
+        let other = TrustDecisions { project: "/q".into(), ..decisions.clone() };
+        assert_eq!(other.trust_status(&run), TrustStatus::Undecided);
+        assert_eq!(other.revoke_all().unwrap(), 0);
         let file = decisions.file_path().unwrap();
         assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 2);
-        assert_eq!(decisions.revoke().unwrap(), 2);
-        assert_eq!(decisions.status(&run), TrustStatus::Undecided);
+        assert_eq!(decisions.revoke_all().unwrap(), 2);
+        assert_eq!(decisions.trust_status(&run), TrustStatus::Undecided);
     }
 
     #[test]
     fn changed_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let decisions = decisions(folder.path());
-        let with = |word: &str, files: &[(&str, &str)]| TrustItem {
+        let with = |setting: &str, files: &[(&str, &str)]| TrustItem {
             files: Ok(files
                 .iter()
                 .map(|(name, text)| ((*name).to_owned(), Hash::digest(text.as_bytes())))
                 .collect()),
-            ..item(TrustKind::Run, word)
+            ..item(TrustKind::Run, setting)
         };
         let trusted = with("a", &[("one", "1"), ("two", "2")]);
-        decisions.trust(&[&trusted], Timestamp::from_micros(7)).unwrap();
+        decisions.record_trust(&[&trusted], Timestamp::from_micros(7)).unwrap();
         let check = |now: TrustItem, expected: &[&str]| {
             let expected = expected.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(decisions.status(&now), TrustStatus::Changed(expected));
+            assert_eq!(decisions.trust_status(&now), TrustStatus::Changed(expected));
         };
         check(with("a", &[("one", "1"), ("two", "x")]), &["two"]);
         check(with("a", &[("two", "2"), ("three", "1")]), &["one", "three"]);
         check(with("b", &[("one", "1"), ("two", "2")]), &[".mcp.json or .env"]);
-        assert_eq!(decisions.status(&trusted), TrustStatus::Trusted);
-        let unread = TrustItem { files: Err("why".to_owned()), ..trusted };
-        assert_eq!(decisions.status(&unread), TrustStatus::Unknown("why".to_owned()));
+        assert_eq!(decisions.trust_status(&trusted), TrustStatus::Trusted);
+        let unreadable = TrustItem { files: Err("why".to_owned()), ..trusted };
+        assert_eq!(decisions.trust_status(&unreadable), TrustStatus::Unknown("why".to_owned()));
     }
 
     #[test]
@@ -357,18 +367,21 @@ mod tests {
         let decisions = decisions(folder.path());
         let run = item(TrustKind::Run, "a");
         let at = Timestamp::from_micros(7);
-        decisions.trust(&[&run], at).unwrap();
+        decisions.record_trust(&[&run], at).unwrap();
         let file = decisions.file.clone().unwrap();
         let mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         mode(0o622);
-        assert!(matches!(load(&file), Err(PrivateFileError::Writable { .. })));
-        assert!(decisions.trust(&[&run], at).is_err());
-        assert!(matches!(decisions.status(&run), TrustStatus::Unknown(_)));
+        assert!(matches!(load_decisions(&file), Err(PrivateFileError::Writable { .. })));
+        assert!(decisions.record_trust(&[&run], at).is_err());
+        assert!(matches!(decisions.trust_status(&run), TrustStatus::Unknown(_)));
         mode(0o600);
         for text in ["", "{", "[]", "{\"version\":1,\"trusted\":[]}"] {
             fs::write(&file, text).unwrap();
-            assert!(matches!(load(&file), Err(PrivateFileError::Content { .. })), "{text}");
-            assert!(decisions.trust(&[&run], at).is_err());
+            assert!(
+                matches!(load_decisions(&file), Err(PrivateFileError::Content { .. })),
+                "{text}"
+            );
+            assert!(decisions.record_trust(&[&run], at).is_err());
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
     }
@@ -381,8 +394,8 @@ mod tests {
             for kind in [TrustKind::Shell, TrustKind::Send] {
                 let item = item(kind, &number.to_string());
                 let at = Timestamp::from_micros(number);
-                decisions.trust(&[&item, &item], at).unwrap();
-                decisions.trust(&[&item], at).unwrap();
+                decisions.record_trust(&[&item, &item], at).unwrap();
+                decisions.record_trust(&[&item], at).unwrap();
             }
         }
         for (kind, number, status) in [
@@ -393,12 +406,12 @@ mod tests {
             (TrustKind::Send, "17", "trusted"),
             (TrustKind::Run, "1", "not_trusted"),
         ] {
-            let found = decisions.status(&item(kind, number));
+            let found = decisions.trust_status(&item(kind, number));
             assert_eq!(found.as_str(), status, "{kind:?} {number}");
         }
         let shell = item(TrustKind::Shell, "1");
-        let said = decisions.check(&shell).unwrap_err();
-        assert!(said.contains("submitted again"), "{said}");
-        assert_eq!(decisions.revoke().unwrap(), 17);
+        let message = decisions.check_trusted(&shell).unwrap_err();
+        assert!(message.contains("submitted again"), "{message}");
+        assert_eq!(decisions.revoke_all().unwrap(), 17);
     }
 }

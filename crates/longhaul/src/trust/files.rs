@@ -1,7 +1,7 @@
-//! The files of a project that a command names: what the project itself brings to be run.
+//! Finds the project files that a command runs.
 //!
-//! A word counts if it, or a part of it that a shell or an option would split off, is the path of
-//! a regular file inside the project. What such a file loads itself is not looked at.
+//! A word of the command counts if it, or a part of it that a shell or an option would split off,
+//! is the path of a regular file inside the project. Files that such a file loads are not included.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,20 +10,20 @@ use std::path::{Path, PathBuf};
 use longhaul_core::raw::Hash;
 
 use crate::config::env::Env;
-use crate::mcp::expand::expand;
+use crate::mcp::expand::expand_variables;
 use crate::project_file;
 
-/// Maximum number of bytes of all files together.
+/// Maximum size in bytes of all project files of one trust item together.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Where a shell splits a word, and an option ends before its value.
+/// Characters at which a shell splits a word, or an option is separated from its value.
 const SEPARATORS: &[char] =
     &[' ', '\t', '\n', '\r', ';', '&', '|', '(', ')', '<', '>', '"', '\'', '`', '=', ':', ','];
 
-/// The files that stand for a folder which is run as a module.
+/// Names of the files that an interpreter runs if its argument is a folder.
 const MODULE_ENTRY_FILES: &[&str] = &["__main__.py", "__init__.py", "index.js", "package.json"];
 
-/// Files of one project.
+/// Collects the files of one project that commands run.
 #[derive(Debug)]
 pub(crate) struct ProjectFiles {
     root: PathBuf,
@@ -33,60 +33,61 @@ pub(crate) struct ProjectFiles {
 impl ProjectFiles {
     pub(crate) fn new(root: &Path) -> Self {
         Self {
-            // A folder that is not there holds no file.
+            // A missing folder has no files.
             root: fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()),
             files: BTreeSet::new(),
         }
     }
 
-    /// Adds those that a command names which is started in this folder. A program without a `/`
-    /// is looked for elsewhere.
-    pub(crate) fn add_command(&mut self, folder: &Path, words: &[String]) {
-        let Some((program, rest)) = words.split_first() else {
+    /// Adds the project files that a command runs when it is started in this folder. A program
+    /// without a `/` is skipped, since it is found via PATH.
+    pub(crate) fn add_files_of_command(&mut self, folder: &Path, args: &[String]) {
+        let Some((program, rest)) = args.split_first() else {
             return;
         };
         if program.contains('/') {
-            self.add_word(folder, program);
+            self.add_files_of_word(folder, program);
         }
         let mut before = "";
-        for word in rest {
-            self.add_word(folder, word);
-            // A module is a file by another name.
+        for arg in rest {
+            self.add_files_of_word(folder, arg);
+            // `-m MODULE` runs the file of a Python module.
             let module = match before {
-                "-m" => Some(word.as_str()),
-                _ => word.strip_prefix("-m").filter(|module| !module.is_empty()),
+                "-m" => Some(arg.as_str()),
+                _ => arg.strip_prefix("-m").filter(|module| !module.is_empty()),
             };
             if let Some(module) = module {
                 let path = module.replace('.', "/");
-                self.add_path(folder, &format!("{path}.py"));
-                self.add_path(folder, &path);
+                self.add_file_at_path(folder, &format!("{path}.py"));
+                self.add_file_at_path(folder, &path);
             }
-            before = word;
+            before = arg;
         }
     }
 
-    /// Adds those that one word names: as it is written, or by what its variables say where nobody
-    /// sets them. Real variables are left out, so that a decision holds in every shell.
-    pub(crate) fn add_word(&mut self, folder: &Path, word: &str) {
-        let filled = expand(word, &Env::default()).unwrap_or_default();
+    /// Adds the project files that one word of a command names: as written, with the defaults of
+    /// its variables, and without its variables. Values of the environment are not used, so that a
+    /// trust decision is valid in every shell.
+    pub(crate) fn add_files_of_word(&mut self, folder: &Path, word: &str) {
+        let filled = expand_variables(word, &Env::default()).unwrap_or_default();
         for text in [word, &filled, &strip_variables(word)] {
-            self.add_path(folder, text);
+            self.add_file_at_path(folder, text);
             for part in text.split(SEPARATORS) {
-                self.add_path(folder, part);
-                self.add_path(folder, part.trim_start_matches('/'));
+                self.add_file_at_path(folder, part);
+                self.add_file_at_path(folder, part.trim_start_matches('/'));
             }
         }
     }
 
-    fn add_path(&mut self, folder: &Path, word: &str) {
-        if word.is_empty() || word.contains('\0') {
+    fn add_file_at_path(&mut self, folder: &Path, path_text: &str) {
+        if path_text.is_empty() || path_text.contains('\0') {
             return;
         }
-        let Ok(path) = fs::canonicalize(folder.join(word)) else {
+        let Ok(path) = fs::canonicalize(folder.join(path_text)) else {
             return;
         };
         let inside = |path: &PathBuf| path.is_file() && path.starts_with(&self.root);
-        // The project's own folder is named to be worked in, not to be run.
+        // The project's own folder is named as a working directory, not to be run.
         let found: Vec<PathBuf> = match path.is_dir() && path != self.root {
             true => {
                 let entries = MODULE_ENTRY_FILES.iter().map(|entry| path.join(entry));
@@ -97,16 +98,17 @@ impl ProjectFiles {
         self.files.extend(found.into_iter().filter(inside));
     }
 
-    /// The digest of each file by its path in the project. The error says which can't be read.
-    pub(crate) fn digests(&self) -> Result<BTreeMap<String, Hash>, String> {
+    /// Returns the digest of each collected file, by its path in the project. The error names a
+    /// file that can't be read.
+    pub(crate) fn file_digests(&self) -> Result<BTreeMap<String, Hash>, String> {
         let mut left = BYTES_MAX;
         let mut digests = BTreeMap::new();
         for file in &self.files {
             let path = file.strip_prefix(&self.root).unwrap_or(file);
-            let refused = |why: &str| format!("`{}` {why}", path.display());
-            let name = path.to_str().ok_or_else(|| refused("has a name that is no UTF-8"))?;
-            let content = project_file::read(&self.root, path, left);
-            let content = content.map_err(|unread| refused(&unread.to_string()))?;
+            let refused = |why: &str| format!("`{}`: {why}", path.display());
+            let name = path.to_str().ok_or_else(|| refused("the name of the file is not UTF-8"))?;
+            let content = project_file::read_file_in_project(&self.root, path, left);
+            let content = content.map_err(|error| refused(&error.to_string()))?;
             left -= content.len();
             digests.insert(name.to_owned(), Hash::digest(&content));
         }
@@ -114,10 +116,10 @@ impl ProjectFiles {
     }
 }
 
-/// The word with every `${...}` cut out.
-pub(crate) fn strip_variables(word: &str) -> String {
+/// Removes every variable `${...}` from a word.
+pub(crate) fn strip_variables(text: &str) -> String {
     let mut bare = String::new();
-    let mut rest = word;
+    let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         bare.push_str(before);
         rest = after.split_once('}').map_or("", |(_, after)| after);
@@ -130,37 +132,37 @@ pub(crate) fn strip_variables(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn check(words: &[&str], expected: &[&str]) {
+    fn assert_found_files(args: &[&str], expected: &[&str]) {
         let root = tempfile::tempdir().unwrap();
         for file in ["a.py", "b.sh", "pkg/__main__.py", "pkg/mod.py", "look"] {
             let file = root.path().join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, "x").unwrap();
         }
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut files = ProjectFiles::new(root.path());
-        files.add_command(root.path(), &words);
-        let found = files.digests().unwrap();
-        assert_eq!(found.keys().collect::<Vec<_>>(), expected, "{words:?}");
+        files.add_files_of_command(root.path(), &args);
+        let found = files.file_digests().unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected, "{args:?}");
     }
 
     #[test]
     fn every_project_file_named_by_a_command_is_found() {
-        check(&["look"], &[]);
-        check(&["./look", "--fast"], &["look"]);
-        check(&["python3", "-u", "a.py", "b.sh"], &["a.py", "b.sh"]);
-        check(&["node", "--require=./a.py", "look"], &["a.py", "look"]);
-        check(&["python3", "-m", "a"], &["a.py"]);
-        check(&["python3", "-ma"], &["a.py"]);
-        check(&["python3", "-m", "pkg"], &["pkg/__main__.py"]);
-        check(&["python3", "-m", "pkg.mod"], &["pkg/mod.py"]);
-        check(&["python3", "pkg"], &["pkg/__main__.py"]);
-        check(&["sh", "-c", "cd .; python3 a.py&&./b.sh"], &["a.py", "b.sh"]);
-        check(&["python3", "${PWD}/a.py"], &["a.py"]);
-        check(&["python3", "${X:-b.sh}"], &["b.sh"]);
-        check(&["sh", "/etc/passwd", "../a.py", "."], &[]);
-        check(&["", "\0"], &[]);
-        check(&[], &[]);
+        assert_found_files(&["look"], &[]);
+        assert_found_files(&["./look", "--fast"], &["look"]);
+        assert_found_files(&["python3", "-u", "a.py", "b.sh"], &["a.py", "b.sh"]);
+        assert_found_files(&["node", "--require=./a.py", "look"], &["a.py", "look"]);
+        assert_found_files(&["python3", "-m", "a"], &["a.py"]);
+        assert_found_files(&["python3", "-ma"], &["a.py"]);
+        assert_found_files(&["python3", "-m", "pkg"], &["pkg/__main__.py"]);
+        assert_found_files(&["python3", "-m", "pkg.mod"], &["pkg/mod.py"]);
+        assert_found_files(&["python3", "pkg"], &["pkg/__main__.py"]);
+        assert_found_files(&["sh", "-c", "cd .; python3 a.py&&./b.sh"], &["a.py", "b.sh"]);
+        assert_found_files(&["python3", "${PWD}/a.py"], &["a.py"]);
+        assert_found_files(&["python3", "${X:-b.sh}"], &["b.sh"]);
+        assert_found_files(&["sh", "/etc/passwd", "../a.py", "."], &[]);
+        assert_found_files(&["", "\0"], &[]);
+        assert_found_files(&[], &[]);
     }
 
     #[test]
@@ -169,8 +171,8 @@ mod tests {
         let file = fs::File::create(root.path().join("big")).unwrap();
         file.set_len(BYTES_MAX as u64 + 1).unwrap();
         let mut files = ProjectFiles::new(root.path());
-        files.add_word(root.path(), "big");
-        let why = files.digests().unwrap_err();
-        assert_eq!(why, "`big` is longer than 67108864 bytes");
+        files.add_files_of_word(root.path(), "big");
+        let why = files.file_digests().unwrap_err();
+        assert_eq!(why, "`big`: the file is longer than 67108864 bytes");
     }
 }

@@ -1,4 +1,5 @@
-//! One thing that a project would do: what is shown of it, and what a decision about it covers.
+//! Trust items: each is an action of a project that a person must approve, with the text shown to
+//! that person and the content that the decision covers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,24 +10,24 @@ use longhaul_core::raw::Hash;
 use crate::mcp::server::format_argv;
 use crate::trust::files::ProjectFiles;
 
-/// Maximum number of characters of one line that is shown.
+/// Maximum number of characters of a line that is shown.
 const LINE_CHARS_MAX: usize = 2_000;
 
-/// What happens once it is trusted.
+/// Kind of action that a trust item allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrustKind {
-    /// A program is started.
+    /// Starts a program of the project.
     Run,
-    /// An agent runs commands of its choice.
+    /// Lets an agent run commands of its choice.
     Shell,
-    /// An address gets conversations, keys or messages.
+    /// Sends conversations, API keys or messages to a URL.
     Send,
-    /// Somebody may reach, or be reached, who else may not.
+    /// Opens network access: to the server, or to additional hosts.
     Open,
 }
 
 impl TrustKind {
-    /// Its name, which is also the verb for it.
+    /// Returns the name of the kind: a verb, for output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -36,17 +37,17 @@ impl TrustKind {
         }
     }
 
-    /// What does not happen without trust.
-    pub const fn refusal(self) -> &'static str {
+    /// Returns what does not happen without trust, as a clause such as "nothing is sent to it".
+    pub const fn refusal_clause(self) -> &'static str {
         match self {
-            Self::Run => "nothing of it is run",
+            Self::Run => "it is not run",
             Self::Shell => "no command is run",
             Self::Send => "nothing is sent to it",
-            Self::Open => "nothing of it is opened",
+            Self::Open => "it is not used",
         }
     }
 
-    /// Where the settings of such an item are written.
+    /// Returns the names of the files that contain the settings of items of this kind.
     pub(crate) const fn settings_source(self) -> &'static str {
         match self {
             Self::Run => ".mcp.json or .env",
@@ -56,23 +57,24 @@ impl TrustKind {
     }
 }
 
-/// Something that a project would do.
+/// An action of a project that a person must approve before it happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustItem {
-    /// What happens once it is trusted.
+    /// Kind of action that the item allows.
     pub kind: TrustKind,
-    /// What it is called in a list: a file, a command, an address or a setting.
+    /// Name of the item in lists: a file, a command, a URL or a setting.
     pub name: String,
-    /// The name with what it is, to stand in a sentence. Decisions know an item by it.
+    /// Name of the item with its kind, for use in a sentence. Trust decisions identify the item by
+    /// this text.
     pub title: String,
-    /// Digest of the settings that say what would be done.
-    pub settings: Hash,
-    /// Digests of the project's files that it runs, by their names. The error says which of them
+    /// Digest of the settings that define the action.
+    pub settings_digest: Hash,
+    /// Digests of the project files that the action runs, by path. The error names a file that
     /// can't be read.
     pub files: Result<BTreeMap<String, Hash>, String>,
-    /// Exactly what would be done, line by line.
+    /// Exact description of the action, as lines to show.
     pub lines: Vec<String>,
-    /// The agents that would have it done.
+    /// Names of the agents or commands that use the item.
     pub used_by: Vec<String>,
 }
 
@@ -83,61 +85,64 @@ impl fmt::Display for TrustItem {
 }
 
 impl TrustItem {
-    /// An item that runs no file of the project. Its title says what the name in it is.
+    /// Creates an item whose action runs no project files. The title includes the name.
     pub(crate) fn new(kind: TrustKind, name: &str, title: String, settings: &[&str]) -> Self {
         Self {
             kind,
             name: name.to_owned(),
             title,
-            settings: digest(settings.iter().map(|text| text.as_bytes())),
+            settings_digest: digest_texts(settings.iter().map(|text| text.as_bytes())),
             files: Ok(BTreeMap::new()),
             lines: Vec::new(),
             used_by: Vec::new(),
         }
     }
 
-    /// A program that looks at the world, started in this folder.
-    pub fn perception(root: &Path, words: &[String]) -> Self {
-        Self::command(root, words, |name| format!("the perception command `{name}`"))
+    /// Creates the item for a perception command, which is started in the folder `root`.
+    pub fn for_perception_command(root: &Path, args: &[String]) -> Self {
+        Self::for_command(root, args, |name| format!("the perception command `{name}`"))
     }
 
-    /// A program that messages are handed to, started in this folder.
-    pub fn delivery(root: &Path, words: &[String]) -> Self {
-        Self::command(root, words, |name| format!("the command `{name}` that messages go to"))
+    /// Creates the item for a command that receives the messages of agents. It is started in the
+    /// folder `root`.
+    pub fn for_delivery_command(root: &Path, args: &[String]) -> Self {
+        Self::for_command(root, args, |name| format!("the command `{name}` that messages go to"))
     }
 
-    fn command(root: &Path, words: &[String], title: impl Fn(&str) -> String) -> Self {
-        let name = format_argv(words);
+    fn for_command(root: &Path, args: &[String], title: impl Fn(&str) -> String) -> Self {
+        let name = format_argv(args);
         let mut files = ProjectFiles::new(root);
-        files.add_command(root, words);
-        let settings: Vec<&str> = words.iter().map(String::as_str).collect();
+        files.add_files_of_command(root, args);
+        let settings: Vec<&str> = args.iter().map(String::as_str).collect();
         let item = Self::new(TrustKind::Run, &name, title(&name), &settings);
-        Self { files: files.digests(), ..item.with_lines([name]) }
+        Self { files: files.file_digests(), ..item.with_lines([name]) }
     }
 
-    /// The same item, with these lines shown.
+    /// Sets the lines that describe the action.
     #[must_use]
     pub(crate) fn with_lines(self, lines: impl IntoIterator<Item = String>) -> Self {
-        let shown = lines.into_iter().map(|line| truncate_line(&line)).collect();
-        Self { lines: shown, ..self }
+        let truncated = lines.into_iter().map(|line| truncate_line(&line)).collect();
+        Self { lines: truncated, ..self }
     }
 
-    /// The same item, wanted by these agents.
+    /// Sets the names of the agents or commands that use the item.
     #[must_use]
-    pub(crate) fn with_users(self, used_by: Vec<String>) -> Self {
+    pub(crate) fn with_used_by(self, used_by: Vec<String>) -> Self {
         Self { used_by, ..self }
     }
 
-    /// Names of the project's files that it runs; `None` means that there are none.
-    pub fn file_names(&self) -> Option<String> {
+    /// Returns the paths of the project files that the action runs, as one text. `None` means that
+    /// there are none.
+    pub fn joined_file_names(&self) -> Option<String> {
         let files = self.files.as_ref().ok().filter(|files| !files.is_empty())?;
         let names: Vec<&str> = files.keys().map(String::as_str).collect();
         Some(truncate_line(&names.join(", ")))
     }
 }
 
-/// One digest of several texts, each behind its length so that no two lists read alike.
-pub(crate) fn digest<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
+/// Returns one digest of several texts. Each text is prefixed with its length, so that different
+/// lists have different digests.
+pub(crate) fn digest_texts<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
     let mut bytes = Vec::new();
     for text in texts {
         bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
@@ -151,8 +156,8 @@ pub(crate) fn truncate_line(line: &str) -> String {
     if count <= LINE_CHARS_MAX {
         return line.to_owned();
     }
-    let kept: String = line.chars().take(LINE_CHARS_MAX).collect();
-    format!("{kept} ... and {} letters more", count - LINE_CHARS_MAX)
+    let head: String = line.chars().take(LINE_CHARS_MAX).collect();
+    format!("{head} ... and {} more characters", count - LINE_CHARS_MAX)
 }
 
 #[cfg(test)]
@@ -163,7 +168,7 @@ mod tests {
     fn no_two_lists_of_texts_have_the_same_digest() {
         let lists: [&[&str]; 6] =
             [&[], &[""], &["Ab"], &["A", "b"], &["A", "bC", "d"], &["Ab", ""]];
-        let all = lists.map(|list| digest(list.iter().map(|text| text.as_bytes())));
+        let all = lists.map(|list| digest_texts(list.iter().map(|text| text.as_bytes())));
         for (at, one) in all.iter().enumerate() {
             assert!(!all[..at].contains(one), "{at}");
         }

@@ -1,56 +1,61 @@
-//! The servers of `.mcp.json` as one item, with what the project's `.env` fills in for them.
+//! The trust item for the MCP servers of `.mcp.json`, with the values that the project's `.env`
+//! sets for them.
 //!
-//! Invariant: every value of `.env` counts into the decision. What it fills in for a command is
-//! shown, unless the variable is named like a secret; other values may be secrets and are not.
+//! Invariant: a trust decision covers every value of `.env` that the servers use. A value that is
+//! used in a command is shown, unless its variable has the name of a secret; other values may be
+//! secrets and are not shown.
 
 use longhaul_core::raw::Hash;
 use longhaul_core::redact::is_secret_name;
 
 use crate::config::env::Env;
-use crate::mcp::expand::{expand_known, variables};
+use crate::mcp::expand::{expand_known_variables, variable_names};
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
-use crate::mcp::server::{ServerConfig, Transport, format_argv, url_origin};
+use crate::mcp::server::{McpServerConfig, Transport, format_argv, url_origin};
 use crate::trust::files::{ProjectFiles, strip_variables};
-use crate::trust::item::{TrustItem, TrustKind, digest, truncate_line};
+use crate::trust::item::{TrustItem, TrustKind, digest_texts, truncate_line};
 
-/// Maximum number of bytes that `.env` may fill in for all servers together.
+/// Maximum total size in bytes of the server settings after variables of `.env` were expanded.
 const EXPANDED_BYTES_MAX: usize = 256 << 10;
 
 impl TrustItem {
-    /// The servers of a project as they stand on disk now; `None` means that it names none.
-    pub fn mcp(file: &McpFile) -> Option<Self> {
+    /// Creates the item for the MCP servers of a project. `None` means that there is no
+    /// `.mcp.json`.
+    pub fn for_mcp_servers(file: &McpFile) -> Option<Self> {
         let hash = file.hash?;
         let lines =
             file.servers.iter().flat_map(|server| server_lines(server, &file.dotenv_values));
         let title = format!("`{FILE_NAME}`");
         Some(Self {
-            settings: settings_digest(hash, &file.dotenv_values),
-            files: server_files(file).and_then(|files| files.digests()),
+            settings_digest: settings_digest(hash, &file.dotenv_values),
+            files: server_files(file).and_then(|files| files.file_digests()),
             ..Self::new(TrustKind::Run, FILE_NAME, title, &[]).with_lines(lines)
         })
     }
 }
 
-fn settings_digest(hash: Hash, filed: &Env) -> Hash {
-    let filled = filed.iter();
+fn settings_digest(file_hash: Hash, dotenv: &Env) -> Hash {
+    let filled = dotenv.iter();
     let filled = filled.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-    digest([&hash.bytes()[..]].into_iter().chain(filled))
+    digest_texts([&file_hash.bytes()[..]].into_iter().chain(filled))
 }
 
-/// The files that the project brings itself for its servers to be started. The error says why they
-/// can't be found.
+/// Finds the project files that are run when the MCP servers are started. The error is the reason
+/// why they can't be determined.
 fn server_files(file: &McpFile) -> Result<ProjectFiles, String> {
     let root = file.path.parent().unwrap_or(&file.path);
     let mut files = ProjectFiles::new(root);
     let mut left = EXPANDED_BYTES_MAX;
-    // As the project's own `.env` fills it in.
+    // Expands variables that the project's `.env` sets.
     let mut fill = |text: &String| {
-        let filled = expand_known(text, &file.dotenv_values).map_err(|why| why.to_string())?;
+        let filled =
+            expand_known_variables(text, &file.dotenv_values).map_err(|why| why.to_string())?;
         if filled != *text {
             let rest = left.checked_sub(filled.len());
-            left = rest
-                .ok_or_else(|| format!("`.env` fills in more than {EXPANDED_BYTES_MAX} bytes"))?;
+            left = rest.ok_or_else(|| {
+                format!("the values of `.env` expand to more than {EXPANDED_BYTES_MAX} bytes")
+            })?;
         }
         Ok::<_, String>(filled)
     };
@@ -58,7 +63,7 @@ fn server_files(file: &McpFile) -> Result<ProjectFiles, String> {
         let Some(Transport::Stdio { command, args, env, cwd }) = &server.transport else {
             continue;
         };
-        let words: Vec<String> = [command].into_iter().chain(args).cloned().collect();
+        let argv: Vec<String> = [command].into_iter().chain(args).cloned().collect();
         let values: Vec<String> = env.values().cloned().collect();
         let mut folders = vec![root.to_owned()];
         for cwd in cwd.iter().cloned().chain(cwd.as_ref().map(&mut fill).transpose()?) {
@@ -68,41 +73,41 @@ fn server_files(file: &McpFile) -> Result<ProjectFiles, String> {
         }
         folders.sort_unstable();
         folders.dedup();
-        let filled_words = words.iter().map(&mut fill).collect::<Result<Vec<_>, _>>()?;
+        let filled_argv = argv.iter().map(&mut fill).collect::<Result<Vec<_>, _>>()?;
         let filled_values = values.iter().map(&mut fill).collect::<Result<Vec<_>, _>>()?;
         for folder in &folders {
-            for (words, values) in [(&words, &values), (&filled_words, &filled_values)] {
-                files.add_command(folder, words);
-                values.iter().for_each(|value| files.add_word(folder, value));
+            for (argv, values) in [(&argv, &values), (&filled_argv, &filled_values)] {
+                files.add_files_of_command(folder, argv);
+                values.iter().for_each(|value| files.add_files_of_word(folder, value));
             }
         }
     }
     Ok(files)
 }
 
-/// What would be started for a server, and what it is handed.
-fn server_lines(server: &ServerConfig, filed: &Env) -> Vec<String> {
-    let Some(way) = &server.transport else {
+/// Returns the lines that describe how an MCP server is started and which values it receives.
+fn server_lines(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
+    let Some(transport) = &server.transport else {
         return Vec::new();
     };
     let off = if server.disabled { " (disabled)" } else { "" };
-    let mut lines = vec![format!("{}{off}: {}", server.name, truncate_line(&way.describe()))];
-    if let Transport::Stdio { cwd: Some(cwd), .. } = way {
+    let mut lines = vec![format!("{}{off}: {}", server.name, truncate_line(&transport.describe()))];
+    if let Transport::Stdio { cwd: Some(cwd), .. } = transport {
         lines.push(format!("  started in: {}", format_argv([cwd])));
     }
-    let what = match way {
+    let what = match transport {
         Transport::Http { .. } => "headers",
         Transport::Stdio { .. } => "variables",
     };
-    let read = way.variables();
-    let run = command_variables(way);
+    let read = transport.variable_names();
+    let run = command_variables(transport);
     let is_shown = |name: &str| run.contains(&name) && !is_secret_name(name);
     let set = read.iter().copied();
-    let set = set.filter_map(|name| Some((name, filed.var(name)?)));
+    let set = set.filter_map(|name| Some((name, dotenv.var(name)?)));
     let (open, hidden): (Vec<_>, Vec<_>) = set.partition(|(name, _)| is_shown(name));
     for (what, names) in [
-        (what, way.names().collect::<Vec<_>>()),
-        ("reads of your environment", read.clone()),
+        (what, transport.env_or_header_names().collect::<Vec<_>>()),
+        ("reads from your environment", read.clone()),
         (
             "set by .env of this project, and not shown here (read it in .env first)",
             hidden.into_iter().map(|(name, _)| name).collect(),
@@ -116,25 +121,26 @@ fn server_lines(server: &ServerConfig, filed: &Env) -> Vec<String> {
         let value = format_argv([&value.to_owned()]);
         lines.push(format!("  set by .env of this project: {name}={value}"));
     }
-    lines.extend(expanded_origin_line(way, filed));
+    lines.extend(expanded_origin_line(transport, dotenv));
     lines
 }
 
-/// The variables that say what is run, and where.
-fn command_variables(way: &Transport) -> Vec<&str> {
-    let Transport::Stdio { command, args, cwd, .. } = way else {
+/// Returns the variables that determine the server's command and its working directory.
+fn command_variables(transport: &Transport) -> Vec<&str> {
+    let Transport::Stdio { command, args, cwd, .. } = transport else {
         return Vec::new();
     };
     let texts = [command].into_iter().chain(args).chain(cwd);
-    texts.flat_map(|text| variables(text)).collect()
+    texts.flat_map(|text| variable_names(text)).collect()
 }
 
-/// Where an address leads that `.env` fills in: who is asked is no secret.
-fn expanded_origin_line(way: &Transport, filed: &Env) -> Option<String> {
-    let Transport::Http { url, .. } = way else {
+/// Returns a line with the host of a server's URL after expansion with `.env`. The host is not a
+/// secret.
+fn expanded_origin_line(transport: &Transport, dotenv: &Env) -> Option<String> {
+    let Transport::Http { url, .. } = transport else {
         return None;
     };
-    variables(url).find_map(|name| filed.var(name))?;
-    let filled = expand_known(url, filed).ok()?;
-    Some(format!("  its address is then at: {}", format_argv([&url_origin(&filled)])))
+    variable_names(url).find_map(|name| dotenv.var(name))?;
+    let filled = expand_known_variables(url, dotenv).ok()?;
+    Some(format!("  URL of the server after expansion: {}", format_argv([&url_origin(&filled)])))
 }

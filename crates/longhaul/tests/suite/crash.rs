@@ -1,4 +1,4 @@
-//! Handlers whose process is killed in the middle of a call: this binary starts itself.
+//! Tests of handlers whose process is killed during a call. The test binary starts itself as a child process.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use longhaul::{HandlerError, Runtime, RuntimeBuilder, Status, Task};
 
-/// Where the process that is killed keeps its runs; the test itself has no such variable.
+/// Variable with the store folder of the child process. It is not set in the test itself.
 const FOLDER_VAR: &str = "CRASH_TEST_FOLDER";
 
 fn builder(folder: &Path) -> RuntimeBuilder {
@@ -19,7 +19,7 @@ fn task() -> Task {
     Task::new("dig").input(7).idempotency_key("hole")
 }
 
-/// Says which attempt it is, and digs until the process is killed.
+/// Prints the attempt and waits until the process is killed.
 async fn run_hanging_handler(folder: OsString) {
     let builder = builder(Path::new(&folder)).handler("dig", |request, _| async move {
         let depth: u32 = request.input()?;
@@ -37,7 +37,7 @@ async fn run_hanging_handler(folder: OsString) {
     run.wait().await.unwrap();
 }
 
-/// Starts the digger, waits until it digs and kills it; what it said.
+/// Starts the child process, waits until the handler runs and kills it. Returns the printed line.
 fn start_and_kill(folder: &Path, test: &str) -> String {
     let mut digger = Command::new(env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
@@ -47,10 +47,10 @@ fn start_and_kill(folder: &Path, test: &str) -> String {
         .unwrap();
     let lines = BufReader::new(digger.stdout.take().unwrap()).lines();
     let mut lines = lines.map(Result::unwrap);
-    let said = lines.find(|line| line.starts_with("attempt "));
+    let attempt_line = lines.find(|line| line.starts_with("attempt "));
     digger.kill().unwrap();
     digger.wait().unwrap();
-    said.expect("it ended before it began to dig")
+    attempt_line.expect("the process ended before the handler was called")
 }
 
 #[tokio::test]
@@ -78,11 +78,11 @@ async fn a_run_is_blocked_after_three_crashes_at_the_same_place() {
     let test = "suite::crash::a_run_is_blocked_after_three_crashes_at_the_same_place";
     let folder = tempfile::tempdir().unwrap();
     for attempt in 1..=3 {
-        let said = start_and_kill(folder.path(), test);
-        assert_eq!(said, format!("attempt {attempt} of 7, true"));
+        let line = start_and_kill(folder.path(), test);
+        assert_eq!(line, format!("attempt {attempt} of 7, true"));
     }
     let builder = builder(folder.path()).handler("dig", |_, _| async move {
-        Err::<(), _>(HandlerError::new("it was called a fourth time"))
+        Err::<(), _>(HandlerError::new("the handler was called a fourth time"))
     });
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();

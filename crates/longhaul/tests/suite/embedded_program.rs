@@ -1,5 +1,5 @@
-//! The first program of `docs/library.md`, built in a folder outside of this workspace with
-//! nothing of ours but `longhaul`, killed in its middle, and run again.
+//! Builds the first program of `docs/library.md` outside of this workspace, with `longhaul` as its only
+//! Longhaul dependency, kills it during its work, and runs it again.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -10,12 +10,12 @@ use longhaul::{HandlerError, Runtime, Task};
 
 use super::standalone_build::{build_program, package_and_workspace};
 
-/// The first Rust of the document.
+/// Returns the first Rust program of the document.
 fn first_program() -> String {
     let (_, workspace) = package_and_workspace();
     let document = fs::read_to_string(workspace.join("docs/library.md")).unwrap();
-    let (_, from) = document.split_once("```rust program\n").expect("a program");
-    let (program, _) = from.split_once("```").expect("its end");
+    let (_, from) = document.split_once("```rust program\n").expect("the program");
+    let (program, _) = from.split_once("```").expect("the end of the program");
     program.to_owned()
 }
 
@@ -47,25 +47,26 @@ async fn the_first_program_resumes_after_a_kill_and_repeats_nothing() {
 
     let (mut child, mut lines) = spawn_program(&program, folder);
     assert_eq!(lines.next().as_deref(), Some("one.txt: 3 words"));
-    // A pipe opens when the other side does: the handler is in the middle of its work now.
+    // Opening a pipe for writing waits for the reader, so the handler is reading the file now.
     let held = File::options().write(true).open(file("two.txt")).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     drop(held);
 
-    // Whoever counted the first file again would not find it.
+    // If the first file were counted again, the program would fail.
     fs::remove_file(file("one.txt")).unwrap();
     fs::remove_file(file("two.txt")).unwrap();
     fs::write(file("two.txt"), "not to be").unwrap();
     let (mut child, lines) = spawn_program(&program, folder);
-    let said: Vec<String> = lines.collect();
+    let printed: Vec<String> = lines.collect();
     assert!(child.wait().unwrap().success());
-    let words = ["one.txt: 3 words", "two.txt: 3 words", "three.txt: 4 words"];
-    assert_eq!(said, words);
+    let expected = ["one.txt: 3 words", "two.txt: 3 words", "three.txt: 4 words"];
+    assert_eq!(printed, expected);
 
-    // The journals say the same: only the call that was killed began twice.
+    // The journals confirm it: only the interrupted call was started twice.
     let store = format!("sqlite:{}", file("agents.db").display());
-    let never = |_, _| async move { Err::<(), _>(HandlerError::new("it was called again")) };
+    let never =
+        |_, _| async move { Err::<(), _>(HandlerError::new("the handler was called again")) };
     let builder = Runtime::builder().store(store).handler("count", never);
     let runtime = builder.open().await.unwrap();
     for (path, starts) in [("one.txt", 1), ("two.txt", 2), ("three.txt", 1)] {

@@ -1,5 +1,4 @@
-//! The stateless use as a library: history in, result out, and nobody disturbs
-//! anybody.
+//! Tests of ephemeral use as a library: history in, result out, and independent requests.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::config::{Isolation, SandboxConfig};
+use longhaul_engine::agent::config::{IsolationLevel, SandboxConfig};
 use longhaul_engine::clock::SystemClock;
 use longhaul_model::scripted::{Script, ScriptedModel};
 use longhaul_tool::Shell;
@@ -23,7 +22,7 @@ use serde::Deserialize;
 #[path = "../../examples/own_tool.rs"]
 mod own_tool;
 
-/// These replies, and these tools.
+/// Creates a client with these scripted replies and tools.
 fn ephemeral(replies: &str, tools: Vec<Arc<dyn Tool>>) -> Ephemeral {
     let script = Script::parse("test", &format!("replies:\n{replies}\n")).unwrap();
     let model = ScriptedModel::new("test", script, Arc::new(SystemClock));
@@ -43,7 +42,7 @@ async fn the_example_answers() {
     let EphemeralOutcome { text, tools_called, messages, .. } = own_tool::answer().await.unwrap();
     assert_eq!(text, "You have a seat: IC 61 at counter 7.");
     assert_eq!(tools_called, ["fare", "book"]);
-    // Two questions, each with two calls, their results and an answer.
+    // Two requests, each with two calls, their results and a final message.
     assert_eq!(messages.len(), 12, "{messages:?}");
 }
 
@@ -54,9 +53,9 @@ fn the_example_runs() {
 
 #[tokio::test]
 async fn concurrent_runs_are_independent() {
-    let house = ephemeral("- text: 'You said {{ input }}'\n  delay: 20ms", Vec::new());
-    let ask = |words: &'static str| house.ask(agent(&[]), Vec::new(), words);
-    let (a, b, c) = tokio::join!(ask("one"), ask("two"), ask("three"));
+    let ephemeral_runtime = ephemeral("- text: 'You said {{ input }}'\n  delay: 20ms", Vec::new());
+    let ask_model = |input: &'static str| ephemeral_runtime.ask(agent(&[]), Vec::new(), input);
+    let (a, b, c) = tokio::join!(ask_model("one"), ask_model("two"), ask_model("three"));
     for (outcome, text) in [(a, "You said one"), (b, "You said two"), (c, "You said three")] {
         let outcome = outcome.unwrap();
         assert_eq!(outcome.text, text);
@@ -67,12 +66,12 @@ async fn concurrent_runs_are_independent() {
 
 #[tokio::test]
 async fn a_history_precedes_the_input_and_the_reply_is_appended() {
-    let said =
+    let history =
         br#"[{"role":"user","content":"I am Ada."},{"role":"assistant","content":"Hello."}]"#;
-    let before = parse_history(said).unwrap();
-    // The script says what this run was asked, and not what the conversation began with.
-    let house = ephemeral("- text: 'Hello again: {{ input }}'", Vec::new());
-    let outcome = house.ask(agent(&[]), before.clone(), "Who am I?").await;
+    let before = parse_history(history).unwrap();
+    // `input` in the script is the input of this run, not the first message of the history.
+    let ephemeral_runtime = ephemeral("- text: 'Hello again: {{ input }}'", Vec::new());
+    let outcome = ephemeral_runtime.ask(agent(&[]), before.clone(), "Who am I?").await;
     let messages = outcome.unwrap().messages;
     assert_eq!(messages[..2], before);
     assert_eq!(messages[2], Message::user("Who am I?"));
@@ -85,25 +84,28 @@ async fn a_history_precedes_the_input_and_the_reply_is_appended() {
 #[tokio::test]
 async fn a_run_that_would_wait_ends_with_an_error() {
     let replies = "- tools: [{ name: ask_human, input: { question: Left? } }]\n- text: Done.";
-    let house = ephemeral(replies, Vec::new());
-    let no = house.ask(agent(&["ask_human"]), Vec::new(), "go").await;
-    let no = no.unwrap_err();
-    assert!(matches!(no, EphemeralError::WouldWait(_)), "{no:?}");
-    assert!(no.to_string().contains("can't wait"), "{no}");
+    let ephemeral_runtime = ephemeral(replies, Vec::new());
+    let error = ephemeral_runtime.ask(agent(&["ask_human"]), Vec::new(), "go").await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, EphemeralError::WouldWait(_)), "{error:?}");
+    assert!(error.to_string().contains("can't wait"), "{error}");
 
     let locked = ephemeral("- error: { status: 401, times: 99 }\n  text: never", Vec::new());
-    let no = locked.ask(agent(&[]), Vec::new(), "go").await.unwrap_err();
-    assert!(matches!(&no, EphemeralError::Failed(fault) if fault.code == "auth"), "{no:?}");
+    let error = locked.ask(agent(&[]), Vec::new(), "go").await.unwrap_err();
+    assert!(
+        matches!(&error, EphemeralError::Failed(run_error) if run_error.code == "auth"),
+        "{error:?}"
+    );
 
-    // What keeps a run open elsewhere has nothing to wait for here.
+    // `keep_open` has no effect in an ephemeral run.
     let open =
         Agent { keep_open: Some(longhaul_core::time::Millis::from_secs(3_600)), ..agent(&[]) };
-    let house = ephemeral("- text: Done.", Vec::new());
-    let outcome = house.ask(open, Vec::new(), "go").await.unwrap();
+    let ephemeral_runtime = ephemeral("- text: Done.", Vec::new());
+    let outcome = ephemeral_runtime.ask(open, Vec::new(), "go").await.unwrap();
     assert_eq!(outcome.text, "Done.");
 }
 
-/// A tree, which holds itself.
+/// A recursive type.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Tree {
@@ -113,7 +115,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Those that have a name, here and below.
+    /// Counts the named trees, recursively.
     fn count(&self) -> usize {
         let below: usize = self.below.iter().map(Self::count).sum();
         usize::from(!self.name.is_empty()) + below
@@ -144,7 +146,7 @@ impl TypedTool for CountTreesTool {
 
 #[tokio::test]
 async fn a_recursive_input_type_is_validated_at_every_level() {
-    for (trees, said) in [
+    for (trees, expected) in [
         ("[{ name: a, below: [{ name: b, below: [{ name: c }] }] }]", "3 trees"),
         (
             "[{ name: a, below: [{ name: b, below: [{ name: 7 }] }] }]",
@@ -154,10 +156,10 @@ async fn a_recursive_input_type_is_validated_at_every_level() {
         let replies = format!(
             "- tools: [{{ name: count_trees, input: {{ trees: {trees} }} }}]\n- text: '{{{{ last_result }}}}'"
         );
-        let house = ephemeral(&replies, vec![typed(CountTreesTool).unwrap()]);
-        let outcome = house.ask(agent(&["count_trees"]), Vec::new(), "go").await;
+        let ephemeral_runtime = ephemeral(&replies, vec![typed(CountTreesTool).unwrap()]);
+        let outcome = ephemeral_runtime.ask(agent(&["count_trees"]), Vec::new(), "go").await;
         let text = outcome.unwrap().text;
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(expected), "{text}");
     }
 }
 
@@ -166,16 +168,19 @@ async fn the_shell_tool_needs_an_explicit_unsandboxed_setting() {
     let folder = tempfile::tempdir().unwrap();
     let replies = "- tools: [{ name: shell, input: { command: 'echo hi > a; cat a; exit 3' } }]\n- text: '{{ last_result }}'";
     let shell = Shell::new(folder.path(), [], Arc::new(SystemClock)).unwrap();
-    let house = ephemeral(replies, vec![Arc::new(shell)]);
-    let no = house.ask(agent(&["shell"]), Vec::new(), "go").await;
-    let no = no.unwrap_err().to_string();
-    assert!(no.contains("`sandbox: { isolation: none }`"), "{no}");
+    let ephemeral_runtime = ephemeral(replies, vec![Arc::new(shell)]);
+    let error = ephemeral_runtime.ask(agent(&["shell"]), Vec::new(), "go").await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("`sandbox: { isolation: none }`"), "{error}");
     let left = std::fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 0, "nothing was run");
+    assert_eq!(left, 0, "a command was run");
     let open = Agent {
-        sandbox: Some(SandboxConfig { isolation: Isolation::None, ..SandboxConfig::default() }),
+        sandbox: Some(SandboxConfig {
+            isolation: IsolationLevel::None,
+            ..SandboxConfig::default()
+        }),
         ..agent(&["shell"])
     };
-    let outcome = house.ask(open, Vec::new(), "go").await.unwrap();
+    let outcome = ephemeral_runtime.ask(open, Vec::new(), "go").await.unwrap();
     assert_eq!(outcome.text, "hi\nexit 3");
 }

@@ -1,11 +1,11 @@
-//! What a program that depends on `longhaul` does not get unless it asks for it.
+//! Tests of a program that uses `longhaul` without its features.
 
 use std::fs;
 use std::process::Command;
 
 use super::standalone_build;
 
-/// Works for an agent of the project in its folder, until that waits for somebody.
+/// Runs an agent of the project in the working directory until the run is blocked.
 const PROGRAM: &str = r#"
 use longhaul::{Runtime, Task};
 
@@ -38,7 +38,7 @@ fn a_program_without_features_is_built_and_says_that_it_has_no_mcp_client() {
     };
     write("scripts/clerk.yaml", "replies:\n  - text: Done.\n");
     let server = r#"{"mcpServers":{"files":{"command":"true"}}}"#;
-    // Neither a server that is named nor a file that is missing changes what the build lacks.
+    // The error is the same whether the server is listed or the file is missing.
     for (tool, file) in [("mcp:files", Some(server)), ("mcp:*", Some(server)), ("mcp:files", None)]
     {
         let agent =
@@ -49,9 +49,9 @@ fn a_program_without_features_is_built_and_says_that_it_has_no_mcp_client() {
             None => fs::remove_file(folder.join(".mcp.json")).unwrap(),
         }
         let ended = Command::new(&program).current_dir(folder).output().unwrap();
-        let said = String::from_utf8_lossy(&ended.stdout);
-        let words = "this build has no MCP client: enable the feature `mcp`";
-        assert!(ended.status.success() && said.contains(words), "{ended:?}");
+        let stdout = String::from_utf8_lossy(&ended.stdout);
+        let expected = "this build has no MCP client: enable the feature `mcp`";
+        assert!(ended.status.success() && stdout.contains(expected), "{ended:?}");
     }
 }
 
@@ -63,12 +63,12 @@ fn without_features_there_is_no_http_server_no_mcp_client_and_no_command_line() 
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&tree.stderr);
-    assert!(tree.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&tree.stderr);
+    assert!(tree.status.success(), "{stderr}");
     let tree = String::from_utf8(tree.stdout).unwrap();
     let has = |name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
     assert!(has("longhaul-engine"), "{tree}");
     for name in ["axum", "clap", "rmcp", "longhaul-mcp", "longhaul-server", "longhaul-cli"] {
-        assert!(!has(name), "{name} is part of every program");
+        assert!(!has(name), "{name} is a dependency even without features");
     }
 }

@@ -1,4 +1,4 @@
-//! A plain Rust function as an agent: what it gets, what it gives, and how it fails.
+//! Tests of Rust functions as agents: input, output and failures.
 
 use longhaul::{FinishedRun, HandlerError, Runtime, RuntimeBuilder, Status, Task};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ async fn input_and_output_are_typed() {
     assert_eq!(done.tools_called, ["handler:halve", "finish"]);
     assert_eq!(done.cost_usd, Some(0.0));
     let wrong = done.data::<u8>().unwrap_err().to_string();
-    assert!(wrong.contains("is not what was expected"), "{wrong}");
+    assert!(wrong.contains("does not have the expected type"), "{wrong}");
 }
 
 #[tokio::test]
@@ -77,24 +77,24 @@ async fn a_handler_error_fails_the_run() {
                 Err::<(), _>(HandlerError::new("the printer is on fire"))
             })
     };
-    let words = |done: FinishedRun| {
+    let error_text = |done: FinishedRun| {
         assert_eq!(done.status, Status::Failed);
         done.text().unwrap_err().to_string()
     };
-    let said = words(run_to_end(builder(), Task::new("words")).await);
-    assert!(said.ends_with("the printer is on fire"), "{said}");
-    let said = words(run_to_end(builder(), Task::new("file").input("/no/such/file")).await);
-    assert!(said.contains("No such file"), "{said}");
-    let said = words(run_to_end(builder(), Task::new("file").input(7)).await);
-    assert!(said.contains("the input is not what was expected"), "{said}");
-    let said = words(run_to_end(builder(), Task::new("panics")).await);
-    assert!(said.contains("the paper is out"), "{said}");
+    let message = error_text(run_to_end(builder(), Task::new("words")).await);
+    assert!(message.ends_with("the printer is on fire"), "{message}");
+    let message = error_text(run_to_end(builder(), Task::new("file").input("/no/such/file")).await);
+    assert!(message.contains("No such file"), "{message}");
+    let message = error_text(run_to_end(builder(), Task::new("file").input(7)).await);
+    assert!(message.contains("the input does not have the expected type"), "{message}");
+    let message = error_text(run_to_end(builder(), Task::new("panics")).await);
+    assert!(message.contains("the paper is out"), "{message}");
 }
 
 #[tokio::test]
 async fn a_message_to_a_handler_changes_nothing_and_a_cancel_ends_it() {
-    let begun = std::sync::Arc::new(tokio::sync::Notify::new());
-    let begins = std::sync::Arc::clone(&begun);
+    let started = std::sync::Arc::new(tokio::sync::Notify::new());
+    let begins = std::sync::Arc::clone(&started);
     let builder = Runtime::builder().handler("waits", move |_, _| {
         let begins = std::sync::Arc::clone(&begins);
         async move {
@@ -105,7 +105,7 @@ async fn a_message_to_a_handler_changes_nothing_and_a_cancel_ends_it() {
     let runtime = builder.store("sqlite::memory:").open().await.unwrap();
     let worker = runtime.worker().spawn();
     let run = runtime.submit(Task::new("waits")).await.unwrap();
-    begun.notified().await;
+    started.notified().await;
     run.steer("Hurry.").await.unwrap();
     run.cancel("enough").await.unwrap();
     let done = run.wait().await.unwrap();
@@ -123,8 +123,8 @@ async fn an_input_nested_too_deeply_fails_with_a_message() {
     let deep = longhaul::RawJson::parse(deep).unwrap();
     let done = run_to_end(builder, Task::new("deep").input(deep)).await;
     assert_eq!(done.status, Status::Failed, "{done:?}");
-    let said = done.text().unwrap_err().to_string();
-    assert!(said.contains("the input is not what was expected"), "{said}");
+    let message = done.text().unwrap_err().to_string();
+    assert!(message.contains("the input does not have the expected type"), "{message}");
 }
 
 #[tokio::test]
@@ -134,19 +134,19 @@ async fn a_result_too_long_or_nested_too_deeply_fails_with_a_message() {
             .handler("long", |request, _| async move { Ok("x".repeat(request.input()?)) })
             .handler("deep", |request, _| async move { Ok(request.input) })
     };
-    let words = |done: FinishedRun| {
+    let error_text = |done: FinishedRun| {
         assert_eq!(done.status, Status::Failed, "{done:?}");
         done.text().unwrap_err().to_string()
     };
     let (longest, quotes) = (4_194_293, 2);
     let done = run_to_end(builder(), Task::new("long").input(longest - quotes)).await;
     assert_eq!(done.text().unwrap().len(), longest - quotes);
-    let said = words(run_to_end(builder(), Task::new("long").input(longest - 1)).await);
-    assert!(said.contains("4194294 bytes"), "{said}");
+    let message = error_text(run_to_end(builder(), Task::new("long").input(longest - 1)).await);
+    assert!(message.contains("4194294 bytes"), "{message}");
     let deep = format!("{}1{}", "[".repeat(127), "]".repeat(127));
     let deep = longhaul::RawJson::parse(deep).unwrap();
-    let said = words(run_to_end(builder(), Task::new("deep").input(deep)).await);
-    assert!(said.contains("the result can't be kept"), "{said}");
+    let message = error_text(run_to_end(builder(), Task::new("deep").input(deep)).await);
+    assert!(message.contains("the result can't be stored"), "{message}");
 }
 
 #[tokio::test]
@@ -163,18 +163,18 @@ async fn no_model_and_no_other_agent_can_call_a_handler() {
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
     let task = Task::new("pay").model("script");
-    let said = runtime.submit(task).await.unwrap_err().to_string();
-    assert!(said.contains("`pay`") && said.contains("model"), "{said}");
+    let message = runtime.submit(task).await.unwrap_err().to_string();
+    assert!(message.contains("`pay`") && message.contains("model"), "{message}");
     let run = runtime.submit(Task::new("clerk")).await.unwrap();
     let done = run.wait().await.unwrap();
-    let said = done.text().unwrap();
-    assert!(said.contains("no other agent"), "{said}");
+    let message = done.text().unwrap();
+    assert!(message.contains("no other agent"), "{message}");
     worker.stop().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_call_that_ends_during_shutdown_is_not_repeated() {
-    let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let (begins, mut started) = tokio::sync::mpsc::unbounded_channel();
     let (end, ends) = tokio::sync::watch::channel(false);
     let builder = Runtime::builder().handler("slow", move |_, _| {
         let (begins, mut ends) = (begins.clone(), ends.clone());
@@ -187,16 +187,16 @@ async fn a_call_that_ends_during_shutdown_is_not_repeated() {
     let runtime = builder.store("sqlite::memory:").open().await.unwrap();
     let worker = runtime.worker().spawn();
     let run = runtime.submit(Task::new("slow")).await.unwrap();
-    begun.recv().await.unwrap();
+    started.recv().await.unwrap();
     let mut stopping = std::pin::pin!(worker.stop());
     let under_way = futures_util::poll!(stopping.as_mut());
-    assert!(under_way.is_pending(), "it stopped in the middle of a call");
+    assert!(under_way.is_pending(), "the worker stopped in the middle of a call");
     end.send(true).unwrap();
     stopping.await.unwrap();
     let worker = runtime.worker().spawn();
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "done");
     worker.stop().await.unwrap();
-    assert!(begun.try_recv().is_err(), "it was called again");
+    assert!(started.try_recv().is_err(), "the handler was called again");
 }
 
 #[tokio::test]

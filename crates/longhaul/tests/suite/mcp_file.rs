@@ -1,4 +1,4 @@
-//! `.mcp.json` as other programs write it, and as hostile hands do.
+//! Tests of `.mcp.json` files: valid ones of other programs, invalid ones and malicious ones.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ fn files_of_other_programs_are_accepted() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].starts_with(".mcp.json:12:"), "{notes:?}");
     assert!(notes[0].contains("unknown key `alwaysAllow`"), "{notes:?}");
-    let [github, docs, other, own] = &file.servers[..] else { panic!("four") };
+    let [github, docs, other, own] = &file.servers[..] else { panic!("expected four servers") };
     assert!(github.per_run && !docs.per_run && other.disabled && !own.disabled);
     assert_eq!(github.timeout, Millis::from_secs(90));
     assert_eq!(docs.timeout, Millis(1_500));
@@ -61,14 +61,16 @@ fn files_of_other_programs_are_accepted() {
     let set = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
     let filled = ResolvedServer::resolve(github, &set, root).unwrap();
     let Transport::Stdio { command, args, env: given, .. } = filled.transport else {
-        panic!("a program")
+        panic!("not a stdio transport")
     };
     assert_eq!((command.as_str(), args.len()), ("npx", 2));
     assert_eq!(given["GITHUB_TOKEN"], "gh-s3cret");
     assert_eq!((&*given["LEVEL"], &*given["DEBUG"]), ("3", "false"));
     assert_eq!(filled.cwd, root);
     let filled = ResolvedServer::resolve(docs, &set, root).unwrap();
-    let Transport::Http { url, headers, .. } = filled.transport else { panic!("an address") };
+    let Transport::Http { url, headers, .. } = filled.transport else {
+        panic!("not an HTTP transport")
+    };
     assert_eq!(url, "https://docs.example/mcp?key=none");
     assert_eq!(headers["Authorization"], "Bearer t-s3cret");
     let filled = ResolvedServer::resolve(own, &set, root).unwrap();
@@ -76,38 +78,38 @@ fn files_of_other_programs_are_accepted() {
     let missing = ResolvedServer::resolve(github, &env(&[]), root).unwrap_err();
     assert!(missing.contains("GITHUB_TOKEN is not set"), "{missing}");
     let bad = ResolvedServer::resolve(other, &env(&[("BASE", "ftp://s3cret")]), root).unwrap_err();
-    assert!(bad.contains("no http:// or https://"), "{bad}");
+    assert!(bad.contains("not an http:// or https:// URL"), "{bad}");
     let split = env(&[("TOKEN", "a\r\nb: s3cret")]);
     let bad = ResolvedServer::resolve(docs, &split, root).unwrap_err();
     assert!(bad.contains("line break"), "{bad}");
     let zero = env(&[("GITHUB_TOKEN", "a\0b")]);
     let bad = ResolvedServer::resolve(github, &zero, root).unwrap_err();
     assert!(bad.contains("zero byte"), "{bad}");
-    let shown = format!("{file:?}{:?}", ResolvedServer::resolve(github, &set, root));
-    assert!(!shown.contains("s3cret"), "{shown}");
+    let debug_text = format!("{file:?}{:?}", ResolvedServer::resolve(github, &set, root));
+    assert!(!debug_text.contains("s3cret"), "{debug_text}");
 }
 
-/// What is wrong with the whole file.
+/// Errors that concern the whole file.
 #[test]
 fn an_invalid_file_reports_the_position_and_has_no_servers() {
-    for (text, says) in [
+    for (text, expected) in [
         ("", ".mcp.json:1:"),
         ("{\n  \"mcpServers\": {\n", ".mcp.json:"),
         ("{\"mcpServers\": {}} x", "trailing characters"),
         ("[]", "expected an object"),
         ("{}", "`mcpServers` is missing"),
         ("{\"servers\": {}}", "`mcpServers` is missing"),
-        ("{\"mcpServers\": []}", ".mcp.json:1:16: `mcpServers` is a list"),
-        ("{\"mcpServers\": {}, \"mcpServers\": {}}", "`mcpServers` stands here a second time"),
-        ("{\"mcpServers\": {\"a b\": {}}}", "is no name of a server"),
-        ("{\"mcpServers\": {\"\": {}}}", "is no name of a server"),
-        ("{\"mcpServers\": {\"a/../b\": {}}}", "is no name of a server"),
+        ("{\"mcpServers\": []}", ".mcp.json:1:16: `mcpServers` must be an object, but is a list"),
+        ("{\"mcpServers\": {}, \"mcpServers\": {}}", "duplicate key `mcpServers`"),
+        ("{\"mcpServers\": {\"a b\": {}}}", "is not a valid server name"),
+        ("{\"mcpServers\": {\"\": {}}}", "is not a valid server name"),
+        ("{\"mcpServers\": {\"a/../b\": {}}}", "is not a valid server name"),
     ] {
         let (_folder, file) = load_file(text);
         let problem = file.problems.first().expect(text).to_string();
-        assert!(problem.contains(says), "{text}: {problem}");
+        assert!(problem.contains(expected), "{text}: {problem}");
         assert!(problem.starts_with(".mcp.json"), "{problem}");
-        let why = file.find("github").unwrap_err();
+        let why = file.find_server("github").unwrap_err();
         assert!(why.contains("longhaul mcp ls"), "{why}");
     }
     let (_folder, file) = load_file(b"{\"mcpServers\": {\"\xff\": {}}}");
@@ -116,7 +118,7 @@ fn an_invalid_file_reports_the_position_and_has_no_servers() {
     assert!(file.problems[0].message.contains("too long"), "{file:?}");
     let many: Vec<String> = (0..65).map(|n| format!("\"s{n}\": {{\"command\": \"x\"}}")).collect();
     let (_folder, file) = load_file(format!("{{\"mcpServers\": {{{}}}}}", many.join(",")));
-    assert!(file.problems[0].message.contains("64 at most"), "{file:?}");
+    assert!(file.problems[0].message.contains("the maximum is 64"), "{file:?}");
     let deep = format!("{{\"mcpServers\": {}", "[".repeat(100_000));
     assert!(!load_file(deep).1.problems.is_empty());
     let (_folder, file) = load_file(format!("\u{feff}{VALID_FILE}"));
@@ -124,55 +126,55 @@ fn an_invalid_file_reports_the_position_and_has_no_servers() {
     let folder = tempfile::tempdir().unwrap();
     let file = McpFile::load_from(&folder.path().join(".mcp.json"));
     assert!(!file.exists());
-    assert!(file.find("x").unwrap_err().contains("There is no `.mcp.json`"));
+    assert!(file.find_server("x").unwrap_err().contains("There is no `.mcp.json`"));
     fs::create_dir(folder.path().join(".mcp.json")).unwrap();
     let file = McpFile::load_from(&folder.path().join(".mcp.json"));
-    assert_eq!(file.problems[0].to_string(), ".mcp.json: is no file");
+    assert_eq!(file.problems[0].to_string(), ".mcp.json: the file is not a regular file");
 }
 
-/// A server of which this is wrong, beside one that is good.
-fn assert_server_problem(server: &str, says: &str) {
+/// Checks the error of an invalid server next to a valid one.
+fn assert_server_problem(server: &str, expected: &str) {
     let text =
         format!("{{\"mcpServers\": {{\n\"bad\": {server},\n\"good\": {{\"command\": \"x\"}}}}}}");
     let (folder, file) = load_file(&text);
     assert_eq!(file.problems, [], "{text}");
     let problem = file.servers[0].problems.first().expect(&text).to_string();
-    assert!(problem.contains(says), "{server}: {problem}");
+    assert!(problem.contains(expected), "{server}: {problem}");
     assert!(problem.starts_with(".mcp.json:2:"), "{server}: {problem}");
     assert!(problem.contains("`bad`"), "{server}: {problem}");
     assert!(!problem.contains("s3cret"), "{server}: {problem}");
     assert!(ResolvedServer::resolve(&file.servers[0], &env(&[]), folder.path()).is_err());
-    let good = file.find("good").unwrap();
+    let good = file.find_server("good").unwrap();
     assert!(ResolvedServer::resolve(good, &env(&[]), folder.path()).is_ok());
 }
 
-/// What is wrong with one server touches no other.
+/// An invalid server does not affect the others.
 #[test]
 fn an_invalid_server_reports_the_position_and_leaves_the_others_usable() {
-    for (server, says) in [
-        ("1", "is a number, write an object"),
-        ("{}", "has no `command`"),
-        (r#"{"type": "http"}"#, "has no `url`"),
-        (r#"{"type": "sse", "url": "https://x.example"}"#, "retired"),
+    for (server, expected) in [
+        ("1", "is a number: write an object"),
+        ("{}", "`command` is missing"),
+        (r#"{"type": "http"}"#, "`url` is missing"),
+        (r#"{"type": "sse", "url": "https://x.example"}"#, "old SSE transport"),
         (r#"{"type": "htp", "url": "https://x.example"}"#, "did you mean `http`?"),
         (r#"{"type": 3, "command": "x"}"#, "`type` is a number"),
         (r#"{"command": "x", "url": "https://x.example"}"#, "write one of them"),
         (r#"{"command": ""}"#, "`command` is empty"),
         (r#"{"command": ["s3cret"]}"#, "`command` is a list"),
         (r#"{"command": "x", "args": "s3cret"}"#, "`args` is text"),
-        (r#"{"command": "x", "args": [1]}"#, "`args` is a list, write a list of texts"),
-        (r#"{"command": "x", "env": {"A": {}}}"#, "`env` is an object, write an object of texts"),
-        (r#"{"command": "x", "env": {"A=B": "x"}}"#, "which is no name"),
-        (r#"{"url": "https://x.example", "headers": {"A: B": "x"}}"#, "which is no name"),
-        (r#"{"url": "file:///etc/passwd"}"#, "`url` is no address"),
+        (r#"{"command": "x", "args": [1]}"#, "`args` is a list: write a list of texts"),
+        (r#"{"command": "x", "env": {"A": {}}}"#, "`env` is an object: write an object of texts"),
+        (r#"{"command": "x", "env": {"A=B": "x"}}"#, "has the invalid name"),
+        (r#"{"url": "https://x.example", "headers": {"A: B": "x"}}"#, "has the invalid name"),
+        (r#"{"url": "file:///etc/passwd"}"#, "`url` is not valid"),
         (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
         (r#"{"command": "x", "elicitation": true}"#, "`elicitation` can only be \"decline\""),
-        (r#"{"command": "x", "elicitation": "defaults"}"#, "is always declined"),
+        (r#"{"command": "x", "elicitation": "defaults"}"#, "are always declined"),
         (r#"{"command": "x", "timeout": "soon"}"#, "`timeout` is text"),
         (r#"{"command": "x", "perRun": "yes"}"#, "`perRun` is text"),
-        (r#"{"command": "x"}, "bad": {"command": "y"}"#, "named twice"),
+        (r#"{"command": "x"}, "bad": {"command": "y"}"#, "is defined twice"),
     ] {
-        assert_server_problem(server, says);
+        assert_server_problem(server, expected);
     }
 }
 
@@ -183,44 +185,43 @@ fn a_duplicate_key_is_noted_and_the_last_one_wins() {
     );
     let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
     let notes = notes.join("\n");
-    for says in ["`command` stands here again", "`env.A` stands here again", "did you mean `url`?"]
-    {
-        assert!(notes.contains(says), "{notes}");
+    for expected in ["`command` is a duplicate", "`env.A` is a duplicate", "did you mean `url`?"] {
+        assert!(notes.contains(expected), "{notes}");
     }
     let Some(Transport::Stdio { command, env, .. }) = &file.servers[0].transport else {
-        panic!("a program")
+        panic!("not a stdio transport")
     };
     assert_eq!((command.as_str(), env["A"].as_str()), ("y", "2"));
 }
 
 #[test]
 fn an_invalid_oauth_table_is_reported_with_its_position() {
-    for (server, says) in [
+    for (server, expected) in [
         (
             r#"{"url": "https://x.example", "oauth": ["s3cret"]}"#,
-            "`oauth` is a list, write an object",
+            "`oauth` is a list: write an object",
         ),
         (
             r#"{"url": "https://x.example", "oauth": {"clientId": 3}}"#,
-            "`oauth.clientId` is a number, write a text",
+            "`oauth.clientId` is a number: write a text",
         ),
         (r#"{"url": "https://x.example", "oauth": {"clientSecret": "s3cret"}}"#, "no `clientId`"),
         (r#"{"url": "https://x.example", "oauth": {"clientId": ""}}"#, "`oauth.clientId` is empty"),
         (
             r#"{"url": "https://x.example", "oauth": {"scopes": "s3cret"}}"#,
-            "`oauth.scopes` is text, write a list of texts",
+            "`oauth.scopes` is text: write a list of texts",
         ),
-        (r#"{"url": "https://x.example", "oauth": {"scopes": ["a b"]}}"#, "one in each text"),
+        (r#"{"url": "https://x.example", "oauth": {"scopes": ["a b"]}}"#, "without spaces"),
         (
             r#"{"url": "https://x.example", "oauth": {"callbackPort": 99999}}"#,
             "write a port from 1 to 65535",
         ),
     ] {
-        assert_server_problem(server, says);
+        assert_server_problem(server, expected);
     }
 }
 
-/// What is said of logging in is filled in like the rest.
+/// Variables in login settings are expanded like others.
 #[test]
 fn an_oauth_table_is_parsed_and_expanded() {
     let (folder, file) = load_file(
@@ -236,7 +237,7 @@ fn an_oauth_table_is_parsed_and_expanded() {
     let [far, bad] = &file.servers[..] else {
         panic!("{file:?}");
     };
-    let names = far.transport.as_ref().unwrap().variables();
+    let names = far.transport.as_ref().unwrap().variable_names();
     assert_eq!(names, ["ID", "MORE", "SECRET"]);
     let set = env(&[("ID", "us"), ("SECRET", "s3cret"), ("DOC", "http://x.example")]);
     let filled = ResolvedServer::resolve(far, &set, folder.path()).unwrap();
@@ -251,5 +252,5 @@ fn an_oauth_table_is_parsed_and_expanded() {
     let why = ResolvedServer::resolve(far, &env(&[]), folder.path()).unwrap_err();
     assert!(why.contains("ID is not set"), "{why}");
     let why = ResolvedServer::resolve(bad, &set, folder.path()).unwrap_err();
-    assert!(why.contains("no https:// address"), "{why}");
+    assert!(why.contains("not an https:// URL"), "{why}");
 }

@@ -1,5 +1,4 @@
-//! The tools of servers as runs get them: who is trusted, who is there, and what
-//! is said where something is missing.
+//! Tests of the MCP tools that runs receive: trust, missing servers and error messages.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +12,7 @@ use longhaul::config::load;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
-use longhaul::trust::decisions::Decisions;
+use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::item::TrustItem;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{Epoch, RunId, ToolName};
@@ -58,11 +57,11 @@ fn tool(name: &str, schema: Value) -> Arc<dyn Tool> {
     }))
 }
 
-/// Writes down who was asked.
+/// A client that records its calls.
 #[derive(Debug, Default)]
 struct RecordingClient(Mutex<Vec<String>>);
 
-/// The same, but it never closes.
+/// A client that records its calls and never finishes closing.
 #[derive(Debug, Default)]
 struct NeverClosingClient(RecordingClient);
 
@@ -72,17 +71,17 @@ impl McpClient for NeverClosingClient {
         &self,
         server: &str,
         name: Option<&str>,
-        stay: ClaimId,
+        claim_id: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        self.0.tools(server, name, stay).await
+        self.0.tools(server, name, claim_id).await
     }
 
     async fn check(&self, server: &str) -> Result<ServerReport, McpCheckError> {
         self.0.check(server).await
     }
 
-    async fn release(&self, stay: ClaimId) {
-        self.0.release(stay).await;
+    async fn release(&self, claim_id: ClaimId) {
+        self.0.release(claim_id).await;
     }
 
     async fn close(&self) {
@@ -96,8 +95,8 @@ impl McpClient for NeverClosingClient {
 }
 
 impl RecordingClient {
-    fn record(&self, said: String) {
-        self.0.lock().unwrap().push(said);
+    fn record(&self, entry: String) {
+        self.0.lock().unwrap().push(entry);
     }
 }
 
@@ -107,7 +106,7 @@ impl McpClient for RecordingClient {
         &self,
         server: &str,
         name: Option<&str>,
-        _stay: ClaimId,
+        _claim: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
         self.record(format!("{server} {name:?}"));
         match (server, name) {
@@ -122,10 +121,10 @@ impl McpClient for RecordingClient {
     }
 
     async fn check(&self, _server: &str) -> Result<ServerReport, McpCheckError> {
-        Err(McpCheckError { message: "not asked here".to_owned(), needs_login: false })
+        Err(McpCheckError { message: "not used in this test".to_owned(), needs_login: false })
     }
 
-    async fn release(&self, _stay: ClaimId) {
+    async fn release(&self, _claim: ClaimId) {
         self.record("let go".to_owned());
     }
 
@@ -151,44 +150,44 @@ async fn a_run_gets_the_tools_of_trusted_servers() {
     let config = config(folder.path());
     fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
     let file = McpFile::load(&config);
-    let heard = Arc::new(RecordingClient::default());
-    let served = McpTools::new(&config, file.clone(), Arc::clone(&heard) as Arc<dyn McpClient>);
+    let client = Arc::new(RecordingClient::default());
+    let served = McpTools::new(&config, file.clone(), Arc::clone(&client) as Arc<dyn McpClient>);
     let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
     let refused = async |name: &str| {
-        let found = ExternalToolSource::load(&served, name, run).await;
+        let found = ExternalToolSource::load_tools(&served, name, run).await;
         found.expect(name).unwrap_err()
     };
-    assert!(ExternalToolSource::load(&served, "vault_read", run).await.is_none());
+    assert!(ExternalToolSource::load_tools(&served, "vault_read", run).await.is_none());
     let why = refused("mcp:github").await;
     assert!(why.contains("is not trusted yet") && why.contains("`longhaul trust`"), "{why}");
-    assert_eq!(heard.0.lock().unwrap().len(), 0);
-    // A decision that is made meanwhile counts at once.
-    let decisions = Decisions::new(&config);
-    let item = TrustItem::mcp(&file).unwrap();
-    decisions.trust(&[&item], Timestamp::from_micros(1)).unwrap();
-    let found = ExternalToolSource::load(&served, "mcp:github", run).await.unwrap().unwrap();
+    assert_eq!(client.0.lock().unwrap().len(), 0);
+    // A decision takes effect at once.
+    let decisions = TrustDecisions::new(&config);
+    let item = TrustItem::for_mcp_servers(&file).unwrap();
+    decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
+    let found = ExternalToolSource::load_tools(&served, "mcp:github", run).await.unwrap().unwrap();
     let names: Vec<&str> = found.iter().map(|one| one.spec().name.as_str()).collect();
     assert_eq!(names, ["mcp:github/search"]);
-    let found = ExternalToolSource::load(&served, "mcp:github/search", run).await;
+    let found = ExternalToolSource::load_tools(&served, "mcp:github/search", run).await;
     assert_eq!(found.unwrap().unwrap().len(), 1);
-    for (name, says) in [
-        ("mcp:github/broken", "its input schema is broken"),
+    for (name, expected) in [
+        ("mcp:github/broken", "its input schema is invalid"),
         ("mcp:githup", "Did you mean `github`?"),
-        ("mcp:x", "There are: github, poor, off, lost."),
-        ("mcp:off", "switched off"),
+        ("mcp:x", "The servers are: github, poor, off, lost."),
+        ("mcp:off", "is disabled"),
         ("mcp:poor/x", "the variable MISSING is not set"),
-        ("mcp:lost", "it ended at once. Look with `longhaul mcp check lost`."),
+        ("mcp:lost", "it ended at once. Run `longhaul mcp check lost`."),
     ] {
         let why = refused(name).await;
-        assert!(why.contains(says), "{name}: {why}");
+        assert!(why.contains(expected), "{name}: {why}");
         assert!(why.contains("`longhaul mcp "), "{name}: {why}");
     }
-    decisions.revoke().unwrap();
+    decisions.revoke_all().unwrap();
     assert!(refused("mcp:github").await.contains("`longhaul trust`"));
-    ExternalToolSource::release(&served, run).await;
+    ExternalToolSource::release_tools(&served, run).await;
     served.close().await;
-    let heard = heard.0.lock().unwrap().join(", ");
-    assert!(heard.ends_with("let go, close, settle"), "{heard}");
+    let client = client.0.lock().unwrap().join(", ");
+    assert!(client.ends_with("let go, close, settle"), "{client}");
 }
 
 #[tokio::test]
@@ -200,8 +199,8 @@ async fn close_waits_for_token_refreshes_though_servers_do_not_stop() {
     let lines: [Arc<NeverClosingClient>; 2] = Default::default();
     let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn McpClient>;
     let served = McpTools::new(&config, file.clone(), line(0));
-    // One is on its way to its end, and one is in use.
-    served.replace(file, line(1));
+    // The first client is being closed, and the second one is in use.
+    served.replace_servers(file, line(1));
     served.close().await;
     for line in lines {
         assert_eq!(*line.0.0.lock().unwrap(), ["close", "settle"]);
@@ -214,44 +213,44 @@ async fn closing_a_client_continues_when_its_waiter_is_dropped() {
     let config = config(folder.path());
     fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
     let file = McpFile::load(&config);
-    let item = TrustItem::mcp(&file).unwrap();
-    let decisions = Decisions::new(&config);
-    decisions.trust(&[&item], Timestamp::from_micros(1)).unwrap();
+    let item = TrustItem::for_mcp_servers(&file).unwrap();
+    let decisions = TrustDecisions::new(&config);
+    decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
     let old = Arc::new(NeverClosingClient::default());
     let served = McpTools::new(&config, file.clone(), Arc::clone(&old) as Arc<dyn McpClient>);
     let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
-    let found = ExternalToolSource::load(&served, "mcp:github", run).await;
+    let found = ExternalToolSource::load_tools(&served, "mcp:github", run).await;
     found.unwrap().unwrap();
-    served.replace(file, Arc::new(RecordingClient::default()));
-    let heard = || old.0.0.lock().unwrap()[1..].to_vec();
+    served.replace_servers(file, Arc::new(RecordingClient::default()));
+    let log = || old.0.0.lock().unwrap()[1..].to_vec();
     let closes = async {
-        while heard() != ["let go", "close"] {
+        while log() != ["let go", "close"] {
             tokio::task::yield_now().await;
         }
     };
-    // The run has waited long enough, and stops in the middle of it.
+    // The run stops waiting in the middle of the release.
     tokio::select! {
-        () = ExternalToolSource::release(&served, run) => panic!("it never closes"),
+        () = ExternalToolSource::release_tools(&served, run) => panic!("the client never finishes closing"),
         () = closes => {}
     }
-    // It is still held, and whoever ends everything finds it.
+    // The client is still referenced, so that `close` can finish closing it.
     assert!(Arc::strong_count(&old) > 1);
     served.close().await;
-    assert_eq!(heard(), ["let go", "close", "settle"]);
+    assert_eq!(log(), ["let go", "close", "settle"]);
 }
 
-/// Somebody who lets nobody in: where they are.
+/// Starts a server that answers every request with 401. Returns its URL.
 async fn unauthorized_server(tasks: &mut JoinSet<()>) -> String {
-    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", door.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     tasks.spawn(async move {
-        let said = "HTTP/1.1 401 No\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\
+        let response = "HTTP/1.1 401 No\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\
                     connection: close\r\n\r\n";
         loop {
-            let (mut line, _) = door.accept().await.unwrap();
-            let mut asked = [0; 4096];
-            _ = line.read(&mut asked).await;
-            _ = line.write_all(said.as_bytes()).await;
+            let (mut line, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            _ = line.read(&mut request).await;
+            _ = line.write_all(response.as_bytes()).await;
         }
     });
     url
@@ -282,33 +281,33 @@ async fn a_replaced_client_is_closed_when_its_last_claim_is_released() {
     let config = config(folder.path());
     fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
     let file = McpFile::load(&config);
-    let item = TrustItem::mcp(&file).unwrap();
-    let decisions = Decisions::new(&config);
-    decisions.trust(&[&item], Timestamp::from_micros(1)).unwrap();
+    let item = TrustItem::for_mcp_servers(&file).unwrap();
+    let decisions = TrustDecisions::new(&config);
+    decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
     let lines: [Arc<RecordingClient>; 3] = Default::default();
     let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn McpClient>;
     let closed = || {
         let is_closed =
-            |heard: &Arc<RecordingClient>| heard.0.lock().unwrap().contains(&"close".to_owned());
+            |client: &Arc<RecordingClient>| client.0.lock().unwrap().contains(&"close".to_owned());
         lines.iter().map(is_closed).collect::<Vec<bool>>()
     };
     let served = McpTools::new(&config, file.clone(), line(0));
     let [one, other] =
         [1, 2].map(|epoch| ClaimId { run: RunId::from_bits(7), epoch: Epoch(epoch) });
-    for stay in [one, other] {
-        let found = ExternalToolSource::load(&served, "mcp:github", stay).await;
+    for claim_id in [one, other] {
+        let found = ExternalToolSource::load_tools(&served, "mcp:github", claim_id).await;
         found.unwrap().unwrap();
     }
-    served.replace(file.clone(), line(1));
-    let found = ExternalToolSource::load(&served, "mcp:github", other).await;
+    served.replace_servers(file.clone(), line(1));
+    let found = ExternalToolSource::load_tools(&served, "mcp:github", other).await;
     found.unwrap().unwrap();
-    ExternalToolSource::release(&served, one).await;
+    ExternalToolSource::release_tools(&served, one).await;
     assert_eq!(closed(), [false, false, false]);
-    ExternalToolSource::release(&served, other).await;
+    ExternalToolSource::release_tools(&served, other).await;
     assert_eq!(closed(), [true, false, false]);
     assert!(lines[0].0.lock().unwrap().ends_with(&["close".to_owned(), "settle".to_owned()]));
-    // One that nobody needs at all is closed when another takes its place.
-    served.replace(file, line(2));
+    // A client without users is closed as soon as it is replaced.
+    served.replace_servers(file, line(2));
     while !closed()[1] {
         tokio::task::yield_now().await;
     }
@@ -322,7 +321,7 @@ async fn a_missing_or_invalid_mcp_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
-    for (text, says) in
+    for (text, expected) in
         [(None, "There is no `.mcp.json`"), (Some("{"), ".mcp.json:1:1: EOF while parsing")]
     {
         if let Some(text) = text {
@@ -330,9 +329,9 @@ async fn a_missing_or_invalid_mcp_file_is_reported() {
         }
         let line = Arc::new(RecordingClient::default());
         let served = McpTools::new(&config, McpFile::load(&config), line);
-        let found = ExternalToolSource::load(&served, "mcp:github", run).await;
+        let found = ExternalToolSource::load_tools(&served, "mcp:github", run).await;
         let why = found.unwrap().unwrap_err();
-        assert!(why.contains(says), "{why}");
-        assert!(ExternalToolSource::load(&served, "vault_read", run).await.is_none());
+        assert!(why.contains(expected), "{why}");
+        assert!(ExternalToolSource::load_tools(&served, "vault_read", run).await.is_none());
     }
 }

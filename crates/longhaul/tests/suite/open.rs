@@ -1,4 +1,4 @@
-//! What is wrong with agents, in files and in code, and when a program is told.
+//! Tests of invalid agents, in files and in code, and of when the errors are reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,9 +34,9 @@ async fn an_invalid_agent_file_is_reported_on_submit_and_affects_no_other_agent(
     let good = runtime.submit(Task::new("good")).await.unwrap();
     assert_eq!(good.wait().await.unwrap().text().unwrap(), "Hello.");
     let broken = runtime.submit(Task::new("broken")).await.unwrap_err();
-    let said = broken.to_string();
+    let message = broken.to_string();
     for part in ["agents/broken.md:3:", "did you mean `read_file`?"] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     let unknown = runtime.submit(Task::new("goood")).await.unwrap_err();
     assert!(unknown.to_string().contains("`good`"), "{unknown}");
@@ -44,29 +44,29 @@ async fn an_invalid_agent_file_is_reported_on_submit_and_affects_no_other_agent(
 }
 
 async fn open_error(builder: RuntimeBuilder) -> String {
-    builder.open().await.expect_err("it opens").to_string()
+    builder.open().await.expect_err("the runtime was opened").to_string()
 }
 
 #[tokio::test]
 async fn an_agent_in_code_is_checked_when_the_runtime_is_opened() {
     let agent = || Agent::new("helper");
-    for (agent, says) in [
+    for (agent, expected) in [
         (agent().tool("raed_output"), "did you mean `read_output`?"),
         (agent().tool("mcp:github"), "`mcp:github`"),
         (agent().model("nobody/model-1"), "nobody"),
         (agent().model("gibberish"), "There is no model `gibberish`"),
         (agent().context_provider("board"), "`board`"),
         (agent().prompt("{{ inptu }}"), "did you mean `input`?"),
-        (agent().prompt("{{ input"), "broken template"),
+        (agent().prompt("{{ input"), "invalid template"),
         (agent().prompt("{{ perception }}"), "perception"),
-        (agent().output_schema(json!({ "type": "objekt" })), "is no JSON Schema"),
-        (agent().output_schema(json!(7)), "is no schema"),
+        (agent().output_schema(json!({ "type": "objekt" })), "is not a valid JSON Schema"),
+        (agent().output_schema(json!(7)), "is not a schema"),
         (agent().define(|agent| agent.lane = Some("{{ nobody }}".into())), "nobody"),
     ] {
-        let shown = format!("{agent:?}");
-        let said = open_error(Runtime::builder().store("sqlite::memory:").agent(agent)).await;
-        assert!(said.contains("the agent `helper` can't be used"), "{said}");
-        assert!(said.contains(says), "{said}\n{shown}");
+        let debug_text = format!("{agent:?}");
+        let message = open_error(Runtime::builder().store("sqlite::memory:").agent(agent)).await;
+        assert!(message.contains("the agent `helper` can't be used"), "{message}");
+        assert!(message.contains(expected), "{message}\n{debug_text}");
     }
 }
 
@@ -80,10 +80,10 @@ async fn an_agent_in_code_may_name_the_tools_of_its_project() {
     };
     let agent = || Agent::new("helper").tool("read_file").tool("ask_human");
     builder().agent(agent()).open().await.unwrap();
-    let said = open_error(builder().agent(agent().tool("shell"))).await;
-    assert!(said.contains("`shell` needs a sandbox"), "{said}");
-    let said = open_error(builder().agent(agent().tool("read_flie"))).await;
-    assert!(said.contains("did you mean `read_file`?"), "{said}");
+    let message = open_error(builder().agent(agent().tool("shell"))).await;
+    assert!(message.contains("`shell` needs a sandbox"), "{message}");
+    let message = open_error(builder().agent(agent().tool("read_flie"))).await;
+    assert!(message.contains("did you mean `read_file`?"), "{message}");
 }
 
 #[derive(Debug)]
@@ -100,11 +100,11 @@ impl ContextProvider for FakeContextProvider {
 async fn a_model_or_a_context_provider_that_is_registered_twice_is_refused() {
     let model = || models::scripted("a", "replies: [{ text: 'a' }]").unwrap();
     let builder = || Runtime::builder().store("sqlite::memory:");
-    let said = open_error(builder().model("a", model()).model("a", model())).await;
-    assert!(said.contains("two models named `a`"), "{said}");
+    let message = open_error(builder().model("a", model()).model("a", model())).await;
+    assert!(message.contains("two models named `a`"), "{message}");
     let twice = builder().context_provider("sky", FakeContextProvider);
-    let said = open_error(twice.context_provider("sky", FakeContextProvider)).await;
-    assert!(said.contains("two context providers named `sky`"), "{said}");
+    let message = open_error(twice.context_provider("sky", FakeContextProvider)).await;
+    assert!(message.contains("two context providers named `sky`"), "{message}");
 }
 
 #[tokio::test]
@@ -112,10 +112,10 @@ async fn a_second_runtime_on_the_same_file_fails_with_the_current_driver() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("agents.db").display());
     let first = Runtime::builder().store(&store).open().await.unwrap();
-    let said = open_error(Runtime::builder().store(&store)).await;
+    let message = open_error(Runtime::builder().store(&store)).await;
     let pid = format!("pid {}", std::process::id());
     for part in ["agents.db", &pid] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     drop(first);
     Runtime::builder().store(&store).open().await.unwrap();

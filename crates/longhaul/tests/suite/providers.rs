@@ -1,13 +1,13 @@
-//! Providers, short names and prices as they follow from settings and environment,
-//! which are data here: nothing of this process is read.
+//! Tests of providers, aliases and prices from settings and environment. Both are test data: nothing of this
+//! process is read.
 
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::assemble::model_choice::{ChoiceReason, ModelSelector};
+use longhaul::assemble::model_choice::{ModelChoiceReason, ModelSelector};
 use longhaul::assemble::model_resolver;
-use longhaul::config::built_in_providers::Api;
+use longhaul::config::built_in_providers::ApiFormat;
 use longhaul::config::error::ConfigError;
 use longhaul::config::load::load;
 use longhaul::config::process_env::ProcessEnv;
@@ -45,10 +45,10 @@ const OWN_KEY: &str = "[providers.openai]\nkey_env = [\"A\", \"B\"]\n";
 const IDLE_SET: &str = "[models]\ndefault = \"idle\"\n";
 const OWN_IDLE: &str = "[models]\nidle = \"a/b\"\n";
 
-/// Settings, environment and what is named; the model, and why. Ollama answers.
+/// Settings, environment and requested name; the selected model and the reason. Ollama is running.
 #[rustfmt::skip]
 const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
-    // Whoever names one gets it, and nothing else is looked at.
+    // A named model is used without any other checks.
     (DEFAULT_SET, &[ANTHROPIC], Some("x/y"), "x/y", "named"),
     (DEFAULT_SET, &[], Some("fast"), "openai/gpt-5-mini", "named"),
     (DEFAULT_SET, &[ANTHROPIC], None, "openai/gpt-5-mini", "project file longhaul.toml:2"),
@@ -59,9 +59,9 @@ const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
     ("", &[KIMI, ROUTER], None, "moonshot/kimi-k2.5", "KIMI_API_KEY"),
     ("", &[KIMI, MOONSHOT], None, "moonshot/kimi-k2.5", "MOONSHOT_API_KEY"),
     ("", &[KIMI, ("KIMI_CONVERSATION_MODEL", "kimi-k3")], None, "moonshot/kimi-k3", "KIMI_API_KEY"),
-    // OpenRouter has no default of its own.
+    // OpenRouter has no default model.
     ("", &[ROUTER], None, "ollama/qwen3:8b", "ollama"),
-    // An empty key is none, and blanks are empty.
+    // A blank key counts as missing.
     ("", &[("ANTHROPIC_API_KEY", " "), KIMI], None, "moonshot/kimi-k2.5", "KIMI_API_KEY"),
     ("", &[], None, "ollama/qwen3:8b", "ollama"),
     (OWN_KEY, &[("B", KEY), OPENAI], None, "openai/gpt-6.1-terra", "B"),
@@ -74,21 +74,21 @@ const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
 #[test]
 fn the_model_is_chosen_in_the_documented_order() {
     for (toml, env, named, name, why) in CHOICES {
-        let choice = selector(toml, env).choose(*named, |_| Some("qwen3:8b".to_owned()));
+        let choice = selector(toml, env).choose_model(*named, |_| Some("qwen3:8b".to_owned()));
         let choice = choice.unwrap_or_else(|why| panic!("{toml} {named:?}: {why}"));
-        let said = match choice.reason {
-            ChoiceReason::Named => "named".to_owned(),
-            ChoiceReason::Default(origin) => origin,
-            ChoiceReason::Key(variable) => variable,
-            ChoiceReason::Ollama => "ollama".to_owned(),
+        let reason = match choice.reason {
+            ModelChoiceReason::Named => "named".to_owned(),
+            ModelChoiceReason::Default(origin) => origin,
+            ModelChoiceReason::Key(variable) => variable,
+            ModelChoiceReason::Ollama => "ollama".to_owned(),
         };
-        assert_eq!((choice.name.as_str(), said.as_str()), (*name, *why), "{toml}");
+        assert_eq!((choice.name.as_str(), reason.as_str()), (*name, *why), "{toml}");
     }
 }
 
 #[test]
 fn without_a_model_the_error_lists_every_way_to_set_one() {
-    for (toml, env, named, said) in [
+    for (toml, env, named, expected) in [
         (
             "",
             &[][..],
@@ -110,8 +110,8 @@ fn without_a_model_the_error_lists_every_way_to_set_one() {
         ("[models]\nfast = \"a/b\"\n", &[], Some("fats"), "Did you mean `fast`?"),
         ("", &[], Some("anthropic/"), "There is no model `anthropic/`."),
     ] {
-        let why = selector(toml, env).choose(named, |_| None).unwrap_err();
-        assert!(why.contains(said), "{named:?}: {why}");
+        let why = selector(toml, env).choose_model(named, |_| None).unwrap_err();
+        assert!(why.contains(expected), "{named:?}: {why}");
         assert!(!why.contains("scripted"), "{why}");
         assert!(!why.contains(KEY), "{why}");
     }
@@ -120,7 +120,7 @@ fn without_a_model_the_error_lists_every_way_to_set_one() {
 #[test]
 fn an_unusable_model_names_what_is_missing() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    for (toml, env, name, said) in [
+    for (toml, env, name, expected) in [
         (
             "",
             &[][..],
@@ -137,23 +137,23 @@ fn an_unusable_model_names_what_is_missing() {
             "",
             &[],
             "antropic/claude",
-            "There is no provider `antropic`. Did you mean `anthropic`? Another one is four lines of longhaul.toml:\n  [providers.antropic]\n  api = \"chat\"\n  base_url = \"https://HOST/v1\"\n  key_env = \"ANTROPIC_API_KEY\"",
+            "There is no provider `antropic`. Did you mean `anthropic`? To define it, add to longhaul.toml:\n  [providers.antropic]\n  api = \"chat\"\n  base_url = \"https://HOST/v1\"\n  key_env = \"ANTROPIC_API_KEY\"",
         ),
         ("", &[], "a b/c", "[providers.NAME]"),
         ("", &[], "scripted/none", "Write scripts/none.yaml."),
     ] {
         let config = load_config(toml, env).unwrap();
         let why = model_resolver(&config, &clock).resolve(Some(name)).unwrap_err().to_string();
-        assert!(why.contains(said), "{name}: {why}");
+        assert!(why.contains(expected), "{name}: {why}");
         assert!(!why.contains(KEY), "{why}");
     }
     let config = load_config("", &[ANTHROPIC]).unwrap();
-    let shelf = model_resolver(&config, &clock);
-    let found = shelf.resolve(None).unwrap();
+    let models = model_resolver(&config, &clock);
+    let found = models.resolve(None).unwrap();
     assert_eq!(found.name, "anthropic/claude-sonnet-5-5");
-    let again = shelf.resolve(Some("anthropic/claude-sonnet-5-5")).unwrap();
-    assert!(Arc::ptr_eq(&found.model, &again.model), "it is opened once");
-    assert!(!format!("{shelf:?} {found:?} {config:?}").contains(KEY));
+    let again = models.resolve(Some("anthropic/claude-sonnet-5-5")).unwrap();
+    assert!(Arc::ptr_eq(&found.model, &again.model), "the model was opened twice");
+    assert!(!format!("{models:?} {found:?} {config:?}").contains(KEY));
 }
 
 const OVERRIDES: &str = r#"
@@ -179,17 +179,18 @@ key_env = "OTHER_KEY"
 #[test]
 fn built_in_providers_can_be_overridden_and_others_added() {
     let config = load_config(OVERRIDES, &[ANTHROPIC, ("OLLAMA_HOST", "gpu.local")]).unwrap();
-    let menu = ModelSelector::from_config(&config).unwrap();
-    let names: Vec<&str> = menu.providers.all().iter().map(|one| one.name.as_str()).collect();
+    let model_selector = ModelSelector::from_config(&config).unwrap();
+    let names: Vec<&str> =
+        model_selector.providers.all().iter().map(|one| one.name.as_str()).collect();
     assert_eq!(
         names,
         ["anthropic", "openai", "moonshot", "openrouter", "ollama", "open-ai-too", "vllm"]
     );
-    let one = menu.providers.find("anthropic").unwrap();
-    assert_eq!(one.api, Api::Anthropic);
+    let one = model_selector.providers.find("anthropic").unwrap();
+    assert_eq!(one.api, ApiFormat::Anthropic);
     assert_eq!(one.base_url, "https://proxy.example");
     assert_eq!(one.key_env, ["ANTHROPIC_API_KEY"]);
-    assert_eq!(one.key(&menu.env).unwrap().0, "ANTHROPIC_API_KEY");
+    assert_eq!(one.api_key(&model_selector.env).unwrap().0, "ANTHROPIC_API_KEY");
     assert_eq!(one.fields["temperature"], 0.5);
     assert_eq!(one.fields["thinking"]["type"], "enabled");
     assert_eq!(one.limits.connect, Duration::from_secs(3));
@@ -200,66 +201,69 @@ fn built_in_providers_can_be_overridden_and_others_added() {
         one.headers(),
         [pair("anthropic-beta", "context-1m"), pair("x-team", "tell-nobody")]
     );
-    // A header may be a key too.
+    // A header value may be a key.
     assert!(!format!("{one:?} {config:?}").contains("tell-nobody"));
-    let shown = config.settings["providers.anthropic.headers.x-team"].value.redacted_json();
-    assert_eq!(shown, "***");
-    let two = menu.providers.find("vllm").unwrap();
+    let displayed = config.settings["providers.anthropic.headers.x-team"].value.redacted_json();
+    assert_eq!(displayed, "***");
+    let two = model_selector.providers.find("vllm").unwrap();
     assert!(!two.needs_key());
     assert_eq!(two.quirks, ["no_stream_options", "text_only"]);
-    let three = menu.providers.find("open-ai-too").unwrap();
-    assert_eq!((three.api, three.key_variables()), (Api::Responses, "OTHER_KEY".to_owned()));
-    let local = menu.providers.find("ollama").unwrap();
+    let three = model_selector.providers.find("open-ai-too").unwrap();
+    assert_eq!(
+        (three.api, three.joined_key_variables()),
+        (ApiFormat::Responses, "OTHER_KEY".to_owned())
+    );
+    let local = model_selector.providers.find("ollama").unwrap();
     assert_eq!(local.base_url, "http://gpu.local:11434/v1");
-    assert!(local.is_configured && !menu.providers.find("openai").unwrap().is_configured);
+    assert!(local.is_configured && !model_selector.providers.find("openai").unwrap().is_configured);
 }
 
-/// Settings, and what is said of them.
+/// Settings with the expected error.
 const INVALID_SETTINGS: &[(&str, &str)] = &[
     (
         "[providers.a]\napi = \"chat\"\n",
-        "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `base_url`, such as",
+        "longhaul.toml:2:1: `[providers.a]` is a custom provider and needs `base_url`, such as",
     ),
     (
         "[providers.a]\nkey_env = \"A\"\n",
-        "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `api` and `base_url`, such as",
+        "longhaul.toml:2:1: `[providers.a]` is a custom provider and needs `api` and `base_url`, such as",
     ),
     ("[providers.scripted]\napi = \"chat\"\n", "longhaul.toml:2:1: `scripted` is built in"),
     (
         "[providers.\"a/b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
-        "longhaul.toml:2:1: `providers.a/b`: a provider's name has letters",
+        "longhaul.toml:2:1: `providers.a/b`: a provider's name may contain only letters",
     ),
     (
         "[providers.\"a.b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
-        "longhaul.toml:2:1: `providers.a...`: a provider's name has no point",
+        "longhaul.toml:2:1: `providers.a...`: a provider's name must not contain a dot",
     ),
     (
         "[providers.openai]\nbase_url = \"https://me:secret@h/v1\"\n",
-        "longhaul.toml:2:1: `providers.openai.base_url`: a name, a password or a query has no place in it",
+        "longhaul.toml:2:1: `providers.openai.base_url`: the URL must not contain a user name, password or query",
     ),
     (
         "[providers.openai]\nbase_url = \"https://h/v1?key=secret\"\n",
-        "longhaul.toml:2:1: `providers.openai.base_url`: a name",
+        "longhaul.toml:2:1: `providers.openai.base_url`: the URL must not contain",
     ),
     (
         "[providers.openai]\nbase_url = \"h\"\n",
-        "longhaul.toml:2:12: `providers.openai.base_url`: \"h\" does not fit",
+        "longhaul.toml:2:12: `providers.openai.base_url`: \"h\" is not valid here",
     ),
     (
         "[providers.openai.headers]\n\"a b\" = \"secret\"\n",
-        "longhaul.toml:2:1: `a b` is no name of a header",
+        "longhaul.toml:2:1: `a b` is not a valid header name",
     ),
     (
         "[providers.openai.headers]\na = \"sec\\nret\"\n",
-        "longhaul.toml:2:5: `providers.openai.headers.a`: this text does not fit here",
+        "longhaul.toml:2:5: `providers.openai.headers.a`: this text is not valid here",
     ),
     (
         "[providers.openai]\nidle_timeout = 5\n",
-        "longhaul.toml:2:16: `providers.openai.idle_timeout`: 5 does not fit here, write a span of time",
+        "longhaul.toml:2:16: `providers.openai.idle_timeout`: 5 is not valid here: write a duration",
     ),
     (
         "[providers.openai]\nquirks = \"a\"\n",
-        "longhaul.toml:2:10: `providers.openai.quirks`: \"a\" does not fit here",
+        "longhaul.toml:2:10: `providers.openai.quirks`: \"a\" is not valid here",
     ),
     (
         "[providers.openai]\nkey = \"secret\"\n",
@@ -267,7 +271,7 @@ const INVALID_SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "[providers.openai]\nquirks = [\"text_only\"]\n",
-        "longhaul.toml:2:1: `providers.openai.quirks`: `text_only` is for servers that speak `chat`, and this one speaks `responses`",
+        "longhaul.toml:2:1: `providers.openai.quirks`: `text_only` is only for the API `chat`, and this provider uses `responses`",
     ),
     (
         "[providers.ollama]\nquirks = [\"text_only\", \"txt_only\"]\n",
@@ -275,51 +279,51 @@ const INVALID_SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "[providers.openai]\napi = \"chat\"\nquirks = [\"nosuch\"]\n",
-        "longhaul.toml:3:1: `providers.openai.quirks`: unknown quirk `nosuch`, there are `max_completion_tokens`",
+        "longhaul.toml:3:1: `providers.openai.quirks`: unknown quirk `nosuch`, expected one of `max_completion_tokens`",
     ),
     (
         "[providers.anthropic]\nfields = { temperature = 0.5, stream = false }\n",
-        "longhaul.toml:2:1: `providers.anthropic.fields.stream`: the field `stream` of a request can't be set",
+        "longhaul.toml:2:1: `providers.anthropic.fields.stream`: the request field `stream` can't be set",
     ),
     (
         "[providers.a]\napi = \"chat\"\nbase_url = \"http://h\"\n[providers.a.fields]\nn = 2\n",
-        "longhaul.toml:5:1: `providers.a.fields.n`: the field `n` of a request can't be set",
+        "longhaul.toml:5:1: `providers.a.fields.n`: the request field `n` can't be set",
     ),
     (
         "[providers.openai.fields]\nstore = true\n",
-        "longhaul.toml:2:1: `providers.openai.fields.store`: the field `store` of a request can't be set",
+        "longhaul.toml:2:1: `providers.openai.fields.store`: the request field `store` can't be set",
     ),
     (
         "[providers.openai.fields]\ninclude = \"all\"\n",
-        "longhaul.toml:2:1: `providers.openai.fields.include`: the field `include` is no list of names",
+        "longhaul.toml:2:1: `providers.openai.fields.include`: the field `include` is not a list of strings",
     ),
     (
         "[models]\nfast = \"fast\"\n",
-        "longhaul.toml:2:1: `models.fast` stands for itself: write `provider/model`",
+        "longhaul.toml:2:1: `models.fast` refers to itself: write `provider/model`",
     ),
     (
         "[models]\ndefault = \"default\"\n",
-        "longhaul.toml:2:1: `models.default` stands for itself: write `provider/model`",
+        "longhaul.toml:2:1: `models.default` refers to itself: write `provider/model`",
     ),
     (
         "[models]\na = \"b\"\nb = \"c/d\"\n",
-        "longhaul.toml:2:1: `models.a` stands for `b`, another short name, which only `default` may: write `provider/model`",
+        "longhaul.toml:2:1: `models.a` refers to `b`, which is another short name (only `default` may refer to one): write `provider/model`",
     ),
     (
         "[models]\nfast = \"default\"\ndefault = \"c/d\"\n",
-        "longhaul.toml:2:1: `models.fast` stands for `default`, another short name",
+        "longhaul.toml:2:1: `models.fast` refers to `default`, which is another short name",
     ),
     (
         "[models]\ndefault = \"fats\"\nfast = \"c/d\"\n",
-        "longhaul.toml:2:1: `models.default` stands for `fats`, which is no model: write `provider/model`",
+        "longhaul.toml:2:1: `models.default` refers to `fats`, which is not a model: write `provider/model`",
     ),
     (
         "[models]\nfast = \"openai/\"\n",
-        "longhaul.toml:2:1: `models.fast` stands for `openai/`, which is no model",
+        "longhaul.toml:2:1: `models.fast` refers to `openai/`, which is not a model",
     ),
     (
         "[prices.\"openai/gpt-4.1\"]\ninput = 1\n",
-        "longhaul.toml:2:1: `[prices.\"openai/gpt-4.1\"]`: `output` is missing beside `input`",
+        "longhaul.toml:2:1: `[prices.\"openai/gpt-4.1\"]`: `input` is set, but `output` is missing",
     ),
     (
         "[prices.gpt]\ninput = 1\noutput = 2\n",
@@ -327,23 +331,23 @@ const INVALID_SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "[prices.\"a/b\"]\ninput = -1\noutput = 2\n",
-        "longhaul.toml:2:9: `prices.a/b.input`: -1 does not fit here, write dollars for a million tokens",
+        "longhaul.toml:2:9: `prices.a/b.input`: -1 is not valid here: write dollars for a million tokens",
     ),
     (
         "[prices.\"a/b\"]\ninput = 0.0000001\noutput = 2\n",
-        "longhaul.toml:2:9: `prices.a/b.input`: 0.0000001 does not fit here",
+        "longhaul.toml:2:9: `prices.a/b.input`: 0.0000001 is not valid here",
     ),
     (
         "[prices.\"a/b\"]\ninput = \"1\"\noutput = 2\n",
-        "longhaul.toml:2:9: `prices.a/b.input`: \"1\" does not fit here",
+        "longhaul.toml:2:9: `prices.a/b.input`: \"1\" is not valid here",
     ),
     (
         "[prices.\"a/b\"]\nwindow = 0\n",
-        "longhaul.toml:2:10: `prices.a/b.window`: 0 does not fit here",
+        "longhaul.toml:2:10: `prices.a/b.window`: 0 is not valid here",
     ),
     (
         "[prices.\"a/b\"]\nwindow = 5\n",
-        "longhaul.toml:2:1: `[prices.\"a/b\"]`: a reply of 8192 tokens leaves nothing of a window of 5",
+        "longhaul.toml:2:1: `[prices.\"a/b\"]`: a reply of 8192 tokens leaves no room for the request in a window of 5",
     ),
     (
         "[prices.\"a/b\"]\ninptu = 1\n",
@@ -353,9 +357,9 @@ const INVALID_SETTINGS: &[(&str, &str)] = &[
 
 #[test]
 fn incomplete_providers_and_prices_are_refused_with_their_position() {
-    for (toml, said) in INVALID_SETTINGS {
+    for (toml, expected) in INVALID_SETTINGS {
         let faults = load_config(toml, &[]).unwrap_err().to_string();
-        assert!(faults.starts_with(said), "{toml}: {faults}");
+        assert!(faults.starts_with(expected), "{toml}: {faults}");
         assert_eq!(faults.lines().count(), 1, "{faults}");
         let hidden = !toml.contains("key =") || !faults.contains("secret");
         assert!(hidden && !faults.contains("sec\\nret"), "{faults}");
@@ -366,16 +370,16 @@ fn incomplete_providers_and_prices_are_refused_with_their_position() {
 fn a_price_that_is_set_is_exact_and_wins() {
     let toml = "[prices.\"openai/gpt-4.1\"]\ninput = 0.07\noutput = 0.29\ncached = 0.000001\n\
                 [prices.\"here/big\"]\nwindow = 32_000\nmax_output = 4_000\n";
-    let menu = selector(toml, &[]);
-    let tariff = menu.pricing("openai", "gpt-4.1-2025-04-14");
-    let price = tariff.price.unwrap();
+    let model_selector = selector(toml, &[]);
+    let pricing = model_selector.pricing("openai", "gpt-4.1-2025-04-14");
+    let price = pricing.price.unwrap();
     assert_eq!((price.input, price.output), (70_000, 290_000));
     assert_eq!((price.cached, price.cache_write), (1, 70_000));
-    assert_eq!(tariff.window_tokens, 1_047_576);
-    let tariff = menu.pricing("here", "big");
-    assert_eq!(tariff.price, None);
-    assert_eq!((tariff.window_tokens, tariff.max_output_tokens), (32_000, 4_000));
-    // What nobody knows has no price, and what is free costs nothing.
-    assert_eq!(menu.pricing("openrouter", "openai/gpt-4.1").price, None);
-    assert_eq!(menu.pricing("ollama", "qwen3:8b").price.unwrap().output, 0);
+    assert_eq!(pricing.window_tokens, 1_047_576);
+    let pricing = model_selector.pricing("here", "big");
+    assert_eq!(pricing.price, None);
+    assert_eq!((pricing.window_tokens, pricing.max_output_tokens), (32_000, 4_000));
+    // An unknown model has no price, and a local model is free.
+    assert_eq!(model_selector.pricing("openrouter", "openai/gpt-4.1").price, None);
+    assert_eq!(model_selector.pricing("ollama", "qwen3:8b").price.unwrap().output, 0);
 }

@@ -1,4 +1,4 @@
-//! The runtime as a program uses it: nothing is named here but `longhaul`.
+//! Tests of the runtime as a program uses it. Only `longhaul` is imported.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,11 +29,11 @@ fn the_example_runs() {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Order {
-    /// What is ordered
+    /// Part to order
     part: String,
 }
 
-/// Orders parts, and remembers what was ordered.
+/// Orders parts and records the orders.
 #[derive(Debug, Default, Clone)]
 struct OrderTool(Arc<Mutex<Vec<String>>>);
 
@@ -122,10 +122,10 @@ async fn a_gate_is_listed_and_answered_and_its_events_are_in_order() {
         let closed = runtime.gates().get(gate.id).await.unwrap();
         assert_eq!(closed.answers[0].by, "shop:anna");
     }
-    let place = |wanted: &str| kinds.iter().position(|kind| *kind == wanted).expect(wanted);
-    assert_eq!(place("run.created"), 0);
-    assert!(place("gate.raised") < place("gate.answered"));
-    assert!(place("gate.answered") < place("tool.started"));
+    let index_of = |wanted: &str| kinds.iter().position(|kind| *kind == wanted).expect(wanted);
+    assert_eq!(index_of("run.created"), 0);
+    assert!(index_of("gate.raised") < index_of("gate.answered"));
+    assert!(index_of("gate.answered") < index_of("tool.started"));
     assert_eq!(kinds.last(), Some(&"run.completed"));
     assert_eq!(shop.orders(), ["wheel"]);
     worker.stop().await.unwrap();
@@ -144,8 +144,8 @@ async fn a_rejection_reaches_the_model() {
     while let Some(entry) = events.next().await {
         if entry.unwrap().event.kind() == "run.waiting" {
             let gate = &runtime.gates().open().await.unwrap()[0];
-            let no = Answer::reject().note("Too dear.");
-            runtime.answer(gate.id, no).await.unwrap();
+            let rejection = Answer::reject().note("Too dear.");
+            runtime.answer(gate.id, rejection).await.unwrap();
         }
     }
     let done = run.wait().await.unwrap();
@@ -154,7 +154,7 @@ async fn a_rejection_reaches_the_model() {
     worker.stop().await.unwrap();
 }
 
-/// Says how many tools it was told of.
+/// A model that replies with the turn and the model name.
 #[derive(Debug)]
 struct FakeModel;
 
@@ -166,14 +166,14 @@ impl Model for FakeModel {
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let text = format!("turn {} of {}", ask.turn, ask.model);
-        ear.on_text(&text);
-        let words = TextBlock { text: text.into(), extra: None };
+        let text = format!("turn {} of {}", request.turn, request.model);
+        sink.on_text(&text);
+        let block = TextBlock { text: text.into(), extra: None };
         Ok(ModelResponse {
-            reply: Arc::new(Reply { api: "counter".to_owned(), blocks: vec![Block::Text(words)] }),
+            reply: Arc::new(Reply { api: "counter".to_owned(), blocks: vec![Block::Text(block)] }),
             stop: StopReason::EndTurn,
             usage: Usage::default(),
             cost: None,
@@ -182,7 +182,7 @@ impl Model for FakeModel {
     }
 }
 
-/// Knows the time of day.
+/// A context provider that returns the time of day.
 #[derive(Debug)]
 struct FakeContextProvider;
 
@@ -215,7 +215,7 @@ trait RunEventsExt {
 }
 
 impl RunEventsExt for longhaul::RunEvents {
-    /// The first entry of this kind, as people debug it.
+    /// Returns the debug text of the first entry of this kind.
     async fn first_of_kind(mut self, kind: &str) -> String {
         while let Some(entry) = self.next().await {
             let entry = entry.unwrap();
@@ -227,7 +227,7 @@ impl RunEventsExt for longhaul::RunEvents {
     }
 }
 
-/// A tool whose schema is written by hand.
+/// A tool with a hand-written schema.
 #[derive(Debug)]
 struct EchoTool(ToolSpec);
 
@@ -250,7 +250,7 @@ impl Tool for EchoTool {
 async fn a_tool_instance_is_shared_by_two_agents() {
     let echo = Arc::new(EchoTool(ToolSpec {
         name: ToolName::new("echo").unwrap(),
-        description: "Says it again.".to_owned(),
+        description: "Returns its input.".to_owned(),
         schema: json!({ "type": "object" }),
         can_verify: false,
         in_doubt: None,
@@ -294,10 +294,10 @@ async fn a_run_is_paused_resumed_steered_and_cancelled_by_its_handle() {
 
 #[tokio::test]
 async fn hooks_are_called_for_every_run_and_a_token_drains_the_worker() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let tell = |word: &'static str| {
-        let heard = Arc::clone(&heard);
-        move || heard.lock().unwrap().push(word)
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let tell = |name: &'static str| {
+        let calls = Arc::clone(&calls);
+        move || calls.lock().unwrap().push(name)
     };
     let (start, complete, error) = (tell("start"), tell("complete"), tell("error"));
     let builder = in_memory().handler("good", |_, _| async move { Ok("fine") });
@@ -317,25 +317,26 @@ async fn hooks_are_called_for_every_run_and_a_token_drains_the_worker() {
         .on_task_error(move |_| error())
         .on_empty(move || empty.cancel());
     worker.run(stop).await.unwrap();
-    let heard = heard.lock().unwrap().clone();
-    assert_eq!(heard, ["start", "complete", "start", "error"]);
+    let calls = calls.lock().unwrap().clone();
+    assert_eq!(calls, ["start", "complete", "start", "error"]);
 }
 
 #[tokio::test]
 async fn invalid_definitions_fail_at_open_or_submit() {
-    let said = async |builder: RuntimeBuilder| builder.open().await.unwrap_err().to_string();
-    let none = said(Runtime::builder()).await;
+    let open_error_text =
+        async |builder: RuntimeBuilder| builder.open().await.unwrap_err().to_string();
+    let none = open_error_text(Runtime::builder()).await;
     assert!(none.contains(".store("), "{none}");
     let twice = in_memory().agent(Agent::new("a")).agent(Agent::new("a"));
-    assert!(said(twice).await.contains("two agents named `a`"));
+    assert!(open_error_text(twice).await.contains("two agents named `a`"));
     let both = in_memory().agent(Agent::new("a"));
     let both = both.handler("a", |_, _| async move { Ok(()) });
-    assert!(said(both).await.contains("two agents named `a`"));
-    let bad = said(in_memory().agent(Agent::new("two\nlines"))).await;
+    assert!(open_error_text(both).await.contains("two agents named `a`"));
+    let bad = open_error_text(in_memory().agent(Agent::new("two\nlines"))).await;
     assert!(bad.contains("agent name"), "{bad}");
-    let elsewhere = said(Runtime::builder().store("mysql://there")).await;
+    let elsewhere = open_error_text(Runtime::builder().store("mysql://there")).await;
     assert!(elsewhere.contains("mysql"), "{elsewhere}");
-    let nowhere = said(Runtime::builder().project("/no/such/folder")).await;
+    let nowhere = open_error_text(Runtime::builder().project("/no/such/folder")).await;
     assert!(nowhere.contains("/no/such/folder"), "{nowhere}");
     let runtime = in_memory().agent(Agent::new("helper")).open().await.unwrap();
     let unknown = runtime.submit(Task::new("helpr")).await.unwrap_err();
@@ -358,7 +359,7 @@ async fn a_task_is_refused_if_a_model_of_its_agent_is_unavailable() {
     let runtime = builder.open().await.unwrap();
     let refused = runtime.submit(Task::new("helper")).await.unwrap_err();
     assert!(matches!(refused, Error::ModelUnavailable(_)), "{refused}");
-    // Only the model that the task names is asked.
+    // Only the model that the task names is checked.
     let task = Task::new("helper").model("script");
     runtime.submit(task).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! The server inside a program: the same API, with a key of the program's making.
+//! Tests of the server inside a program: the same API, with a key that the program creates.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-/// The whole response to a request with this header.
+/// Sends a request with this header and returns the whole response.
 async fn get(address: SocketAddr, path: &str, header: &str) -> String {
     send(address, &format!("GET {path}"), header, "").await
 }
@@ -42,18 +42,18 @@ async fn a_caller_with_a_key_sees_the_program_s_runs_and_one_without_does_not() 
     let served = runtime.serve_until(listener, async {
         _ = stopped.await;
     });
-    let asked = async {
+    let client = async {
         let refused = get(address, &path, "").await;
         assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
         let header = format!("Authorization: Bearer {key}\r\n");
-        let shown = get(address, &path, &header).await;
-        assert!(shown.starts_with("HTTP/1.1 200 "), "{shown}");
-        let (_, body) = shown.split_once("\r\n\r\n").expect("a body");
+        let response = get(address, &path, &header).await;
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+        let (_, body) = response.split_once("\r\n\r\n").expect("a body");
         let run: Value = serde_json::from_str(body).expect(body);
         assert_eq!(run["output"]["text"], "Hello.", "{run}");
         stop.send(()).unwrap();
     };
-    let (served, ()) = tokio::join!(served, asked);
+    let (served, ()) = tokio::join!(served, client);
     served.unwrap();
     assert!(runtime.create_key("ci", Role::Viewer).await.is_err());
     worker.stop().await.unwrap();
@@ -74,7 +74,7 @@ async fn project_inboxes_are_served_and_a_handler_takes_no_model() {
     let key = runtime.create_key("ci", Role::Operator).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let asked = async {
+    let client = async {
         let header = format!("Authorization: Bearer {key}\r\n");
         let posted = send(address, "POST /v1/inboxes/mail/tasks", &header, r#"{"payload": 1}"#);
         let posted = posted.await;
@@ -82,15 +82,15 @@ async fn project_inboxes_are_served_and_a_handler_takes_no_model() {
         let body = r#"{"agent": "hello", "input": 1, "model": "script"}"#;
         let refused = send(address, "POST /v1/runs", &header, body).await;
         assert!(refused.starts_with("HTTP/1.1 4"), "{refused}");
-        assert!(refused.contains("takes no model"), "{refused}");
+        assert!(refused.contains("accepts no model"), "{refused}");
     };
     tokio::select! {
         served = runtime.serve(listener) => panic!("{served:?}"),
-        () = asked => {}
+        () = client => {}
     }
 }
 
-/// What comes of serving a project with these settings at a port of this machine.
+/// Serves a project with these settings on a local port and returns the result.
 async fn serve_and_stop(settings: &str) -> Result<(), Error> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("longhaul.toml"), settings).unwrap();
@@ -103,8 +103,8 @@ async fn serve_and_stop(settings: &str) -> Result<(), Error> {
 #[tokio::test]
 async fn a_project_that_relaxes_server_access_needs_trust() {
     let served = serve_and_stop("[server]\nopen_loopback = true\n").await;
-    let said = served.unwrap_err().to_string();
-    assert!(said.contains("[server]"), "{said}");
+    let message = served.unwrap_err().to_string();
+    assert!(message.contains("[server]"), "{message}");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn an_unused_listen_address_needs_no_trust() {
     let listen = "[server]\nlisten = \"0.0.0.0:4180\"\n";
     serve_and_stop(listen).await.unwrap();
     let served = serve_and_stop(&format!("{listen}hosts = [\"shop.example\"]\n")).await;
-    let said = served.unwrap_err().to_string();
-    assert!(said.contains("shop.example"), "{said}");
-    assert!(!said.contains("0.0.0.0"), "{said}");
+    let message = served.unwrap_err().to_string();
+    assert!(message.contains("shop.example"), "{message}");
+    assert!(!message.contains("0.0.0.0"), "{message}");
 }

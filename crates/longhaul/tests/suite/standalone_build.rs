@@ -1,5 +1,5 @@
-//! Builds programs in a folder outside of this workspace, with nothing of ours but `longhaul` as it
-//! is without its features.
+//! Builds programs in a folder outside of this workspace. Their only Longhaul dependency is `longhaul` without
+//! its features.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ tokio = { version = "1", features = ["macros", "rt-multi-thread", "fs"] }
 [workspace]
 "#;
 
-/// The folder of the library's manifest, and that of the workspace.
+/// Returns the folder of the library and the folder of the workspace.
 pub(super) fn package_and_workspace() -> (&'static Path, &'static Path) {
     let library = Path::new(env!("CARGO_MANIFEST_DIR"));
-    (library, library.ancestors().nth(2).expect("a workspace"))
+    (library, library.ancestors().nth(2).expect("the workspace folder"))
 }
 
-/// Builds a program of this source, without the features of `longhaul`. What others wrote is built already, in the target directory of these
-/// tests: the same versions, and the same profile.
+/// Builds a program from this source, without the features of `longhaul`. Third-party dependencies are already
+/// built in the target directory of these tests, with the same versions and the same profile.
 pub(super) fn build_program(name: &str, source: &str, folder: &Path) -> PathBuf {
     let (library, workspace) = package_and_workspace();
     let whole = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
-    let (_, profile) = whole.split_once("[profile.dev]").expect("a profile");
+    let (_, profile) = whole.split_once("[profile.dev]").expect("the dev profile");
     let manifest = MANIFEST_TEMPLATE.replace("NAME", name);
     let manifest = manifest.replace("LONGHAUL", library.to_str().unwrap());
     fs::write(folder.join("Cargo.toml"), format!("{manifest}\n[profile.dev]{profile}")).unwrap();
@@ -37,9 +37,10 @@ pub(super) fn build_program(name: &str, source: &str, folder: &Path) -> PathBuf 
     fs::create_dir(folder.join("src")).unwrap();
     fs::write(folder.join("src/main.rs"), source).unwrap();
     let this = std::env::current_exe().unwrap();
-    let target = this.ancestors().nth(3).expect("a target directory");
+    let target = this.ancestors().nth(3).expect("the target directory");
     let mut cargo = Command::new(env!("CARGO"));
-    // Build scripts run again when these change, and everything after them is built again.
+    // Removed, because a change of these variables would run build scripts again and rebuild everything after
+    // them.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -52,7 +53,7 @@ pub(super) fn build_program(name: &str, source: &str, folder: &Path) -> PathBuf 
         .env("CARGO_TARGET_DIR", target)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{stderr}");
     target.join("debug").join(name)
 }

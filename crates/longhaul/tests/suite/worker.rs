@@ -1,4 +1,4 @@
-//! Workers of one runtime: one after the other, and what their end does to others.
+//! Tests of the workers of one runtime: several in sequence, and the effect of a failed one on callers.
 
 use std::env;
 use std::error::Error as _;
@@ -11,10 +11,10 @@ use longhaul::{Agent, CancellationToken, Error, Runtime, RuntimeBuilder, Status,
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-/// Where the process that trusts everything works; the test itself has no such variable.
+/// Variable with the folder of the child process, which trusts everything. It is not set in the test itself.
 const FOLDER_VAR: &str = "WORKER_TEST_FOLDER";
 
-/// A server of tools in a few lines of shell: it greets, and says so in `started`.
+/// A minimal MCP server as a shell script. It appends a line to the file `started` when it starts.
 const MCP_SERVER_SCRIPT: &str = r#"
 echo started >> started
 while read -r line; do
@@ -68,7 +68,7 @@ async fn the_mcp_servers_of_a_project_serve_the_next_worker_too() {
     {
         fs::write(folder.path().join(file), text).unwrap();
     }
-    // Another process, since a test can't trust a server for this one.
+    // A child process, since the variable that trusts the server must not be set in the test process.
     let child = Command::new(env::current_exe().unwrap())
         .args(["suite::worker::the_mcp_servers_of_a_project_serve_the_next_worker_too"])
         .args(["--exact", "--nocapture"])
@@ -76,8 +76,8 @@ async fn the_mcp_servers_of_a_project_serve_the_next_worker_too() {
         .env("LONGHAUL_TRUST", "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{stderr}");
 }
 
 fn hello_builder() -> RuntimeBuilder {
@@ -111,13 +111,13 @@ async fn wait_and_submit_return_the_error_of_the_failed_worker() {
     let good = runtime.worker().spawn();
     let bad = runtime.worker().inbox("two\nlines").spawn();
     let failed = bad.stop().await.unwrap_err();
-    // Another one drives: only why this one has failed is said.
+    // Another worker is running, so only the failed worker reports the error.
     assert_eq!(failed.code(), "bad_name");
-    let said = failed.to_string();
-    assert!(said.starts_with("the worker has failed: "), "{said}");
-    assert!(said.contains("inbox"), "{said}");
+    let message = failed.to_string();
+    assert!(message.starts_with("the worker has failed: "), "{message}");
+    assert!(message.contains("inbox"), "{message}");
     assert!(failed.source().is_some(), "{failed:?}");
-    // As long as another one drives, nobody else is told.
+    // Other callers see no error while a worker is running.
     runtime.submit(task()).await.unwrap();
     good.stop().await.unwrap();
     let failed = waiting.join_next().await.unwrap().unwrap().unwrap_err();
@@ -131,7 +131,7 @@ async fn wait_and_submit_return_the_error_of_the_failed_worker() {
     let first = events.next().await.unwrap().unwrap();
     assert_eq!(first.event.kind(), "run.created");
     let failed = loop {
-        match events.next().await.expect("an error is the end") {
+        match events.next().await.expect("the stream ends with an error") {
             Ok(_) => {}
             Err(error) => break error,
         }
@@ -143,7 +143,7 @@ async fn wait_and_submit_return_the_error_of_the_failed_worker() {
     let run = runtime.submit(task()).await.unwrap();
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
     worker.stop().await.unwrap();
-    // What has ended is told whatever becomes of workers.
+    // An ended run can be read whatever happens to workers.
     let failed = runtime.worker().inbox("").spawn().stop().await;
     assert!(failed.is_err());
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
@@ -155,14 +155,14 @@ async fn wait_returns_an_error_after_the_worker_panicked() {
     let run = runtime.submit(Task::new("hello").inbox("mail"));
     let run = run.await.unwrap();
     let worker = runtime.worker();
-    // Without its timers Tokio panics as soon as the worker waits.
+    // Without timers Tokio panics as soon as the worker waits.
     let panicked = spawn_blocking(|| {
         let timeless = tokio::runtime::Builder::new_current_thread().build();
         timeless.unwrap().block_on(worker.run(CancellationToken::new()))
     });
     assert!(panicked.await.unwrap_err().is_panic());
     let waited = timeout(Duration::from_secs(10), run.wait()).await;
-    let failed = waited.expect("an answer in time").unwrap_err();
+    let failed = waited.expect("`wait` returns in time").unwrap_err();
     assert!(matches!(failed, Error::WorkerFailed(_)), "{failed}");
     assert!(failed.to_string().contains("panicked"), "{failed}");
     assert!(runtime.submit(Task::new("hello")).await.is_err());

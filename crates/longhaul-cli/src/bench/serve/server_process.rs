@@ -1,4 +1,4 @@
-//! The server that is measured: this program in a project and a process of its own.
+//! The server that is measured: this program, in a temporary project and as a separate process.
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +17,11 @@ use crate::bench::client::BenchClient;
 use crate::bench::measure::nanos_to_micros;
 use crate::bench::project::BenchProject;
 use crate::child_process::ChildProcess;
-use crate::store_access::open_options;
+use crate::store_access::store_open_options;
 
-/// Number of tasks that are written to a store at once, and their length.
+/// Number of tasks per batch when the store is filled.
 const FILL_BATCH_TASKS: usize = 64;
+/// Length of the text of each task that fills the store, in bytes.
 const FILL_TASK_BYTES: usize = 64 * 1024;
 
 const PROJECT_FILES: &[(&str, &str)] = &[
@@ -40,64 +41,65 @@ const PROJECT_FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The project of the server.
-pub(crate) fn create_project(dir: Option<&Path>) -> anyhow::Result<BenchProject> {
-    BenchProject::new(dir, PROJECT_FILES)
+/// Creates the temporary project of the measured server.
+pub(crate) fn create_project(parent_folder: Option<&Path>) -> anyhow::Result<BenchProject> {
+    BenchProject::new(parent_folder, PROJECT_FILES)
 }
 
-/// Fills the store with runs that nobody drives; how big it is then, in MB.
+/// Fills the project's store with runs that no worker drives. Returns the size of the store in MB.
 pub(crate) async fn fill_store(project: &BenchProject, megabytes: u32) -> anyhow::Result<u64> {
-    let house = open(load::load(&project.process_env, &[])?, open_options(OpenMode::Driver))?;
+    let runtime =
+        open(load::load(&project.process_env, &[])?, store_open_options(OpenMode::Driver))?;
     let inbox = InboxName::new("background")?;
     let rounds = megabytes as usize * 1024 * 1024 / (FILL_BATCH_TASKS * FILL_TASK_BYTES);
     for round in 0..rounds {
         let task = |index: usize| {
-            // Each text is another one, or the store would keep it once.
-            let word = format!("{round}.{index} ");
+            // The texts differ, because the store deduplicates equal ones.
+            let unit = format!("{round}.{index} ");
             Task {
                 inbox: Some(inbox.clone()),
-                ..Task::new("busy", word.repeat(FILL_TASK_BYTES / word.len()))
+                ..Task::new("busy", unit.repeat(FILL_TASK_BYTES / unit.len()))
             }
         };
-        house.longhaul.submit_all((0..FILL_BATCH_TASKS).map(task).collect()).await?;
+        runtime.longhaul.submit_all((0..FILL_BATCH_TASKS).map(task).collect()).await?;
     }
     let size = |name: &str| fs::metadata(project.root().join(name)).map_or(0, |file| file.len());
     Ok((size(".longhaul/longhaul.db") + size(".longhaul/longhaul.db-wal")) / 1024 / 1024)
 }
 
-/// A server under way.
+/// A measured server in a child process, which ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct BenchServer {
     process: ChildProcess,
     url: String,
     key: String,
-    /// From exec to ready.
+    /// Time from the start of the process until the server was ready, in milliseconds.
     pub(crate) ready_ms: f64,
 }
 
 impl BenchServer {
-    /// Starts a server over the project, and waits until it is ready.
+    /// Starts a server in the project and waits until it is ready.
     pub(crate) fn start(project: &BenchProject) -> anyhow::Result<Self> {
-        let begun = SystemClock.monotonic_nanos();
+        let start = SystemClock.monotonic_nanos();
         let args = ["serve", "--listen", "127.0.0.1:0", "--until-eof", "--log", "json"];
-        let mut command = project.command(&args)?;
+        let mut command = project.longhaul_command(&args)?;
         let (process, url) = ChildProcess::start_server(command.stderr(Stdio::piped()))?;
-        let ready_ms = nanos_to_micros(SystemClock.monotonic_nanos() - begun) / 1e3;
+        let ready_ms = nanos_to_micros(SystemClock.monotonic_nanos() - start) / 1e3;
         let key = fs::read_to_string(project.root().join(".longhaul/local.key"))?;
         Ok(Self { process, url, key: key.trim().to_owned(), ready_ms })
     }
 
-    /// A new connection to it.
+    /// Opens a new connection to the server.
     pub(crate) async fn connect(&self) -> anyhow::Result<BenchClient> {
         BenchClient::connect(&self.url, &self.key).await
     }
 
-    /// Its resident memory in MB.
-    pub(crate) fn resident_mb(&self) -> anyhow::Result<f64> {
+    /// Returns the resident memory of the server process in MB.
+    pub(crate) fn resident_memory_mb(&self) -> anyhow::Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))
-            .context("memory can only be read on Linux")?;
+            .context("the memory of a process can be read only on Linux")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-        Ok(kilobytes.context("the system does not say how much memory it has")? / 1024.0)
+        Ok(kilobytes.context("the resident memory can't be read from /proc")? / 1024.0)
     }
 }

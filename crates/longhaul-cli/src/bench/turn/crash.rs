@@ -1,5 +1,5 @@
-//! A worker killed with SIGKILL again and again: what is lost, what is repeated, how soon it goes
-//! on. The process is the real one and really dies.
+//! Kills a worker process with SIGKILL repeatedly, and measures what is lost, what is repeated and
+//! how soon the run continues.
 
 use std::path::Path;
 
@@ -12,29 +12,29 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::{Longhaul, Task};
 use longhaul_store::OpenMode;
-use longhaul_store::bench::Durations;
+use longhaul_store::bench::SortedDurations;
 use serde_json::json;
 
 use crate::bench::measure::nanos_to_micros;
 use crate::bench::project::BenchProject;
-use crate::bench::report::{Report, met_or_missed};
+use crate::bench::report::{BenchReport, met_or_missed};
 use crate::child_process::ChildProcess;
 use crate::crash_counts::CrashCounts;
-use crate::store_access::open_options;
+use crate::store_access::store_open_options;
 
-/// From the start of a process to its first event, in milliseconds.
+/// Target time from the start of a worker process to its first event, in milliseconds.
 const RECOVERY_MS_TARGET: f64 = 200.0;
 
-/// How long a worker lives after its first event.
+/// Time from a worker's first event until the worker is killed.
 const KILL_DELAY: Millis = Millis(60);
 
-/// A run must end within this.
+/// Timeout for a worker's first event, and for the end of the run after the last kill.
 const RUN_TIMEOUT: Millis = Millis::from_secs(120);
 
-/// More events than the journal has.
+/// Maximum number of events read from the journal. The run writes far fewer.
 const EVENTS_MAX: usize = 1_000_000;
 
-/// A run of many short turns that is always in the middle of something.
+/// Files of a project whose run has many short turns, so that a kill always interrupts some work.
 const PROJECT_FILES: &[(&str, &str)] = &[
     ("longhaul.toml", "[budget]\nturns = 100000\n[worker]\ncrash_limit = 0\n"),
     ("agents/busy.md", "---\nmodel: scripted/busy\ntools: [vault_list]\n---\nYou are killed.\n"),
@@ -44,29 +44,30 @@ const PROJECT_FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Kills a worker so many times, lets the last one finish the run, and adds what came of it to the
+/// Kills a worker `kills` times, lets the last worker finish the run, and adds the result to the
 /// report.
 pub(crate) async fn measure_crashes(
     folder: &Path,
     kills: u32,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) -> anyhow::Result<()> {
     let project = BenchProject::new(Some(folder), PROJECT_FILES)?;
     let longhaul =
-        open(load::load(&project.process_env, &[])?, open_options(OpenMode::Outsider))?.longhaul;
+        open(load::load(&project.process_env, &[])?, store_open_options(OpenMode::Outsider))?
+            .longhaul;
     let run = longhaul.submit(Task::new("busy", "go")).await?;
-    let mut spans = Vec::new();
+    let mut durations = Vec::new();
     for _ in 0..kills {
-        let (mut worker, span) = start_worker(&project, &longhaul, run).await?;
-        spans.push(span);
+        let (mut worker, duration) = start_worker(&project, &longhaul, run).await?;
+        durations.push(duration);
         SystemClock.sleep(KILL_DELAY).await;
         worker.kill()?;
     }
-    let (mut worker, span) = start_worker(&project, &longhaul, run).await?;
-    spans.push(span);
-    let deadline = SystemClock.monotonic().plus(RUN_TIMEOUT);
+    let (mut worker, duration) = start_worker(&project, &longhaul, run).await?;
+    durations.push(duration);
+    let deadline = SystemClock.monotonic_time().plus(RUN_TIMEOUT);
     while !longhaul.run_row(run).await?.status.is_terminal() {
-        if SystemClock.monotonic() > deadline {
+        if SystemClock.monotonic_time() > deadline {
             bail!("{run} did not end after {kills} kills");
         }
         SystemClock.sleep(Millis(20)).await;
@@ -75,12 +76,12 @@ pub(crate) async fn measure_crashes(
     let journal = longhaul.events(run, Seq::START, EVENTS_MAX).await?;
     let counts = CrashCounts::from_journal(&journal, Seq::START);
     let lost = u32::from(longhaul.run_row(run).await?.status != Status::Completed);
-    // The first start recovered nothing.
-    let spans = Durations::new(spans.split_off(1));
-    let [p50, max] = [50, 100].map(|percent| nanos_to_micros(spans.percentile(percent)) / 1e3);
+    // The first start is not a recovery.
+    let durations = SortedDurations::new(durations.split_off(1));
+    let [p50, max] = [50, 100].map(|percent| nanos_to_micros(durations.percentile(percent)) / 1e3);
     report.add_line(format!(
-        "\nW7  {kills} kills: {lost} runs lost, {} model calls asked again, {} recorded results repeated; \
-         from the start of a new process to its first fact p50 {p50:.0} ms, max {max:.0} ms (target {RECOVERY_MS_TARGET:.0}: {})",
+        "\nW7  {kills} kills: {lost} runs lost, {} model calls repeated, {} recorded results repeated; \
+         from the start of a new process to its first event p50 {p50:.0} ms, max {max:.0} ms (target {RECOVERY_MS_TARGET:.0}: {})",
         counts.retried_model_calls,
         counts.repeated,
         met_or_missed(p50 <= RECOVERY_MS_TARGET),
@@ -94,22 +95,23 @@ pub(crate) async fn measure_crashes(
     }))
 }
 
-/// Starts a worker and waits for its first event; how long that took.
+/// Starts a worker process and waits for its first event. Returns the process and the time that
+/// this took, in nanoseconds.
 async fn start_worker(
     project: &BenchProject,
     longhaul: &Longhaul,
     run: RunId,
 ) -> anyhow::Result<(ChildProcess, u64)> {
     let last = longhaul.run_row(run).await?.last_seq;
-    let begun = SystemClock.monotonic_nanos();
+    let start = SystemClock.monotonic_nanos();
     let args = ["worker", "--quiet", "--until-eof"];
-    let worker = ChildProcess::start(&mut project.command(&args)?)?;
-    let deadline = SystemClock.monotonic().plus(RUN_TIMEOUT);
+    let worker = ChildProcess::start(&mut project.longhaul_command(&args)?)?;
+    let deadline = SystemClock.monotonic_time().plus(RUN_TIMEOUT);
     while longhaul.run_row(run).await?.last_seq == last {
-        if SystemClock.monotonic() > deadline {
-            bail!("a worker wrote nothing");
+        if SystemClock.monotonic_time() > deadline {
+            bail!("a worker wrote no event in time");
         }
         SystemClock.sleep(Millis(1)).await;
     }
-    Ok((worker, SystemClock.monotonic_nanos() - begun))
+    Ok((worker, SystemClock.monotonic_nanos() - start))
 }

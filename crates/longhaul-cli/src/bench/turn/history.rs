@@ -1,5 +1,5 @@
-//! One long run over HTTP, measured where its history has reached certain lengths. It is one run
-//! for all lengths: what the engine keeps between the turns of a run is what is measured.
+//! One long run over HTTP, measured at certain lengths of its history. All lengths are measured in
+//! one run, because the engine's caches between turns are part of the measurement.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,33 +12,34 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 use serde::Serialize;
 
-use crate::bench::fixture::{Fixture, WARM_UP_TURNS};
+use crate::bench::fixture::{BenchFixture, WARM_UP_TURNS};
 use crate::bench::measure::nanos_to_micros;
-use crate::bench::model_source::{MockProcess, Wire, fetch_mock_stats};
-use crate::cpu::cpu_us;
+use crate::bench::model_source::{MockApi, MockModelProcess, fetch_mock_model_stats};
+use crate::cpu::cpu_time_us;
 
-/// Lengths of the history, in messages.
+/// Lengths of the conversation at which a turn is measured, in messages.
 const HISTORY_LENGTHS: [u32; 4] = [10, 100, 1_000, 5_000];
 
-/// Number of turns over which a length is measured.
+/// Number of turns measured at each length of the conversation.
 pub(crate) const WINDOW_TURNS: u32 = 20;
 
-/// What a turn took at one length of the history.
+/// Cost of a turn at one length of the conversation.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct HistoryRow {
     messages: u32,
     body_bytes_per_turn: f64,
     cpu_us_per_turn: f64,
     wall_us_per_turn: f64,
-    /// CPU as a multiple of the first row's.
+    /// Ratio of the CPU time per turn to that in the first row of the table.
     cpu_to_first: f64,
-    /// CPU for each byte that is sent more than in the first row.
+    /// CPU time per byte by which a request is longer than in the table's first row, in
+    /// nanoseconds.
     cpu_ns_per_additional_byte: Option<f64>,
 }
 
 impl HistoryRow {
-    /// Its figures as a row of a table.
-    pub(crate) fn cells(&self) -> Vec<String> {
+    /// Returns the costs as a table row.
+    pub(crate) fn table_cells(&self) -> Vec<String> {
         let nanos = self.cpu_ns_per_additional_byte;
         vec![
             self.messages.to_string(),
@@ -51,30 +52,32 @@ impl HistoryRow {
     }
 }
 
-/// Executes the run up to so many messages; what a turn took at each length.
+/// Executes a run until its conversation has this many messages, and returns the cost of a turn at
+/// each measured length.
 pub(crate) async fn measure_history(
     folder: &Path,
-    wire: Wire,
+    api: MockApi,
     (messages, result_bytes): (u32, usize),
 ) -> anyhow::Result<Vec<HistoryRow>> {
     let lengths: Vec<u32> =
         HISTORY_LENGTHS.into_iter().filter(|length| *length <= messages).collect();
-    // A turn leaves two messages.
+    // Each turn adds two messages.
     let turns = lengths.last().map_or(0, |length| length / 2) + WINDOW_TURNS;
-    let mock = MockProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, turns])?;
-    let fixture = Fixture::new(&folder.join("history.db"), mock.source(wire), result_bytes)?;
+    let mock = MockModelProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, turns])?;
+    let fixture =
+        BenchFixture::new(&folder.join("history.db"), mock.model_source(api), result_bytes)?;
     fixture.warm_up().await?;
     let model = Arc::new(SamplingModel {
-        model: fixture.source.model(turns)?,
+        model: fixture.source.create_model(turns)?,
         url: mock.url.clone(),
-        // Both ends of each window, as the number of turns before it.
+        // Start and end of each window, as the number of turns before it.
         edges: lengths.iter().flat_map(|length| [length / 2, length / 2 + WINDOW_TURNS]).collect(),
         samples: Mutex::default(),
     });
-    fixture.execute_with(Arc::clone(&model) as _, turns, 1).await?;
+    fixture.execute_with_model(Arc::clone(&model) as _, turns, 1).await?;
     let samples = model.samples.lock().unwrap_or_else(PoisonError::into_inner);
     if samples.len() != 2 * lengths.len() {
-        bail!("a question was asked twice, so the history can't be measured");
+        bail!("a model call was repeated, so the history can't be measured");
     }
     let mut rows: Vec<HistoryRow> = Vec::new();
     for (messages, window) in lengths.iter().zip(samples.chunks(2)) {
@@ -100,50 +103,51 @@ pub(crate) async fn measure_history(
     Ok(rows)
 }
 
-/// A model that reads the clocks before certain turns.
+/// A model that samples CPU and wall time before certain turns, and otherwise delegates to another
+/// model.
 #[derive(Debug)]
 struct SamplingModel {
     model: Arc<dyn Model>,
     url: String,
     edges: Vec<u32>,
-    samples: Mutex<Vec<Sample>>,
+    samples: Mutex<Vec<TimeSample>>,
 }
 
-/// CPU and wall time in microseconds, before and after the mock was asked for its count: asking
-/// falls outside the window.
+/// A sample of CPU and wall time in microseconds, taken before and after the mock's counters were
+/// read, so that reading the counters is not part of the measured turns.
 #[derive(Debug)]
-struct Sample {
+struct TimeSample {
     before: (f64, f64),
     body_bytes: f64,
     after: (f64, f64),
 }
 
 impl SamplingModel {
-    async fn sample(&self) -> anyhow::Result<()> {
-        let clocks = || (cpu_us(), nanos_to_micros(SystemClock.monotonic_nanos()));
+    async fn take_sample(&self) -> anyhow::Result<()> {
+        let clocks = || (cpu_time_us(), nanos_to_micros(SystemClock.monotonic_nanos()));
         let before = clocks();
-        let body_bytes = fetch_mock_stats(&self.url).await?.body_bytes as f64;
+        let body_bytes = fetch_mock_model_stats(&self.url).await?.body_bytes as f64;
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        samples.push(Sample { before, body_bytes, after: clocks() });
+        samples.push(TimeSample { before, body_bytes, after: clocks() });
         Ok(())
     }
 }
 
 #[async_trait]
 impl Model for SamplingModel {
-    fn estimate(&self, ask: &ModelRequest) -> CostEstimate {
-        self.model.estimate(ask)
+    fn estimate(&self, request: &ModelRequest) -> CostEstimate {
+        self.model.estimate(request)
     }
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        if self.edges.contains(&ask.turn.saturating_sub(1)) {
-            let sampled = self.sample().await;
+        if self.edges.contains(&request.turn.saturating_sub(1)) {
+            let sampled = self.take_sample().await;
             sampled.map_err(|why| Failure::new(FailureClass::InvalidRequest, why.to_string()))?;
         }
-        self.model.generate(ask, ear).await
+        self.model.generate(request, sink).await
     }
 }

@@ -1,5 +1,5 @@
-//! The turn over real HTTP: one run, a long history, many runs at once. The mock is another
-//! process, and its CPU is not counted as ours.
+//! Measures turns over real HTTP: one run, a run with a long history, and many concurrent runs. The
+//! mock model is another process, and its CPU time is not counted.
 
 use std::path::Path;
 
@@ -7,34 +7,34 @@ use longhaul_core::time::Millis;
 use serde_json::json;
 
 use crate::bench::fixture::WARM_UP_TURNS;
-use crate::bench::model_source::{MockProcess, Wire};
-use crate::bench::report::{Report, core_count, met_or_missed};
-use crate::bench::turn::bench_run::BenchRun;
+use crate::bench::model_source::{MockApi, MockModelProcess};
+use crate::bench::report::{BenchReport, cpu_core_count, met_or_missed};
+use crate::bench::turn::bench_run::BenchRunResult;
 use crate::bench::turn::concurrency::{ConcurrencyResult, TURNS_PER_RUN};
 use crate::bench::turn::history::{HistoryRow, WINDOW_TURNS, measure_history};
 
-/// Number of turns of the one run.
+/// Number of turns of the run that is measured alone.
 const ONE_RUN_TURNS: u32 = 50;
 
-/// Latency of a model that takes its time.
+/// Latency of the mock model that stands for a slow provider.
 const LATENCY: Millis = Millis(100);
 
-/// CPU of a turn, in microseconds.
+/// Target CPU time of a turn, in microseconds.
 const CPU_US_TARGET: f64 = 300.0;
 
-/// CPU of a turn with many runs at once, as a multiple of that of one run.
+/// Target ratio of the CPU time per turn of concurrent runs to that of a single run.
 const CONCURRENT_CPU_TARGET: f64 = 1.2;
 
-/// Turns a second, as a share of what the CPU they take allows.
+/// Minimum ratio of the measured turns per second to those that the CPU cores allow.
 const CPU_BOUND_SHARE_TARGET: f64 = 0.8;
 
-/// Turns a second with a model that takes its time, as a share of the ideal.
+/// Minimum ratio of the measured turns per second to those that are possible with the slow model.
 const IDEAL_SHARE_TARGET: f64 = 1_750.0 / 1_818.0;
 
-/// What is to be measured.
+/// Parameters of the measurements over HTTP.
 pub(crate) struct HttpBench<'a> {
-    pub(crate) wire: Wire,
-    /// The longest history, in messages.
+    pub(crate) wire: MockApi,
+    /// Maximum length of the conversation, in messages.
     pub(crate) messages: u32,
     pub(crate) runs: u32,
     pub(crate) result_bytes: usize,
@@ -42,34 +42,36 @@ pub(crate) struct HttpBench<'a> {
 }
 
 impl HttpBench<'_> {
-    /// Measures everything, one after another, and adds it to the report.
-    pub(crate) async fn measure(&self, report: &mut Report) -> anyhow::Result<()> {
+    /// Runs all measurements over HTTP, one after another, and adds the results to the report.
+    pub(crate) async fn measure_over_http(&self, report: &mut BenchReport) -> anyhow::Result<()> {
         let (wire, bytes, folder) = (self.wire, self.result_bytes, self.folder);
         report.print_progress(&format!("executing {ONE_RUN_TURNS} turns over HTTP"));
-        let mock = MockProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, ONE_RUN_TURNS])?;
+        let mock = MockModelProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, ONE_RUN_TURNS])?;
         let file = folder.join("http-one.db");
-        let one = BenchRun::execute(&file, mock.source(wire), (ONE_RUN_TURNS, bytes)).await?;
+        let one =
+            BenchRunResult::execute_run(&file, mock.model_source(wire), (ONE_RUN_TURNS, bytes))
+                .await?;
         drop(mock);
-        report.print_progress(&format!("executing up to {} messages over HTTP", self.messages));
+        report.print_progress(&format!("executing a run of {} messages over HTTP", self.messages));
         let history = measure_history(folder, wire, (self.messages, bytes)).await?;
-        report.print_progress(&format!("executing {} runs at once over HTTP", self.runs));
+        report.print_progress(&format!("executing {} concurrent runs over HTTP", self.runs));
         let load = (self.runs, bytes);
-        let many = ConcurrencyResult::measure(folder, wire, load, Millis::ZERO).await?;
-        let slow = ConcurrencyResult::measure(folder, wire, load, LATENCY).await?;
+        let many = ConcurrencyResult::measure_runs(folder, wire, load, Millis::ZERO).await?;
+        let slow = ConcurrencyResult::measure_runs(folder, wire, load, LATENCY).await?;
         report.add_line(format!(
-            "\nover HTTP: the {wire} wire without TLS to `longhaul mock-model` in a process of its own, which takes its \
-             share of the same {} cores; one tool call a turn with {bytes} bytes of result, each row over {WINDOW_TURNS} turns of one run",
-            core_count(),
+            "\nover HTTP: the {wire} API without TLS to `longhaul mock-model` in a separate process, which uses its \
+             share of the same {} cores; one tool call per turn with {bytes} bytes of result, each row over {WINDOW_TURNS} turns of one run",
+            cpu_core_count(),
         ));
-        let head = ["messages", "request bytes", "CPU us a turn", "wall us a turn"];
-        let head = [&head[..], &["CPU to the first", "CPU ns a further byte"]].concat();
-        report.add_table(&head, &history.iter().map(HistoryRow::cells).collect::<Vec<_>>());
+        let head = ["messages", "request bytes", "CPU us per turn", "wall us per turn"];
+        let head = [&head[..], &["CPU vs. first row", "CPU ns per further byte"]].concat();
+        report.add_table(&head, &history.iter().map(HistoryRow::table_cells).collect::<Vec<_>>());
         report.add_line(one.target_line("W1  over HTTP: ", CPU_US_TARGET));
         let ratio = many.cost.cpu_us_per_turn / one.cost.cpu_us_per_turn.max(1.0);
         let allowed = many.share_of_cpu_bound;
         report.add_line(format!(
-            "W3  {} runs x {TURNS_PER_RUN} turns: {:.0} turns/s with {:.2} commits a turn; {:.0} us CPU a turn, {ratio:.2} of one \
-             run's (target {CONCURRENT_CPU_TARGET}: {}); {allowed:.2} of the {:.0}/s that this CPU and the mock's {:.0} us allow \
+            "W3  {} runs x {TURNS_PER_RUN} turns: {:.0} turns/s with {:.2} commits per turn; {:.0} us CPU per turn, {ratio:.2} times that of one \
+             run (target {CONCURRENT_CPU_TARGET}: {}); {allowed:.2} of the {:.0}/s that this CPU and the mock's {:.0} us allow \
              (target {CPU_BOUND_SHARE_TARGET}: {})",
             many.runs,
             many.turns_per_second,

@@ -1,6 +1,4 @@
-//! One call from its first start to its result, as its journal tells it.
-//!
-//! Never: looks at another call.
+//! The history of one tool call, from its first start to its result, read from the journal.
 
 use std::collections::BTreeMap;
 
@@ -11,90 +9,94 @@ use longhaul_core::id::{CallId, Epoch, GateId};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{Decision, GateKind};
 
-/// What the names of tools begin with that leave a line.
+/// Prefix of the names of probe tools, which record each effect in the probe file.
 pub(crate) const PROBE_PREFIX: &str = "probe_";
 
-/// A call.
+/// What the journal says about one tool call.
 #[derive(Debug, Default)]
 pub(crate) struct CallHistory {
     pub(crate) tool: String,
     pub(crate) class: EffectClass,
-    /// The fence at each start.
+    /// Epoch of the driver at each start of the call. The epoch grows when another worker takes
+    /// over.
     pub(crate) start_epochs: Vec<Epoch>,
-    /// So often somebody who knows said that it may begin anew.
+    /// Number of times that a verification or a person allowed the call to be repeated.
     pub(crate) allowed_repeats: usize,
     pub(crate) doubt_count: u32,
-    /// The fence at each recorded result; more than one is wrong.
+    /// Epoch of the driver at each recorded result of the call; more than one result is a
+    /// violation.
     end_epochs: Vec<Epoch>,
     started_after_end: bool,
-    /// Since its last start the journal says openly that its driver was lost.
-    reported_lost: bool,
+    /// True if an event after the call's last start reports that the call was lost with its driver.
+    is_loss_reported: bool,
     settled_by: Option<&'static str>,
 }
 
-/// The calls of a run, by id.
+/// Returns the history of every tool call of a run, by call id.
 pub(crate) fn call_histories(entries: &[Entry]) -> BTreeMap<CallId, CallHistory> {
-    let mut lives: BTreeMap<CallId, CallHistory> = BTreeMap::new();
+    let mut histories: BTreeMap<CallId, CallHistory> = BTreeMap::new();
     let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();
     for entry in entries {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls are looked at")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls are checked here")]
         match &entry.event {
             Event::TurnCompleted(data) => {
-                for (index, appraisal) in (1..).zip(&data.calls) {
+                for (index, classification) in (1..).zip(&data.calls) {
                     let turn = data.turn;
-                    let life = lives.entry(CallId { turn, index }).or_default();
-                    life.tool = appraisal.tool.to_string();
-                    life.class = appraisal.class;
+                    let history = histories.entry(CallId { turn, index }).or_default();
+                    history.tool = classification.tool.to_string();
+                    history.class = classification.class;
                 }
             }
             Event::ToolStarted(data) => {
-                let life = lives.entry(data.call).or_default();
-                life.start_epochs.push(entry.epoch);
-                life.started_after_end |= !life.end_epochs.is_empty();
-                life.reported_lost = false;
+                let history = histories.entry(data.call).or_default();
+                history.start_epochs.push(entry.epoch);
+                history.started_after_end |= !history.end_epochs.is_empty();
+                history.is_loss_reported = false;
             }
             Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
-                lives.entry(data.call).or_default().end_epochs.push(entry.epoch);
+                histories.entry(data.call).or_default().end_epochs.push(entry.epoch);
             }
             Event::ToolInDoubt(data) => {
-                let life = lives.entry(data.call).or_default();
-                life.doubt_count += 1;
-                life.reported_lost = true;
+                let history = histories.entry(data.call).or_default();
+                history.doubt_count += 1;
+                history.is_loss_reported = true;
             }
             Event::ToolVerified(data) => {
-                let life = lives.entry(data.call).or_default();
-                life.allowed_repeats += usize::from(data.outcome == VerifyOutcome::NotHappened);
-                life.settled_by = Some("verified");
+                let history = histories.entry(data.call).or_default();
+                history.allowed_repeats += usize::from(data.outcome == VerifyOutcome::NotHappened);
+                history.settled_by = Some("verified");
             }
             Event::ToolSurfaced(data) => {
-                let life = lives.entry(data.call).or_default();
-                life.reported_lost = true;
-                life.settled_by = Some("surfaced");
+                let history = histories.entry(data.call).or_default();
+                history.is_loss_reported = true;
+                history.settled_by = Some("surfaced");
             }
             Event::GateRaised(data) if data.gate.kind == GateKind::InDoubt => {
                 gates.extend(data.gate.call.map(|call| (data.gate.id, call)));
             }
             Event::GateAnswered(data) => {
                 if let Some(call) = gates.get(&data.gate) {
-                    let life = lives.entry(*call).or_default();
-                    life.allowed_repeats += usize::from(data.answer.decision == Decision::Approve);
-                    life.settled_by = Some(data.answer.decision.as_str());
+                    let history = histories.entry(*call).or_default();
+                    history.allowed_repeats +=
+                        usize::from(data.answer.decision == Decision::Approve);
+                    history.settled_by = Some(data.answer.decision.as_str());
                 }
             }
             _ => {}
         }
     }
-    lives
+    histories
 }
 
 impl CallHistory {
-    /// Whether its tool leaves a line where it was at work.
-    pub(crate) fn is_probed(&self) -> bool {
+    /// Returns whether the call's tool records each effect in the probe file.
+    pub(crate) fn is_probe_call(&self) -> bool {
         self.tool.starts_with(PROBE_PREFIX)
     }
 
-    /// How a doubt about it was settled.
-    pub(crate) fn settlement(&self) -> &'static str {
+    /// Returns how the call was settled after it was in doubt (started, outcome unknown after a
+    /// kill).
+    pub(crate) fn settlement_label(&self) -> &'static str {
         match (self.settled_by, self.end_epochs.is_empty()) {
             (Some(settled), _) => settled,
             (None, false) => "reported",
@@ -102,46 +104,54 @@ impl CallHistory {
         }
     }
 
-    /// Why its recorded result was not the end of it.
-    pub(crate) fn repeated_after_result(&self, done: &[Epoch]) -> Option<String> {
+    /// Returns a violation message if the call was repeated after its result was recorded.
+    pub(crate) fn repeat_after_result_message(&self, effect_epochs: &[Epoch]) -> Option<String> {
         let tool = &self.tool;
         if self.started_after_end {
-            return Some(format!("{tool} was started after its result"));
+            return Some(format!("{tool} was started again after its result"));
         }
         if self.end_epochs.len() > 1 {
-            return Some(format!("{tool} has {} results", self.end_epochs.len()));
+            return Some(format!("{tool} has {} results for one call", self.end_epochs.len()));
         }
         let end = self.end_epochs.first()?;
-        let late = done.iter().find(|epoch| *epoch > end)?;
-        Some(format!("{tool} has a result of epoch {end} and was seen at work in epoch {late}"))
+        let late = effect_epochs.iter().find(|epoch| *epoch > end)?;
+        Some(format!("{tool} has a result of epoch {end} and had an effect in epoch {late}"))
     }
 
-    /// Which deed stands under no start of its own.
-    pub(crate) fn effect_without_start(&self, done: &[Epoch]) -> Option<String> {
+    /// Returns a violation message if the call had more effects than starts in one driver epoch.
+    pub(crate) fn effect_without_start_message(&self, effect_epochs: &[Epoch]) -> Option<String> {
         let count = |all: &[Epoch], one: &Epoch| all.iter().filter(|epoch| *epoch == one).count();
-        let more = |epoch: &&Epoch| count(done, epoch) > count(&self.start_epochs, epoch);
-        let epoch = done.iter().find(more)?;
+        let more = |epoch: &&Epoch| count(effect_epochs, epoch) > count(&self.start_epochs, epoch);
+        let epoch = effect_epochs.iter().find(more)?;
         Some(format!(
-            "{} was seen {}x in epoch {epoch} and started {}x there",
+            "{} had {} effects in epoch {epoch}, but {} starts",
             self.tool,
-            count(done, epoch),
+            count(effect_epochs, epoch),
             count(&self.start_epochs, epoch),
         ))
     }
 
-    /// Why a call that must not be repeated was let go of without a word.
-    pub(crate) fn lost_without_report(&self, done: &[Epoch], ended: bool) -> Option<String> {
+    /// Returns a violation message if a call that must not be repeated was lost and the journal
+    /// does not report the loss.
+    pub(crate) fn unreported_loss_message(
+        &self,
+        effect_epochs: &[Epoch],
+        run_ended: bool,
+    ) -> Option<String> {
         let tool = &self.tool;
-        if self.reported_lost {
+        if self.is_loss_reported {
             return None;
         }
         let Some(end) = self.end_epochs.first() else {
-            let begun = !done.is_empty() || (ended && !self.start_epochs.is_empty());
-            return begun.then(|| format!("{tool} has begun, and has neither result nor doubt"));
+            let has_begun =
+                !effect_epochs.is_empty() || (run_ended && !self.start_epochs.is_empty());
+            return has_begun.then(|| {
+                format!("{tool} was started and has neither a result nor an in-doubt event")
+            });
         };
         let start = self.start_epochs.last()?;
         (end > start).then(|| {
-            format!("{tool} was begun in epoch {start}, and epoch {end} gave it a result without a doubt")
+            format!("{tool} was started in epoch {start} and got a result in epoch {end} without an in-doubt event")
         })
     }
 }

@@ -1,25 +1,24 @@
-//! What the judge counts.
-//!
-//! Never: a number that must be 0 without the runs that made it more.
+//! The counts and violations that the verification of a chaos run finds.
 
 use longhaul_core::id::{CallId, RunId};
 use serde::Serialize;
 
-/// What must never happen.
+/// A guarantee of the runtime that a chaos run verifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Invariant {
-    /// What had a recorded result was begun again.
+    /// A call with a recorded result was started again.
     RepeatedAfterResult,
-    /// What must not be repeated was done twice.
+    /// An effect that must not be repeated happened twice.
     DuplicateOnceEffect,
-    /// What must not be repeated was begun and let go of without a word.
+    /// A call that must not be repeated was started and lost, and the journal does not report the
+    /// loss.
     LostWithoutReport,
-    /// Something was done that no journal had begun.
+    /// An effect happened, but no journal contains the start of the tool call.
     UnaccountedEffect,
-    /// One kill cost one run more than one model call.
+    /// One kill lost more than one model call of a run.
     ExcessModelCalls,
-    /// A journal with a gap, a fence that falls or a fact after its end.
+    /// A journal has a gap, a decreasing epoch or an event after the end of the run.
     BrokenJournal,
 }
 
@@ -33,17 +32,19 @@ impl Invariant {
         Self::BrokenJournal,
     ];
 
-    /// Its name in JSON, and what a person reads.
-    pub(crate) const fn names(self) -> (&'static str, &'static str) {
+    /// Returns the guarantee's name in JSON and its label on the scorecard.
+    pub(crate) const fn name_and_label(self) -> (&'static str, &'static str) {
         match self {
             Self::RepeatedAfterResult => {
-                ("repeated_after_result", "recorded results that ran again")
+                ("repeated_after_result", "recorded results that were repeated")
             }
             Self::DuplicateOnceEffect => {
                 ("duplicate_once_effect", "once effects that happened twice")
             }
-            Self::LostWithoutReport => ("lost_without_report", "once calls lost without a word"),
-            Self::UnaccountedEffect => ("unaccounted_effect", "deeds that no journal had begun"),
+            Self::LostWithoutReport => ("lost_without_report", "once calls lost without a report"),
+            Self::UnaccountedEffect => {
+                ("unaccounted_effect", "effects without a start in a journal")
+            }
             Self::ExcessModelCalls => {
                 ("excess_model_calls", "runs that lost two model calls to one kill")
             }
@@ -52,67 +53,68 @@ impl Invariant {
     }
 }
 
-/// Where a rule was broken.
+/// One violation of a guarantee in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Violation {
     pub(crate) invariant: Invariant,
     pub(crate) run: RunId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) call: Option<CallId>,
-    /// What happened, in a sentence.
+    /// Description of what happened.
     pub(crate) message: String,
 }
 
-/// A call whose outcome nobody had recorded, visible as such.
+/// A call that the journal reports as in doubt: it was started, and its outcome was unknown after a
+/// kill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct DoubtfulCall {
+pub(crate) struct InDoubtCall {
     pub(crate) run: RunId,
     pub(crate) call: CallId,
     pub(crate) tool: String,
-    /// What the witness file says; none: this tool leaves no line.
+    /// Whether the probe file has a record of the call. `None` if the tool writes no records.
     pub(crate) happened: Option<bool>,
-    /// By which word it was settled.
+    /// How the call was settled, such as `verified` or a person's decision.
     pub(crate) settled_by: String,
 }
 
-/// Everything that was counted.
+/// Everything that the verification of a chaos run counted and found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ChaosCounts {
     pub(crate) completed: u64,
     pub(crate) failed: Vec<RunId>,
-    /// Cancelled, or not ended.
+    /// Runs that were cancelled or have not ended.
     pub(crate) other: Vec<RunId>,
-    /// So often a new driver found what a dead one had left.
+    /// Number of times that a new worker recovered a run of a dead worker.
     pub(crate) recoveries: u64,
     pub(crate) model_calls: u64,
-    /// Model calls that a kill had cut off.
+    /// Number of model calls that were interrupted by a kill and repeated.
     pub(crate) model_calls_repeated: u64,
     pub(crate) once_calls: u64,
     pub(crate) pure_repeats: u64,
     pub(crate) keyed_repeats: u64,
-    pub(crate) in_doubt: Vec<DoubtfulCall>,
+    pub(crate) in_doubt: Vec<InDoubtCall>,
     pub(crate) violations: Vec<Violation>,
 }
 
 impl ChaosCounts {
     pub(crate) fn add_violation(
         &mut self,
-        rule: Invariant,
+        invariant: Invariant,
         run: RunId,
         call: Option<CallId>,
-        words: String,
+        message: String,
     ) {
-        self.violations.push(Violation { invariant: rule, run, call, message: words });
+        self.violations.push(Violation { invariant, run, call, message });
     }
 
-    /// So often a rule was broken.
-    pub(crate) fn violation_count(&self, rule: Invariant) -> usize {
-        let broken = self.violations.iter().filter(|offence| offence.invariant == rule);
+    /// Returns the number of violations of a guarantee.
+    pub(crate) fn violation_count(&self, invariant: Invariant) -> usize {
+        let broken = self.violations.iter().filter(|violation| violation.invariant == invariant);
         broken.count()
     }
 
-    /// Whether every run completed and no rule was broken.
-    pub(crate) fn is_clean(&self) -> bool {
+    /// Returns whether every run completed and no guarantee was violated.
+    pub(crate) fn has_passed(&self) -> bool {
         self.violations.is_empty() && self.failed.is_empty() && self.other.is_empty()
     }
 }

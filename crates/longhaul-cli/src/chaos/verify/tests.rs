@@ -1,28 +1,28 @@
-//! The judge before doctored evidence: every rule is broken once by hand, and seen.
-//!
-//! Never: a store or a process. A journal here is a list of lines.
+//! Tests of the verification with manipulated data: each guarantee is violated once by hand, and
+//! the verification must detect it. There is no store and no process; a journal here is a list of
+//! events.
 
-use longhaul_core::event::entry::{Entry, Envelope};
+use longhaul_core::event::entry::{Entry, EntryEnvelope};
 use longhaul_core::id::RunId;
 use serde_json::{Value, json};
 
 use crate::chaos::probe_log::ProbeRecord;
 use crate::chaos::verify::counts::{ChaosCounts, Invariant};
-use crate::chaos::verify::verify;
+use crate::chaos::verify::verify_runs;
 
 const RUN: &str = "run_01kdvdna000000000004000001";
 const OTHER_RUN: &str = "run_01kdvdna000000000004000002";
 const GATE: &str = "gate_01kdvdp2dkgcz106mbrfw16wtm";
 
-/// The epoch and the kind of a fact, and its data.
+/// An event of a test journal: driver epoch, kind and data.
 type EventSpec = (u64, &'static str, Value);
 
-fn run() -> RunId {
+fn test_run_id() -> RunId {
     RUN.parse().unwrap()
 }
 
-fn entry(seq: usize, (epoch, kind, data): &EventSpec) -> Entry {
-    let envelope: Envelope = serde_json::from_value(json!({
+fn journal_entry(seq: usize, (epoch, kind, data): &EventSpec) -> Entry {
+    let envelope: EntryEnvelope = serde_json::from_value(json!({
         "run": RUN, "seq": seq, "at": "2026-01-01T00:00:00.000000Z",
         "type": kind, "v": 1, "epoch": epoch, "data": data,
     }))
@@ -30,8 +30,8 @@ fn entry(seq: usize, (epoch, kind, data): &EventSpec) -> Entry {
     Entry::try_from(&envelope).unwrap()
 }
 
-fn journal(facts: &[EventSpec]) -> Vec<Entry> {
-    (1..).zip(facts).map(|(seq, fact)| entry(seq, fact)).collect()
+fn journal_entries(events: &[EventSpec]) -> Vec<Entry> {
+    (1..).zip(events).map(|(seq, event)| journal_entry(seq, event)).collect()
 }
 
 fn turn_started(epoch: u64, turn: u32, attempt: u32) -> EventSpec {
@@ -102,7 +102,8 @@ fn probe_record(tool: &str, call: &str, epoch: u64) -> ProbeRecord {
 const THREE_CALLS: &[(&str, &str)] =
     &[("probe_read", "pure"), ("probe_write", "keyed"), ("probe_send", "once")];
 
-/// Killed twice: while it asked, and while all three calls were at work.
+/// Returns a valid journal with two kills: one during a model call, one during all three tool
+/// calls.
 fn valid_journal() -> Vec<EventSpec> {
     vec![
         turn_started(1, 1, 1),
@@ -136,52 +137,52 @@ fn probe_records() -> Vec<ProbeRecord> {
     ]
 }
 
-fn verify_facts(facts: &[EventSpec], lines: &[ProbeRecord]) -> ChaosCounts {
-    verify(&[(run(), journal(facts))], lines)
+fn verify_events(events: &[EventSpec], records: &[ProbeRecord]) -> ChaosCounts {
+    verify_runs(&[(test_run_id(), journal_entries(events))], records)
 }
 
-/// Only this rule is broken, once.
-fn assert_only_violation(rule: Invariant, tally: &ChaosCounts) {
+/// Asserts that this guarantee is violated exactly once, and no other guarantee is.
+fn assert_only_violation(invariant: Invariant, counts: &ChaosCounts) {
     for other in Invariant::ALL {
-        let (name, _) = other.names();
-        let expected = usize::from(other == rule);
-        assert_eq!(tally.violation_count(other), expected, "{name}: {tally:#?}");
+        let (name, _) = other.name_and_label();
+        let expected = usize::from(other == invariant);
+        assert_eq!(counts.violation_count(other), expected, "{name}: {counts:#?}");
     }
-    assert!(!tally.is_clean());
-    assert_eq!(tally.violations[0].run, run());
+    assert!(!counts.has_passed());
+    assert_eq!(counts.violations[0].run, test_run_id());
 }
 
-/// The honest journal with a fact put in before this place.
-fn valid_journal_with(place: usize, fact: EventSpec) -> Vec<EventSpec> {
-    let mut facts = valid_journal();
-    facts.insert(place, fact);
-    facts
+/// Returns the valid journal with an event inserted at this position.
+fn valid_journal_with_event(index: usize, event: EventSpec) -> Vec<EventSpec> {
+    let mut events = valid_journal();
+    events.insert(index, event);
+    events
 }
 
-/// The honest journal without the facts that match.
-fn valid_journal_without(kinds: &[&str]) -> Vec<EventSpec> {
-    let mut facts = valid_journal();
-    facts.retain(|(_, kind, _)| !kinds.contains(kind));
-    facts
+/// Returns the valid journal without events of these kinds.
+fn valid_journal_without_kinds(kinds: &[&str]) -> Vec<EventSpec> {
+    let mut events = valid_journal();
+    events.retain(|(_, kind, _)| !kinds.contains(kind));
+    events
 }
 
 #[test]
 fn a_valid_journal_passes_and_is_counted() {
-    let tally = verify_facts(&valid_journal(), &probe_records());
-    assert!(tally.is_clean(), "{tally:#?}");
-    assert_eq!((tally.completed, tally.recoveries), (1, 2));
-    assert_eq!((tally.model_calls, tally.model_calls_repeated), (2, 1));
-    assert_eq!((tally.pure_repeats, tally.keyed_repeats), (1, 1));
-    assert_eq!(tally.once_calls, 1);
-    let doubt = &tally.in_doubt[0];
+    let counts = verify_events(&valid_journal(), &probe_records());
+    assert!(counts.has_passed(), "{counts:#?}");
+    assert_eq!((counts.completed, counts.recoveries), (1, 2));
+    assert_eq!((counts.model_calls, counts.model_calls_repeated), (2, 1));
+    assert_eq!((counts.pure_repeats, counts.keyed_repeats), (1, 1));
+    assert_eq!(counts.once_calls, 1);
+    let doubt = &counts.in_doubt[0];
     assert_eq!((doubt.call.to_string().as_str(), doubt.happened), ("t1.3", Some(true)));
-    assert_eq!((tally.in_doubt.len(), doubt.settled_by.as_str()), (1, "complete"));
+    assert_eq!((counts.in_doubt.len(), doubt.settled_by.as_str()), (1, "complete"));
 }
 
 #[test]
 fn a_call_repeated_after_its_result_is_reported() {
-    // In the journal: a start, a second result, a turn asked or answered again.
-    for fact in [
+    // In the journal: a start, a second result, a model call or a reply repeated.
+    for event in [
         tool_started(4, "t1.1"),
         tool_completed(4, "t1.1"),
         turn_started(4, 1, 3),
@@ -189,19 +190,19 @@ fn a_call_repeated_after_its_result_is_reported() {
     ] {
         assert_only_violation(
             Invariant::RepeatedAfterResult,
-            &verify_facts(&valid_journal_with(16, fact), &probe_records()),
+            &verify_events(&valid_journal_with_event(16, event), &probe_records()),
         );
     }
-    // In the world only: a driver that was long gone went on.
-    let mut facts = valid_journal();
-    facts[13] = tool_completed(2, "t1.1");
-    facts.swap(8, 13);
-    facts.retain(|fact| *fact != tool_started(3, "t1.1"));
+    // In the probe file only: an old driver continued after it was replaced.
+    let mut events = valid_journal();
+    events[13] = tool_completed(2, "t1.1");
+    events.swap(8, 13);
+    events.retain(|event| *event != tool_started(3, "t1.1"));
     assert_only_violation(Invariant::RepeatedAfterResult, &{
-        let mut tally = verify_facts(&facts, &probe_records());
-        // The same deed also stands under no start, which is a rule of its own.
-        tally.violations.retain(|offence| offence.invariant != Invariant::UnaccountedEffect);
-        tally
+        let mut counts = verify_events(&events, &probe_records());
+        // The same effect also has no start, which is a separate violation.
+        counts.violations.retain(|violation| violation.invariant != Invariant::UnaccountedEffect);
+        counts
     });
 }
 
@@ -209,96 +210,105 @@ fn a_call_repeated_after_its_result_is_reported() {
 fn a_duplicate_once_effect_is_reported() {
     let mut lines = probe_records();
     lines.push(probe_record("probe_send", "t1.3", 2));
-    let mut tally = verify_facts(&valid_journal(), &lines);
-    tally.violations.retain(|offence| offence.invariant != Invariant::UnaccountedEffect);
-    assert_only_violation(Invariant::DuplicateOnceEffect, &tally);
-    // A journal that shows the second start is enough, without any witness.
-    let twice = valid_journal_with(9, tool_started(3, "t1.3"));
-    assert_only_violation(Invariant::DuplicateOnceEffect, &verify_facts(&twice, &[]));
-    // A person who says that it may begin anew takes that upon themselves.
-    let mut anew = valid_journal_with(16, tool_started(4, "t1.3"));
+    let mut counts = verify_events(&valid_journal(), &lines);
+    counts.violations.retain(|violation| violation.invariant != Invariant::UnaccountedEffect);
+    assert_only_violation(Invariant::DuplicateOnceEffect, &counts);
+    // A second start in the journal is enough, without any probe record.
+    let twice = valid_journal_with_event(9, tool_started(3, "t1.3"));
+    assert_only_violation(Invariant::DuplicateOnceEffect, &verify_events(&twice, &[]));
+    // A person may allow the repeat.
+    let mut anew = valid_journal_with_event(16, tool_started(4, "t1.3"));
     anew[15] = gate_answered(3, "approve");
     let mut lines = probe_records();
     lines.push(probe_record("probe_send", "t1.3", 4));
-    assert!(verify_facts(&anew, &lines).is_clean());
+    assert!(verify_events(&anew, &lines).has_passed());
 }
 
 #[test]
 fn a_once_call_lost_without_a_report_is_reported() {
     let kinds = ["tool.in_doubt", "gate.raised", "gate.answered"];
-    // A later driver gave it a result, and nobody was told.
+    // A later driver recorded a result without reporting the loss.
     assert_only_violation(
         Invariant::LostWithoutReport,
-        &verify_facts(&valid_journal_without(&kinds), &probe_records()),
+        &verify_events(&valid_journal_without_kinds(&kinds), &probe_records()),
     );
-    // It has no result at all: known from the world, or from the journal alone.
-    let mut facts = valid_journal_without(&kinds);
-    facts.retain(|fact| *fact != tool_completed(4, "t1.3"));
-    assert_only_violation(Invariant::LostWithoutReport, &verify_facts(&facts, &probe_records()));
-    assert_only_violation(Invariant::LostWithoutReport, &verify_facts(&facts, &[]));
+    // It has no result at all, according to the probe file or to the journal alone.
+    let mut events = valid_journal_without_kinds(&kinds);
+    events.retain(|event| *event != tool_completed(4, "t1.3"));
+    assert_only_violation(Invariant::LostWithoutReport, &verify_events(&events, &probe_records()));
+    assert_only_violation(Invariant::LostWithoutReport, &verify_events(&events, &[]));
 }
 
 #[test]
 fn an_effect_without_a_start_is_reported() {
-    // Before its start was on disk.
+    // The effect happened before its start was on disk.
     let mut lines = probe_records();
     lines[2] = probe_record("probe_send", "t1.3", 1);
-    assert_only_violation(Invariant::UnaccountedEffect, &verify_facts(&valid_journal(), &lines));
-    // More often than it was started.
+    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
+    // The effect happened more often than the call was started.
     let mut lines = probe_records();
     lines.push(probe_record("probe_write", "t1.2", 3));
-    assert_only_violation(Invariant::UnaccountedEffect, &verify_facts(&valid_journal(), &lines));
-    // For a call that nobody asked for, under another key, for no run of ours.
+    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
+    // The effect belongs to an unknown call, has another key, or belongs to an unknown run.
     let mut lines = probe_records();
     lines.push(probe_record("probe_write", "t9.1", 3));
-    assert_only_violation(Invariant::UnaccountedEffect, &verify_facts(&valid_journal(), &lines));
+    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
     let mut lines = probe_records();
     lines[1].key = "another".to_owned();
-    assert_only_violation(Invariant::UnaccountedEffect, &verify_facts(&valid_journal(), &lines));
+    assert_only_violation(Invariant::UnaccountedEffect, &verify_events(&valid_journal(), &lines));
     let mut lines = probe_records();
     lines.push(ProbeRecord {
         run: OTHER_RUN.parse().unwrap(),
         ..probe_record("probe_write", "t1.2", 3)
     });
     assert_eq!(
-        verify_facts(&valid_journal(), &lines).violation_count(Invariant::UnaccountedEffect),
+        verify_events(&valid_journal(), &lines).violation_count(Invariant::UnaccountedEffect),
         1
     );
 }
 
 #[test]
 fn two_model_calls_lost_by_one_kill_are_reported() {
-    let twice = valid_journal_with(3, turn_lost(2, 1, 1));
-    assert_only_violation(Invariant::ExcessModelCalls, &verify_facts(&twice, &probe_records()));
+    let twice = valid_journal_with_event(3, turn_lost(2, 1, 1));
+    assert_only_violation(Invariant::ExcessModelCalls, &verify_events(&twice, &probe_records()));
 }
 
 #[test]
 fn a_journal_out_of_order_is_reported() {
     let gap: Vec<Entry> = (1..)
         .zip(&valid_journal())
-        .map(|(seq, fact)| entry(seq + usize::from(seq > 9), fact))
+        .map(|(seq, event)| journal_entry(seq + usize::from(seq > 9), event))
         .collect();
-    assert_only_violation(Invariant::BrokenJournal, &verify(&[(run(), gap)], &probe_records()));
+    assert_only_violation(
+        Invariant::BrokenJournal,
+        &verify_runs(&[(test_run_id(), gap)], &probe_records()),
+    );
     let mut falls = valid_journal();
     falls[8].0 = 1;
-    assert_only_violation(Invariant::BrokenJournal, &verify_facts(&falls, &probe_records()));
+    assert_only_violation(Invariant::BrokenJournal, &verify_events(&falls, &probe_records()));
     let mut after = valid_journal();
     after.push((4, "run.recovered", json!({ "crashed_epoch": 3 })));
-    assert_only_violation(Invariant::BrokenJournal, &verify_facts(&after, &probe_records()));
-    // A submit that was acknowledged and is gone.
-    assert_only_violation(Invariant::BrokenJournal, &verify(&[(run(), Vec::new())], &[]));
+    assert_only_violation(Invariant::BrokenJournal, &verify_events(&after, &probe_records()));
+    // A submission that was acknowledged and lost.
+    assert_only_violation(
+        Invariant::BrokenJournal,
+        &verify_runs(&[(test_run_id(), Vec::new())], &[]),
+    );
 }
 
 #[test]
 fn a_run_that_did_not_complete_is_not_clean() {
     let mut open = valid_journal();
     open.pop();
-    let tally = verify_facts(&open, &probe_records());
-    assert!(tally.violations.is_empty(), "{tally:#?}");
-    assert_eq!((tally.is_clean(), tally.other.as_slice()), (false, [run()].as_slice()));
+    let counts = verify_events(&open, &probe_records());
+    assert!(counts.violations.is_empty(), "{counts:#?}");
+    assert_eq!((counts.has_passed(), counts.other.as_slice()), (false, [test_run_id()].as_slice()));
     let mut failed = valid_journal();
-    let fault = json!({ "error": { "code": "x", "message": "x", "hint": "" } });
-    failed[17] = (4, "run.failed", fault);
-    let tally = verify_facts(&failed, &probe_records());
-    assert_eq!((tally.is_clean(), tally.failed.as_slice()), (false, [run()].as_slice()));
+    let error = json!({ "error": { "code": "x", "message": "x", "hint": "" } });
+    failed[17] = (4, "run.failed", error);
+    let counts = verify_events(&failed, &probe_records());
+    assert_eq!(
+        (counts.has_passed(), counts.failed.as_slice()),
+        (false, [test_run_id()].as_slice())
+    );
 }

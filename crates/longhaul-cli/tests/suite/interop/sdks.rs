@@ -1,4 +1,4 @@
-//! The SDKs of Anthropic and OpenAI in front of the mock model.
+//! The SDKs of Anthropic and OpenAI against the mock model.
 
 use std::process::Command;
 
@@ -36,7 +36,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A mock that plays what the judges ask for.
+/// Starts a mock with the scripts that the test programs use.
 fn start_mock(project: &Project) -> TestServer {
     for (name, replies) in SCRIPTS {
         project.write(&format!("interop/{name}.yaml"), &format!("replies:\n{replies}\n"));
@@ -46,12 +46,13 @@ fn start_mock(project: &Project) -> TestServer {
     TestServer::from_command(project.command(&[&listen[..], &scripts].concat()))
 }
 
-/// A judge that knows nothing of whoever runs the tests.
+/// Removes the settings of the user who runs the tests.
 fn isolate_env(command: &mut Command, project: &Project) {
     for (name, _) in std::env::vars_os() {
-        let known = name.to_string_lossy().to_uppercase();
-        let theirs = known.starts_with("ANTHROPIC_") || known.starts_with("OPENAI_");
-        if theirs || known.ends_with("_PROXY") {
+        let upper_name = name.to_string_lossy().to_uppercase();
+        let is_provider_var =
+            upper_name.starts_with("ANTHROPIC_") || upper_name.starts_with("OPENAI_");
+        if is_provider_var || upper_name.ends_with("_PROXY") {
             command.env_remove(name);
         }
     }
@@ -62,21 +63,21 @@ fn isolate_env(command: &mut Command, project: &Project) {
 fn two_sdks_in_python_understand_the_mock() {
     let project = Project::new();
     let served = start_mock(&project);
-    let mut judge = Command::new(packages_folder().join("python/bin/python"));
-    judge.arg("-B").arg(programs_folder().join("sdks.py"));
-    isolate_env(&mut judge, &project);
-    let said = run_program(judge.arg(&served.url));
-    assert!(said.starts_with("60 requests over 3 APIs"), "{said}");
+    let mut command = Command::new(packages_folder().join("python/bin/python"));
+    command.arg("-B").arg(programs_folder().join("sdks.py"));
+    isolate_env(&mut command, &project);
+    let output = run_program(command.arg(&served.url));
+    assert!(output.starts_with("60 requests over 3 APIs"), "{output}");
 }
 
 #[test]
 fn two_sdks_on_node_understand_the_mock() {
     let project = Project::new();
     let served = start_mock(&project);
-    let mut judge = Command::new("node");
-    judge.arg(programs_folder().join("sdks.mjs"));
-    isolate_env(&mut judge, &project);
-    judge.env("LONGHAUL_INTEROP_DIR", packages_folder());
-    let said = run_program(judge.arg(&served.url));
-    assert!(said.starts_with("60 requests over 3 APIs"), "{said}");
+    let mut command = Command::new("node");
+    command.arg(programs_folder().join("sdks.mjs"));
+    isolate_env(&mut command, &project);
+    command.env("LONGHAUL_INTEROP_DIR", packages_folder());
+    let output = run_program(command.arg(&served.url));
+    assert!(output.starts_with("60 requests over 3 APIs"), "{output}");
 }

@@ -1,4 +1,4 @@
-//! The real server of a project, which ends with the test that started it.
+//! A real server of a project, which stops at the end of the test.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::suite::project::Project;
 
-/// A server that listens, until it is dropped.
+/// A running server, until it is dropped.
 pub(crate) struct InteropServer {
     child: Child,
     address: String,
@@ -17,25 +17,25 @@ pub(crate) struct InteropServer {
 }
 
 impl InteropServer {
-    /// Starts it on any free port.
+    /// Starts a server on a free port.
     pub(crate) fn start(project: &Project) -> Self {
         Self::start_at(project, "127.0.0.1:0")
     }
 
     fn start_at(project: &Project, listen: &str) -> Self {
         let mut command = project.command(&["serve", "--listen", listen, "--until-eof"]);
-        // Its stdin is held: should this test die, the server ends too.
+        // Stdin is held open: if this test dies, the server stops too.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut said = String::new();
+        let mut stderr = String::new();
         let ready = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            said.push_str(&line);
+            stderr.push_str(&line);
             let line: Value = serde_json::from_str(&line).ok()?;
             (line["message"] == "ready").then(|| line["url"].as_str().unwrap().to_owned())
         });
-        let url = ready.unwrap_or_else(|| panic!("the server ended at once: {said}"));
-        // Its talk is read on, so that it never waits for a reader.
+        let url = ready.unwrap_or_else(|| panic!("the server exited at once: {stderr}"));
+        // The output is read to its end, so that the server never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
         let key = fs::read_to_string(project.path().join(".longhaul/local.key")).unwrap();
         Self {
@@ -45,7 +45,7 @@ impl InteropServer {
         }
     }
 
-    /// Kills it as a power cut would, and starts another at the same address.
+    /// Kills the server with SIGKILL and starts another one at the same address.
     pub(crate) fn kill_and_restart(self, project: &Project) -> Self {
         let address = self.address.clone();
         drop(self);
@@ -60,7 +60,7 @@ impl InteropServer {
         &self.key
     }
 
-    /// Submits a task over HTTP; the run's id.
+    /// Submits a task over HTTP and returns the run's id.
     pub(crate) fn submit(&self, agent: &str) -> String {
         let body = serde_json::json!({ "agent": agent, "input": "x" }).to_string();
         let mut stream = TcpStream::connect(&self.address).unwrap();
@@ -83,7 +83,7 @@ impl InteropServer {
 
 impl Drop for InteropServer {
     fn drop(&mut self) {
-        // On Unix this is the signal that nobody can refuse.
+        // On Unix this sends SIGKILL.
         _ = self.child.kill();
         _ = self.child.wait();
     }

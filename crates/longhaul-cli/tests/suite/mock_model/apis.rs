@@ -1,4 +1,4 @@
-//! Every wire over a real socket.
+//! Every API over a real socket.
 
 use std::io::{Read as _, Write as _};
 
@@ -60,7 +60,7 @@ fn one_connection_serves_many_requests() {
 fn scripts_are_listed_as_models_of_either_provider() {
     let project = project();
     let served = start(&project, &[]);
-    // What is no script by its name or its kind is not listed.
+    // Files that are not scripts are not listed.
     project.write("scripts/.hidden.yaml", "replies: []");
     project.write("scripts/notes.txt", "no script");
     project.write("scripts/folder.yaml/x", "no file");
@@ -92,7 +92,7 @@ fn requests_and_their_bytes_are_counted() {
         let answer = served.request(&format!("POST {path}"), &[], &body);
         assert_eq!(answer.status, 200, "{path}");
     }
-    // One that is refused was a question too; a list is none.
+    // A rejected request counts; a request for the model list does not.
     assert_eq!(served.request("POST /v1/messages", &[], "{").status, 400);
     assert_eq!(served.request("GET /v1/models", &[], "").status, 200);
     let counted = counted();

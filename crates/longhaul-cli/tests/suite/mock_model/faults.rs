@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, over a real socket.
+//! Faults on purpose, over a real socket.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::Duration;
@@ -13,9 +13,9 @@ fn every_second_request_fails_with_retry_after() {
     let served = start(&project, &["--fail-status", "503", "--fail-every", "2"]);
     let body = chat_request("look", true).to_string();
     for path in [API_PATHS, API_PATHS].concat().chunks(2).flatten().enumerate() {
-        let (place, path) = path;
+        let (index, path) = path;
         let answer = served.request(&format!("POST {path}"), &[], &body);
-        let status = if place % 2 == 0 { 200 } else { 503 };
+        let status = if index % 2 == 0 { 200 } else { 503 };
         assert_eq!(answer.status, status, "{answer:?}");
         if status == 503 {
             assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
@@ -32,15 +32,15 @@ fn a_cut_stream_closes_its_connection() {
     for path in API_PATHS {
         let whole = send_body(&served, path, body.as_bytes());
         assert!(whole.ends_with("0\r\n\r\n"), "{whole}");
-        // It asks for the connection to be kept, and it is closed all the same.
+        // The client requests keep-alive, but the connection is closed.
         let mut stream = connect(&served);
         stream.write_all(&request(path, "", body.as_bytes())).unwrap();
-        let mut cut = String::new();
-        stream.read_to_string(&mut cut).unwrap();
-        assert!(has_status(&cut, 200) && cut.contains("data: {"), "{cut}");
-        assert!(!cut.ends_with("0\r\n\r\n"), "{cut}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(has_status(&response, 200) && response.contains("data: {"), "{response}");
+        assert!(!response.ends_with("0\r\n\r\n"), "{response}");
         for end in ["message_stop", "response.completed", "[DONE]"] {
-            assert!(!cut.contains(end), "{cut}");
+            assert!(!response.contains(end), "{response}");
         }
     }
 }
@@ -52,11 +52,11 @@ fn latency_and_token_delay_are_applied() {
     let body = chat_request("look", true).to_string();
     let watch = Stopwatch::start();
     let answer = send_body(&served, API_PATHS[0], body.as_bytes());
-    let took = watch.nanos() / 1_000_000;
+    let took = watch.elapsed_nanos() / 1_000_000;
     let events = u64::try_from(answer.matches("data: ").count()).unwrap();
     assert!(events > 8, "{answer}");
-    let least = 200 + 20 * (events - 1);
-    assert!(took >= least, "{took} ms for {events} events");
+    let min = 200 + 20 * (events - 1);
+    assert!(took >= min, "{took} ms for {events} events");
 }
 
 #[test]
@@ -65,17 +65,17 @@ fn a_header_selects_the_fault_of_one_request() {
     let served = start(&project, &[]);
     for (path, stream) in API_PATHS.into_iter().flat_map(|p| [(p, false), (p, true)]) {
         let body = chat_request("look", stream).to_string();
-        let ask = |fault: &str| {
+        let send = |fault: &str| {
             let headers = [("x-longhaul-fault", fault)];
             served.request(&format!("POST {path}"), &headers, &body)
         };
-        assert_eq!(ask("status=418").status, 418);
-        assert_eq!(ask("fire").status, 400);
-        let cut = ask("cut");
-        assert!(cut.status == 200 && !cut.body.ends_with("0\r\n\r\n"), "{cut:?}");
-        assert!(ask("garbage").body.contains("<html>"));
+        assert_eq!(send("status=418").status, 418);
+        assert_eq!(send("fire").status, 400);
+        let response = send("cut");
+        assert!(response.status == 200 && !response.body.ends_with("0\r\n\r\n"), "{response:?}");
+        assert!(send("garbage").body.contains("<html>"));
         let status = if stream { 200 } else { 529 };
-        assert_eq!(ask("error").status, status);
+        assert_eq!(send("error").status, status);
     }
 }
 
@@ -86,15 +86,15 @@ fn a_stalled_stream_sends_nothing_and_blocks_no_other_request() {
     let body = chat_request("look", true).to_string();
     let mut stream = connect(&served);
     let headers = "x-longhaul-fault: stall\r\n";
-    let asked = request(API_PATHS[1], headers, body.as_bytes());
-    stream.write_all(&asked).unwrap();
-    let mut came = Vec::new();
+    let request_bytes = request(API_PATHS[1], headers, body.as_bytes());
+    stream.write_all(&request_bytes).unwrap();
+    let mut received = Vec::new();
     stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let silence = stream.read_to_end(&mut came).unwrap_err();
+    let silence = stream.read_to_end(&mut received).unwrap_err();
     assert!([ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&silence.kind()), "{silence}");
-    let came = String::from_utf8(came).unwrap();
-    assert!(came.contains("response.created"), "{came}");
-    assert!(!came.contains("response.completed"), "{came}");
+    let received = String::from_utf8(received).unwrap();
+    assert!(received.contains("response.created"), "{received}");
+    assert!(!received.contains("response.completed"), "{received}");
     assert!(has_status(&send_body(&served, API_PATHS[1], body.as_bytes()), 200));
     served.signal("-TERM");
     assert_eq!(served.wait_exit().0, 0);

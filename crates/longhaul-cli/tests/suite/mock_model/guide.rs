@@ -1,10 +1,10 @@
-//! What the guide shows of the mock is what it does.
+//! The mock's example in the guide works as shown.
 
 use std::path::Path;
 
 use super::{project, start};
 
-/// The text between two marks.
+/// Returns the text between two markers.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let (_, after) = text.split_once(from).unwrap_or_else(|| panic!("no {from}"));
     let (inside, _) = after.split_once(to).unwrap_or_else(|| panic!("no {to}"));
@@ -23,8 +23,8 @@ fn the_request_of_the_guide_gets_the_documented_response() {
     let served = start(&project, &[]);
     let answer = served.request(&format!("POST {line}"), &[], body).json();
     let message = &answer["choices"][0]["message"];
-    let says = between(section, "The answer says `", "`");
+    let content = between(section, "The answer says `", "`");
     let calls = between(section, "and calls `", "`");
-    assert_eq!(message["content"], says);
+    assert_eq!(message["content"], content);
     assert_eq!(message["tool_calls"][0]["function"]["name"], calls);
 }

@@ -1,4 +1,4 @@
-//! Start, stop, kill, and what stands in the way.
+//! Start, stop and kill of the mock, and errors at its start.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -53,21 +53,21 @@ fn a_restarted_mock_continues_a_conversation() {
     let served = start(&project, &[]);
     let line = "POST /v1/chat/completions";
     let mut question = chat_request("look", false);
-    let said = served.request(line, &[], &question.to_string()).json();
-    let message = said["choices"][0]["message"].clone();
+    let response = served.request(line, &[], &question.to_string()).json();
+    let message = response["choices"][0]["message"].clone();
     let id = message["tool_calls"][0]["id"].clone();
     let address = served.address().to_owned();
     served.kill();
     let args = ["mock-model", "--listen", &address, "--until-eof"];
     let served = TestServer::from_command(project.command(&args));
-    // The first question gets the same answer again, to the last id.
+    // The first request gets exactly the same reply again, including ids.
     let again = served.request(line, &[], &question.to_string()).json();
-    assert_eq!(again["choices"], said["choices"]);
-    let talk = question["messages"].as_array_mut().unwrap();
-    talk.push(message);
-    talk.push(json!({ "role": "tool", "tool_call_id": id, "content": "under the mat" }));
-    let said = served.request(line, &[], &question.to_string()).json();
-    assert_eq!(said["choices"][0]["message"]["content"], "Found: under the mat");
+    assert_eq!(again["choices"], response["choices"]);
+    let messages = question["messages"].as_array_mut().unwrap();
+    messages.push(message);
+    messages.push(json!({ "role": "tool", "tool_call_id": id, "content": "under the mat" }));
+    let response = served.request(line, &[], &question.to_string()).json();
+    assert_eq!(response["choices"][0]["message"]["content"], "Found: under the mat");
 }
 
 #[test]
@@ -85,14 +85,14 @@ fn startup_errors_name_their_cause() {
     let project = project();
     let served = start(&project, &[]);
     let taken = served.address();
-    let check = |args: &[&str], code: i32, says: &str| {
+    let check = |args: &[&str], code: i32, expected: &str| {
         let args = [&["mock-model", "--until-eof"], args].concat();
-        let said = project.run(&args, code);
-        assert!(said.err.contains(says), "{args:?}: {said:?}");
+        let output = project.run(&args, code);
+        assert!(output.err.contains(expected), "{args:?}: {output:?}");
     };
     check(&["--listen", taken], 5, "--listen 127.0.0.1:0");
-    check(&["--listen", "nowhere"], 2, "nothing can listen at nowhere");
-    check(&["--scripts", "nothing-here"], 2, "no folder of scripts at `nothing-here`");
+    check(&["--listen", "nowhere"], 2, "can't listen on nowhere");
+    check(&["--scripts", "nothing-here"], 2, "no script folder `nothing-here`");
     check(&["--latency", "50"], 2, "such as 50ms");
     check(&["--fail-status", "503"], 2, "--fail-every");
     check(&["--fail-status", "200", "--fail-every", "1"], 2, "200");

@@ -1,4 +1,4 @@
-//! Everything that a stranger may send.
+//! Malformed and hostile requests.
 
 use std::io::{Read as _, Write as _};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::suite::server_harness::TestServer;
 
-/// The JSON of an answer.
+/// Parses the JSON of a response.
 fn response_json(answer: &str) -> Value {
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     serde_json::from_str(body).unwrap_or_else(|bad| panic!("{bad}: {answer}"))
@@ -17,8 +17,8 @@ fn response_json(answer: &str) -> Value {
 
 fn assert_rejected(served: &TestServer, path: &str, sent: &[u8], status: u16) {
     let answer = send_body(served, path, sent);
-    let shown = String::from_utf8_lossy(&sent[..sent.len().min(80)]).into_owned();
-    assert!(has_status(&answer, status), "{path} {shown}: {answer}");
+    let excerpt = String::from_utf8_lossy(&sent[..sent.len().min(80)]).into_owned();
+    assert!(has_status(&answer, status), "{path} {excerpt}: {answer}");
     let error = response_json(&answer);
     assert!(error["error"]["message"].is_string(), "{answer}");
     let anthropic = path == API_PATHS[0];
@@ -58,7 +58,7 @@ fn an_oversized_body_is_refused() {
         assert!(has_status(&answer, 413), "{answer}");
         assert!(response_json(&answer)["error"]["message"].is_string());
     }
-    // The same without a length.
+    // The same with a chunked body.
     let mut stream = connect(&served);
     let head = "POST /v1/messages HTTP/1.1\r\nhost: mock\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -69,7 +69,7 @@ fn an_oversized_body_is_refused() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(has_status(&answer, 413), "{answer}");
-    // One byte less is read, and is no JSON.
+    // One byte less is accepted, but is not valid JSON.
     assert_rejected(&served, API_PATHS[0], &long[1..], 400);
 }
 
@@ -102,7 +102,7 @@ fn malformed_and_partial_requests_do_no_harm() {
     let served = start(&project, &[]);
     assert!(has_status(&send_raw(&served, b"\x16\x03\x01 hello\r\n\r\n"), 400));
     let whole = request(API_PATHS[0], "", chat_request("look", true).to_string().as_bytes());
-    // Half a head, half a body, and a stream that nobody reads.
+    // Part of a head, part of a body, and a stream that is not read.
     for part in [&whole[..20], &whole[..whole.len() - 5], &whole[..]] {
         let mut stream = connect(&served);
         stream.write_all(part).unwrap();

@@ -1,6 +1,4 @@
-//! Somebody who sees what a test wrote down, and counts the looks.
-//!
-//! Never: looks by itself.
+//! A fake context provider that returns what a test sets and records the requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,23 +9,22 @@ use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::services::ContextProviders;
 use serde_json::{Value, json};
 
-/// What is seen at a look.
+/// Response of the fake context provider.
 #[derive(Debug, Clone)]
 pub(crate) enum FakePerception {
-    /// This world, with this for tools.
+    /// Returns this world and these context values for tools.
     World(Value, Value),
-    /// Nothing: it fails with these words.
+    /// Fails with a transient error.
     Transient(&'static str),
-    /// The same, and another look would not help.
+    /// Fails with a permanent error.
     Permanent(&'static str),
-    /// Nothing: it never comes back.
+    /// Never returns.
     Hangs,
-    /// Nothing: it panics.
+    /// Panics.
     Panics,
 }
 
-/// Somebody who looks. Clones are the same. Beyond what was written down the last
-/// sight repeats.
+/// A fake context provider. Cheap to clone; clones share state. The last response is repeated.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeContextProvider(Arc<Mutex<State>>);
 
@@ -38,18 +35,18 @@ struct State {
 }
 
 impl FakeContextProvider {
-    pub(crate) fn new(sights: impl IntoIterator<Item = FakePerception>) -> Self {
-        let witness = Self::default();
-        witness.0.lock().unwrap().responses = sights.into_iter().collect();
-        witness
+    pub(crate) fn new(responses: impl IntoIterator<Item = FakePerception>) -> Self {
+        let provider = Self::default();
+        provider.0.lock().unwrap().responses = responses.into_iter().collect();
+        provider
     }
 
-    /// Somebody who sees these worlds, one after another.
+    /// Returns these worlds one after another.
     pub(crate) fn worlds(worlds: impl IntoIterator<Item = Value>) -> Self {
         Self::new(worlds.into_iter().map(|world| FakePerception::World(world, json!({}))))
     }
 
-    /// Who looked, and because of what.
+    /// Returns the recorded requests.
     pub(crate) fn requests(&self) -> Vec<ContextRequest> {
         self.0.lock().unwrap().requests.clone()
     }
@@ -57,14 +54,14 @@ impl FakeContextProvider {
 
 #[async_trait]
 impl ContextProvider for FakeContextProvider {
-    async fn fetch(&self, glance: &ContextRequest) -> Result<Perception, ContextError> {
-        let sight = {
-            let mut kept = self.0.lock().unwrap();
-            let place = kept.requests.len().min(kept.responses.len() - 1);
-            kept.requests.push(glance.clone());
-            kept.responses[place].clone()
+    async fn fetch(&self, request: &ContextRequest) -> Result<Perception, ContextError> {
+        let response = {
+            let mut state = self.0.lock().unwrap();
+            let index = state.requests.len().min(state.responses.len() - 1);
+            state.requests.push(request.clone());
+            state.responses[index].clone()
         };
-        match sight {
+        match response {
             FakePerception::World(world, context) => Ok(Perception {
                 world: RawJson::from_serialize(&world),
                 context: serde_json::from_value(context).unwrap(),
@@ -72,14 +69,14 @@ impl ContextProvider for FakeContextProvider {
             FakePerception::Transient(why) => Err(ContextError::transient(why)),
             FakePerception::Permanent(why) => Err(ContextError::permanent(why)),
             FakePerception::Hangs => std::future::pending().await,
-            FakePerception::Panics => panic!("an eye with a mistake"),
+            FakePerception::Panics => panic!("a bug in the provider"),
         }
     }
 }
 
 impl ContextProviders for FakeContextProvider {
-    fn resolve(&self, eye: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
-        assert_eq!(*eye, PerceptionSource::Named("witness".into()));
+    fn resolve(&self, source: &PerceptionSource) -> Result<Arc<dyn ContextProvider>, String> {
+        assert_eq!(*source, PerceptionSource::Named("witness".into()));
         Ok(Arc::new(self.clone()))
     }
 }

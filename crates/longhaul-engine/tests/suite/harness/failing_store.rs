@@ -1,25 +1,23 @@
-//! A store that fails on order, before it has done its work or after it.
-//!
-//! Never: by itself. Without an order it is the store behind it.
+//! A store that fails on request, before or after a call takes effect.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
 use longhaul_core::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, Checkpoint, DueTimer, GlobalPage, GlobalSeq, LaneRow, ModelUsage,
-    OutboxItem, RecordStore, Repairs, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, LaneRow, ModelUsage,
+    OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, GateFilter, Heartbeat, HeartbeatAck,
-    JournalPage, OpenOutcome, OpenRequest, PruneOutcome, PruneRequest, ReadRequest, RunFilter,
-    RunRow, Store, StoreError, Watch,
+    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
+    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -28,38 +26,38 @@ use longhaul_testkit::mem_store::MemStore;
 /// How a call of the store fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreFault {
-    /// Somebody else holds it, and nothing was done.
+    /// The store is busy, and nothing was done.
     Busy,
     /// The disk is full, and nothing was done.
     Full,
-    /// It is broken, and nothing was done.
+    /// The store is broken, and nothing was done.
     Broken,
-    /// It was done, and the answer was lost.
+    /// The call took effect, but its response was lost.
     Lost,
 }
 
 impl StoreFault {
     fn error(self) -> StoreError {
-        let at = "a shaky store".to_owned();
+        let at = "a failing store".to_owned();
         match self {
             Self::Busy | Self::Lost => StoreError::Busy { at },
             Self::Full => StoreError::DiskFull { at },
-            Self::Broken => StoreError::Database { at, source: "the disk made a noise".into() },
+            Self::Broken => StoreError::Database { at, source: "disk error".into() },
         }
     }
 }
 
-/// A store in memory that fails on order.
+/// An in-memory store that fails on request.
 #[derive(Debug)]
 pub(crate) struct FailingStore {
     inner: MemStore,
-    /// When a driver writes a fact of this kind, its append fails so.
+    /// Kinds of events whose append by a driver fails, and how.
     appends: Mutex<VecDeque<(&'static str, StoreFault)>>,
-    /// So often a driver that only moves rows finds that others have written.
+    /// Number of conflicts that drivers get for appends without events.
     conflicts: AtomicUsize,
     claims: Mutex<VecDeque<StoreFault>>,
     reads: Mutex<VecDeque<StoreFault>>,
-    /// Definitions are not found.
+    /// Whether agent definitions are not found.
     pub(crate) hides_definitions: AtomicBool,
 }
 
@@ -75,17 +73,17 @@ impl FailingStore {
         }
     }
 
-    /// The next append of a driver with a fact of this kind fails so.
+    /// Makes the next append of a driver with an event of this kind fail.
     pub(crate) fn fail_append(&self, kind: &'static str, fault: StoreFault) {
         self.appends.lock().unwrap().push_back((kind, fault));
     }
 
-    /// So often a driver that only moves rows finds that others have written.
+    /// Makes the next appends of drivers without events fail with a conflict.
     pub(crate) fn fail_with_conflicts(&self, count: usize) {
         self.conflicts.store(count, Ordering::SeqCst);
     }
 
-    /// Whether others have written just before this append.
+    /// Whether this append fails with a conflict.
     fn takes_conflict(&self, append: &AppendRequest) -> bool {
         let fewer = |count: usize| count.checked_sub(1);
         append.batch.events.is_empty()
@@ -93,18 +91,18 @@ impl FailingStore {
             && self.conflicts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok()
     }
 
-    /// The next claim that finds a run fails so.
+    /// Makes the next claim fail. `Lost` applies to the next claim that returns a run.
     pub(crate) fn fail_claim(&self, fault: StoreFault) {
         self.claims.lock().unwrap().push_back(fault);
     }
 
-    /// The next reads fail so.
+    /// Makes the next reads fail.
     pub(crate) fn fail_reads(&self, fault: StoreFault, count: usize) {
         let faults = std::iter::repeat_n(fault, count);
         self.reads.lock().unwrap().extend(faults);
     }
 
-    /// Whether every fault that was ordered has happened.
+    /// Whether every requested failure has happened.
     pub(crate) fn has_failed(&self) -> bool {
         let appends = self.appends.lock().unwrap().is_empty();
         appends && self.claims.lock().unwrap().is_empty() && self.reads.lock().unwrap().is_empty()
@@ -123,17 +121,20 @@ impl FailingStore {
 
 #[async_trait]
 impl Store for FailingStore {
-    async fn open_runs(&self, ask: OpenRequest) -> Result<OpenOutcome, StoreError> {
-        self.inner.open_runs(ask).await
+    async fn create_runs(
+        &self,
+        request: CreateRunsRequest,
+    ) -> Result<CreateRunsOutcome, StoreError> {
+        self.inner.create_runs(request).await
     }
 
-    async fn claim(&self, ask: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
         let fault = self.claims.lock().unwrap().front().copied();
         if let Some(fault) = fault.filter(|fault| *fault != StoreFault::Lost) {
             self.claims.lock().unwrap().pop_front();
             return Err(fault.error());
         }
-        let claimed = self.inner.claim(ask).await?;
+        let claimed = self.inner.claim_runs(request).await?;
         match fault.filter(|_| !claimed.is_empty()) {
             Some(fault) => {
                 self.claims.lock().unwrap().pop_front();
@@ -143,15 +144,15 @@ impl Store for FailingStore {
         }
     }
 
-    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
-        self.inner.heartbeat(beat).await
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
+        self.inner.heartbeat(heartbeat).await
     }
 
-    async fn read(&self, ask: ReadRequest) -> Result<JournalPage, StoreError> {
+    async fn read_journal(&self, request: JournalReadRequest) -> Result<JournalPage, StoreError> {
         let fault = self.reads.lock().unwrap().pop_front();
         match fault {
             Some(fault) => Err(fault.error()),
-            None => self.inner.read(ask).await,
+            None => self.inner.read_journal(request).await,
         }
     }
 
@@ -159,16 +160,16 @@ impl Store for FailingStore {
         self.inner.get_run(run).await
     }
 
-    async fn list_runs(&self, ask: RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        self.inner.list_runs(ask).await
+    async fn list_runs(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.inner.list_runs(filter).await
     }
 
-    async fn list_gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, StoreError> {
-        self.inner.list_gates(ask).await
+    async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, StoreError> {
+        self.inner.list_gates(filter).await
     }
 
-    async fn prune(&self, ask: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        self.inner.prune(ask).await
+    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.inner.prune(request).await
     }
 
     async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
@@ -185,7 +186,7 @@ impl Store for FailingStore {
         }
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
+    fn watch(&self) -> Box<dyn StoreWatcher> {
         self.inner.watch()
     }
 }
@@ -200,19 +201,19 @@ impl RecordStore for FailingStore {
         self.inner.next_timer_due().await
     }
 
-    async fn repair(&self) -> Result<Repairs, StoreError> {
-        self.inner.repair().await
+    async fn repair_rows(&self) -> Result<RepairCounts, StoreError> {
+        self.inner.repair_rows().await
     }
 
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
         self.inner.blob(hash).await
     }
 
-    async fn definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn agent_definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
         if self.hides_definitions.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        self.inner.definition(hash).await
+        self.inner.agent_definition(hash).await
     }
 
     async fn thread_messages(
@@ -223,8 +224,8 @@ impl RecordStore for FailingStore {
         self.inner.thread_messages(thread, limit).await
     }
 
-    async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
-        self.inner.thread_len(thread).await
+    async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
+        self.inner.thread_message_count(thread).await
     }
 
     async fn extend_thread(
@@ -273,8 +274,8 @@ impl RecordStore for FailingStore {
         self.inner.clear_thread(thread).await
     }
 
-    async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
-        self.inner.steers(run).await
+    async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
+        self.inner.queued_steers(run).await
     }
 
     async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
@@ -289,76 +290,92 @@ impl RecordStore for FailingStore {
         self.inner.budget_account(root).await
     }
 
-    async fn usage_by_model(&self, ask: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
-        self.inner.usage_by_model(ask).await
+    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
+        self.inner.usage_by_model(query).await
     }
 
-    async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
-        self.inner.lane(lane).await
+    async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
+        self.inner.find_lane(lane).await
     }
 
-    async fn lanes(
+    async fn list_lanes(
         &self,
         after: Option<&LaneKey>,
         limit: usize,
     ) -> Result<Vec<LaneRow>, StoreError> {
-        self.inner.lanes(after, limit).await
+        self.inner.list_lanes(after, limit).await
     }
 
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
         RecordStore::claimed_runs(&self.inner, worker).await
     }
 
-    async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
-        self.inner.workers().await
+    async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
+        self.inner.list_workers().await
     }
 
-    async fn save_late_result(&self, run: RunId, late: LateResult) -> Result<(), StoreError> {
-        self.inner.save_late_result(run, late).await
+    async fn save_late_tool_result(
+        &self,
+        run: RunId,
+        late: LateToolResult,
+    ) -> Result<(), StoreError> {
+        self.inner.save_late_tool_result(run, late).await
     }
 
-    async fn late_results(&self, run: RunId) -> Result<Vec<LateResult>, StoreError> {
-        self.inner.late_results(run).await
+    async fn late_tool_results(&self, run: RunId) -> Result<Vec<LateToolResult>, StoreError> {
+        self.inner.late_tool_results(run).await
     }
 
-    async fn read_all(&self, after: GlobalSeq, limit: usize) -> Result<GlobalPage, StoreError> {
-        self.inner.read_all(after, limit).await
+    async fn read_all_journals(
+        &self,
+        after: GlobalSeq,
+        limit: usize,
+    ) -> Result<GlobalJournalPage, StoreError> {
+        self.inner.read_all_journals(after, limit).await
     }
 
-    async fn changed_since(
+    async fn changed_runs_since(
         &self,
         after: GlobalSeq,
         limit: usize,
     ) -> Result<ChangedRuns, StoreError> {
-        self.inner.changed_since(after, limit).await
+        self.inner.changed_runs_since(after, limit).await
     }
 
     async fn last_global_seq(&self) -> Result<GlobalSeq, StoreError> {
         self.inner.last_global_seq().await
     }
 
-    async fn due_outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
-        self.inner.due_outbox(limit).await
+    async fn due_outbox_messages(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
+        self.inner.due_outbox_messages(limit).await
     }
 
-    async fn settle_outbox(&self, id: u64, again: Option<Millis>) -> Result<(), StoreError> {
-        self.inner.settle_outbox(id, again).await
+    async fn settle_outbox_message(
+        &self,
+        id: u64,
+        again: Option<Millis>,
+    ) -> Result<(), StoreError> {
+        self.inner.settle_outbox_message(id, again).await
     }
 
-    async fn block_provider(&self, account: &str, span: Millis) -> Result<(), StoreError> {
-        self.inner.block_provider(account, span).await
+    async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {
+        self.inner.block_provider(account, duration).await
     }
 
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
         self.inner.provider_blocked_until(account).await
     }
 
-    async fn save_checkpoint(&self, run: RunId, at: Checkpoint) -> Result<(), StoreError> {
+    async fn save_checkpoint(&self, run: RunId, at: RunCheckpoint) -> Result<(), StoreError> {
         self.inner.save_checkpoint(run, at).await
     }
 
-    async fn checkpoint(&self, run: RunId, fold: &str) -> Result<Option<Checkpoint>, StoreError> {
-        self.inner.checkpoint(run, fold).await
+    async fn newest_checkpoint(
+        &self,
+        run: RunId,
+        fold: &str,
+    ) -> Result<Option<RunCheckpoint>, StoreError> {
+        self.inner.newest_checkpoint(run, fold).await
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {

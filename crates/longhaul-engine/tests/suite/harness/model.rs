@@ -1,6 +1,5 @@
-//! A model that says what a test wrote down, and keeps what it was told.
-//!
-//! Never: clever. Beyond its lines it says `done`.
+//! A fake model that replies with what a test sets and records the requests. After its last reply
+//! it says `done`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,40 +18,40 @@ use serde_json::Value;
 
 use longhaul_testkit::latch::Latch;
 
-/// What the model does when it is asked.
+/// Reply of the fake model to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum FakeReply {
-    /// It says this and is done.
+    /// Replies with this text and ends the turn.
     Text(&'static str),
-    /// It says this and has no room for more.
+    /// Replies with this text and stops at the token limit.
     MaxTokens(&'static str),
-    /// It wants tools used, all in one reply.
+    /// Calls tools, all in one reply.
     Calls(Vec<(&'static str, Value)>),
-    /// It fails.
+    /// Fails.
     Fail(FailureClass),
-    /// It fails in these words.
+    /// Fails with this message.
     FailWith(FailureClass, &'static str),
-    /// Its adapter panics.
+    /// Panics.
     Panic,
-    /// It speaks these words, then goes on with the next line.
+    /// Streams this text, then continues with the inner reply.
     StreamThen(&'static str, Box<Self>),
-    /// It waits at a door, then goes on with the next line.
+    /// Waits at a latch, then continues with the inner reply.
     AfterLatch(Latch, Box<Self>),
 }
 
 impl FakeReply {
-    /// One call.
+    /// A reply with one call.
     pub(crate) fn call(tool: &'static str, input: Value) -> Self {
         Self::Calls(vec![(tool, input)])
     }
 
-    /// The same, behind a door.
-    pub(crate) fn after_latch(self, door: &Latch) -> Self {
-        Self::AfterLatch(door.clone(), Box::new(self))
+    /// Waits at a latch before this reply.
+    pub(crate) fn after_latch(self, latch: &Latch) -> Self {
+        Self::AfterLatch(latch.clone(), Box::new(self))
     }
 }
 
-/// A model in the hands of a test. Each run hears the lines from the first on.
+/// A fake model. Each run gets the replies from the first one on.
 #[derive(Debug, Default)]
 pub(crate) struct FakeModel {
     replies: Mutex<Vec<FakeReply>>,
@@ -67,24 +66,24 @@ impl FakeModel {
         *self.replies.lock().unwrap() = lines;
     }
 
-    /// So many tokens fit into its window from now on.
+    /// Sets the size of the context window in tokens.
     pub(crate) fn set_window(&self, tokens: u64) {
         self.pricing.lock().unwrap().window_tokens = tokens;
     }
 
-    /// What it was asked, in order.
+    /// Returns the recorded requests in order.
     pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// What was wrong with conversations: every provider would have refused them.
+    /// Returns the errors in conversations that providers would have rejected.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.violations.lock().unwrap().clone()
     }
 
     fn next_reply(&self, run: RunId) -> FakeReply {
-        let mut spoken = self.reply_counts.lock().unwrap();
-        let count = spoken.entry(run).or_default();
+        let mut counts = self.reply_counts.lock().unwrap();
+        let count = counts.entry(run).or_default();
         *count += 1;
         let lines = self.replies.lock().unwrap();
         lines.get(*count - 1).cloned().unwrap_or(FakeReply::Text("done"))
@@ -99,18 +98,18 @@ impl Model for FakeModel {
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        if let Err(bad) = check_conversation(&ask.messages) {
+        if let Err(bad) = check_conversation(&request.messages) {
             self.violations.lock().unwrap().push(bad.to_string());
         }
-        self.requests.lock().unwrap().push(ask.clone());
-        let mut line = self.next_reply(ask.run);
+        self.requests.lock().unwrap().push(request.clone());
+        let mut line = self.next_reply(request.run);
         loop {
             line = match line {
                 FakeReply::Text(text) => {
-                    ear.on_text(text);
+                    sink.on_text(text);
                     return Ok(response(vec![text_block(text)], StopReason::EndTurn));
                 }
                 FakeReply::MaxTokens(text) => {
@@ -119,18 +118,18 @@ impl Model for FakeModel {
                 FakeReply::Calls(calls) => {
                     let calls = calls.into_iter().enumerate();
                     let blocks =
-                        calls.map(|(place, (tool, input))| call_block(place, tool, &input));
+                        calls.map(|(index, (tool, input))| call_block(index, tool, &input));
                     return Ok(response(blocks.collect(), StopReason::ToolUse));
                 }
-                FakeReply::Fail(class) => return Err(Failure::new(class, "the provider said no")),
-                FakeReply::FailWith(class, words) => return Err(Failure::new(class, words)),
-                FakeReply::Panic => panic!("an adapter with a mistake"),
+                FakeReply::Fail(class) => return Err(Failure::new(class, "the provider refused")),
+                FakeReply::FailWith(class, message) => return Err(Failure::new(class, message)),
+                FakeReply::Panic => panic!("a bug in the adapter"),
                 FakeReply::StreamThen(text, then) => {
-                    ear.on_text(text);
+                    sink.on_text(text);
                     *then
                 }
-                FakeReply::AfterLatch(door, then) => {
-                    door.wait().await;
+                FakeReply::AfterLatch(latch, then) => {
+                    latch.wait().await;
                     *then
                 }
             };
@@ -142,9 +141,9 @@ fn text_block(text: &str) -> Block {
     Block::Text(TextBlock { text: text.into(), extra: None })
 }
 
-fn call_block(place: usize, tool: &str, input: &Value) -> Block {
+fn call_block(index: usize, tool: &str, input: &Value) -> Block {
     Block::ToolCall(ToolCall {
-        id: format!("call_{place}"),
+        id: format!("call_{index}"),
         name: tool.to_owned(),
         input: RawJson::from_serialize(input),
         extra: None,
@@ -161,30 +160,30 @@ fn response(blocks: Vec<Block>, stop: StopReason) -> ModelResponse {
     }
 }
 
-/// The words of some parts.
+/// Returns the text of some parts.
 pub(crate) fn texts(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| match part {
         Part::Text(text) => text.to_string(),
-        Part::Image(_) => "(a picture)".to_owned(),
+        Part::Image(_) => "(an image)".to_owned(),
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The newest results that a model was shown: words, and whether they are a failure.
-pub(crate) fn results(ask: &ModelRequest) -> Vec<(String, bool)> {
-    let newest = ask.messages.iter().rev().find_map(|message| match &**message {
+/// Returns the newest tool results in a request: the text, and whether it is an error.
+pub(crate) fn results(request: &ModelRequest) -> Vec<(String, bool)> {
+    let newest = request.messages.iter().rev().find_map(|message| match &**message {
         Message::Results(results) => Some(results.clone()),
         Message::User(_) | Message::Assistant(_) => None,
     });
-    let shown = |result: &ToolResult| (texts(&result.content), result.is_error);
-    newest.unwrap_or_default().iter().map(shown).collect()
+    let to_pair = |result: &ToolResult| (texts(&result.content), result.is_error);
+    newest.unwrap_or_default().iter().map(to_pair).collect()
 }
 
-/// Everything that users said to a model, in order.
-pub(crate) fn user_texts(ask: &ModelRequest) -> Vec<String> {
-    let said = ask.messages.iter().filter_map(|message| match &**message {
+/// Returns all user messages of a request in order.
+pub(crate) fn user_texts(request: &ModelRequest) -> Vec<String> {
+    let user_messages = request.messages.iter().filter_map(|message| match &**message {
         Message::User(parts) => Some(texts(parts)),
         Message::Assistant(_) | Message::Results(_) => None,
     });
-    said.collect()
+    user_messages.collect()
 }

@@ -1,7 +1,4 @@
-//! Tools in the hands of a test: what they do is a closure, and what was done
-//! with them is written down.
-//!
-//! Never: more than the test said.
+//! Fake tools whose behavior is a closure, with a log of their calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,26 +20,26 @@ use longhaul_testkit::latch::Latch;
 type CallOutput = Result<ToolOutput, ToolFailure>;
 type Action = Arc<dyn Fn(Value, ToolContext) -> BoxFuture<'static, CallOutput> + Send + Sync>;
 
-/// What was done, in order. Clones are the same.
+/// Log of tool calls in order. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EffectLog(Arc<Mutex<Vec<String>>>);
 
 impl EffectLog {
-    fn push(&self, deed: String) {
-        self.0.lock().unwrap().push(deed);
+    fn push(&self, effect: String) {
+        self.0.lock().unwrap().push(effect);
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
-    /// How often something was done.
-    pub(crate) fn count(&self, deed: &str) -> usize {
-        self.all().iter().filter(|done| done.starts_with(deed)).count()
+    /// Counts the entries that start with this text.
+    pub(crate) fn count(&self, prefix: &str) -> usize {
+        self.all().iter().filter(|done| done.starts_with(prefix)).count()
     }
 }
 
-/// What is special about a tool.
+/// Special properties of a fake tool.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ToolTraits {
     pub(crate) is_opaque: bool,
@@ -50,7 +47,7 @@ pub(crate) struct ToolTraits {
     pub(crate) is_unsandboxed: bool,
 }
 
-/// A tool that a test made.
+/// A fake tool.
 #[derive(Clone)]
 pub(crate) struct FakeTool {
     pub(crate) spec: ToolSpec,
@@ -69,9 +66,9 @@ impl fmt::Debug for FakeTool {
 }
 
 impl FakeTool {
-    /// A tool that gives its input back.
-    pub(crate) fn new(name: &str, class: EffectClass, deeds: &EffectLog) -> Self {
-        let card = ToolSpec {
+    /// Creates a tool that returns its input.
+    pub(crate) fn new(name: &str, class: EffectClass, effects: &EffectLog) -> Self {
+        let spec = ToolSpec {
             name: ToolName::new(name).unwrap(),
             description: "made by a test".into(),
             schema: json!({
@@ -84,7 +81,7 @@ impl FakeTool {
             timeout: None,
         };
         Self {
-            spec: card,
+            spec,
             class,
             verify_outcome: VerifyOutcome::Unknown,
             verify_latch: None,
@@ -92,11 +89,11 @@ impl FakeTool {
             action: Arc::new(|input, _| {
                 async move { Ok(ToolOutput::text(input.to_string())) }.boxed()
             }),
-            effects: deeds.clone(),
+            effects: effects.clone(),
         }
     }
 
-    /// The same, doing this.
+    /// Sets what a call does.
     pub(crate) fn with_action(
         mut self,
         act: impl Fn(Value, ToolContext) -> BoxFuture<'static, CallOutput> + Send + Sync + 'static,
@@ -105,47 +102,47 @@ impl FakeTool {
         self
     }
 
-    /// The same, waiting at a door first.
-    pub(crate) fn after_latch(self, door: &Latch) -> Self {
-        let (door, then) = (door.clone(), Arc::clone(&self.action));
-        self.with_action(move |input, around| {
-            let (door, then) = (door.clone(), Arc::clone(&then));
+    /// Makes calls wait at a latch first.
+    pub(crate) fn after_latch(self, latch: &Latch) -> Self {
+        let (latch, then) = (latch.clone(), Arc::clone(&self.action));
+        self.with_action(move |input, ctx| {
+            let (latch, then) = (latch.clone(), Arc::clone(&then));
             async move {
-                door.wait().await;
-                then(input, around).await
+                latch.wait().await;
+                then(input, ctx).await
             }
             .boxed()
         })
     }
 
-    /// The same, with so much time.
+    /// Sets the timeout.
     pub(crate) fn with_timeout(mut self, timeout: Millis) -> Self {
         self.spec.timeout = Some(timeout);
         self
     }
 
-    /// The same, special in this.
-    pub(crate) fn with_traits(mut self, ways: ToolTraits) -> Self {
-        self.traits = ways;
+    /// Sets the special properties.
+    pub(crate) fn with_traits(mut self, traits: ToolTraits) -> Self {
+        self.traits = traits;
         self
     }
 
-    /// The same, with a word about doubt.
+    /// Sets the policy for calls in doubt.
     pub(crate) fn with_in_doubt(mut self, then: InDoubtPolicy) -> Self {
         self.spec.in_doubt = Some(then);
         self
     }
 
-    /// The same, able to look whether a call has happened.
+    /// Makes the tool able to verify calls, with this outcome.
     pub(crate) fn with_verify_outcome(mut self, finding: VerifyOutcome) -> Self {
         self.spec.can_verify = true;
         self.verify_outcome = finding;
         self
     }
 
-    /// The same, looking behind a door.
-    pub(crate) fn verify_after_latch(mut self, door: &Latch) -> Self {
-        self.verify_latch = Some(door.clone());
+    /// Makes verifying wait at a latch.
+    pub(crate) fn verify_after_latch(mut self, latch: &Latch) -> Self {
+        self.verify_latch = Some(latch.clone());
         self
     }
 }
@@ -160,7 +157,7 @@ impl Tool for FakeTool {
         self.class
     }
 
-    fn is_opaque(&self, _input: &Value) -> bool {
+    fn has_unknown_subjects(&self, _input: &Value) -> bool {
         self.traits.is_opaque
     }
 
@@ -172,36 +169,36 @@ impl Tool for FakeTool {
         self.traits.is_unsandboxed
     }
 
-    fn subjects(&self, input: &Value) -> Vec<String> {
+    fn rule_subjects(&self, input: &Value) -> Vec<String> {
         let text = input["text"].as_str().unwrap_or_default();
-        assert!(text != "unspeakable", "a tool with a mistake in its reading");
+        assert!(text != "unspeakable", "a bug in the tool's subjects");
         vec![text.to_owned()]
     }
 
-    fn subjects_with_context(
+    fn rule_subjects_with_context(
         &self,
         input: &Value,
         context: &BTreeMap<String, RawJson>,
     ) -> Vec<String> {
         let recipient = context.get("recipient").map(RawJson::to_value);
         let recipient = recipient.as_ref().and_then(Value::as_str);
-        let mut subjects = self.subjects(input);
+        let mut subjects = self.rule_subjects(input);
         subjects.extend(recipient.map(str::to_owned));
         subjects
     }
 
-    async fn call(&self, input: Value, around: &ToolContext) -> CallOutput {
+    async fn call(&self, input: Value, ctx: &ToolContext) -> CallOutput {
         let name = &self.spec.name;
         self.effects.push(format!("{name} begins {input}"));
-        let given = (self.action)(input.clone(), around.clone()).await;
+        let given = (self.action)(input.clone(), ctx.clone()).await;
         self.effects.push(format!("{name} ends {input}"));
         given
     }
 
     async fn verify(&self, input: Value, _around: &ToolContext) -> VerifyOutcome {
         self.effects.push(format!("{} looks {input}", self.spec.name));
-        if let Some(door) = &self.verify_latch {
-            door.wait().await;
+        if let Some(latch) = &self.verify_latch {
+            latch.wait().await;
         }
         self.verify_outcome.clone()
     }

@@ -1,6 +1,4 @@
-//! Tools that somebody else brings, as a test wants them.
-//!
-//! Never: brings what the test took away.
+//! A fake source of external tools.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,10 +12,10 @@ use longhaul_testkit::latch::Latch;
 
 use crate::suite::harness::tool::{EffectLog, FakeTool};
 
-/// The name under which an agent asks for them.
+/// Name under which an agent requests these tools.
 pub(crate) const SOURCE_NAME: &str = "mcp:shop";
 
-/// Tools that somebody brings. Clones are the same.
+/// A fake source of external tools. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeToolSource(Arc<Mutex<State>>);
 
@@ -26,30 +24,30 @@ struct State {
     tools: Option<Vec<&'static str>>,
     effects: EffectLog,
     released: Vec<RunId>,
-    /// Whoever asks waits here first.
+    /// Latch at which loading waits.
     load_latch: Option<Latch>,
-    /// Whoever closes waits here afterwards.
+    /// Latch at which releasing waits.
     release_latch: Option<Latch>,
     panics: bool,
 }
 
 impl FakeToolSource {
-    /// Brings these from now on; none: nobody can be reached.
+    /// Sets the tools that are loaded. `None` means that the server is unreachable.
     pub(crate) fn set_tools(&self, tools: Option<Vec<&'static str>>) {
         self.0.lock().unwrap().tools = tools;
     }
 
-    /// Whoever asks waits at this door from now on.
-    pub(crate) fn block_load(&self, door: &Latch) {
-        self.0.lock().unwrap().load_latch = Some(door.clone());
+    /// Makes loading wait at this latch.
+    pub(crate) fn block_load(&self, latch: &Latch) {
+        self.0.lock().unwrap().load_latch = Some(latch.clone());
     }
 
-    /// Whoever closes waits at this door from now on.
-    pub(crate) fn block_release(&self, door: &Latch) {
-        self.0.lock().unwrap().release_latch = Some(door.clone());
+    /// Makes releasing wait at this latch.
+    pub(crate) fn block_release(&self, latch: &Latch) {
+        self.0.lock().unwrap().release_latch = Some(latch.clone());
     }
 
-    /// Whoever asks meets a mistake from now on.
+    /// Makes loading panic.
     pub(crate) fn panic_on_load(&self) {
         self.0.lock().unwrap().panics = true;
     }
@@ -58,7 +56,7 @@ impl FakeToolSource {
         self.0.lock().unwrap().effects.clone()
     }
 
-    /// The runs that were let go of, in order.
+    /// Returns the runs whose tools were released, in order.
     pub(crate) fn released_runs(&self) -> Vec<RunId> {
         self.0.lock().unwrap().released.clone()
     }
@@ -66,33 +64,33 @@ impl FakeToolSource {
 
 #[async_trait]
 impl ExternalToolSource for FakeToolSource {
-    async fn load(
+    async fn load_tools(
         &self,
         name: &str,
-        _stay: ClaimId,
+        _claim: ClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        let door = self.0.lock().unwrap().load_latch.clone();
-        if let Some(door) = door {
-            door.wait().await;
+        let latch = self.0.lock().unwrap().load_latch.clone();
+        if let Some(latch) = latch {
+            latch.wait().await;
         }
         let panics = self.0.lock().unwrap().panics;
-        assert!(!panics, "a shop with a mistake");
-        let kept = self.0.lock().unwrap();
-        let tools = (name == SOURCE_NAME).then_some(&kept.tools)?;
+        assert!(!panics, "a bug in the tool source");
+        let state = self.0.lock().unwrap();
+        let tools = (name == SOURCE_NAME).then_some(&state.tools)?;
         let Some(tools) = tools else {
             return Some(Err("The shop can't be reached. Start it.".into()));
         };
-        let hand = |name: &&str| FakeTool::new(name, EffectClass::Pure, &kept.effects);
-        let tools = tools.iter().map(hand);
-        let equipped = tools.map(|hand| RegisteredTool::new(Arc::new(hand)).unwrap());
-        Some(Ok(equipped.collect()))
+        let new_tool = |name: &&str| FakeTool::new(name, EffectClass::Pure, &state.effects);
+        let tools = tools.iter().map(new_tool);
+        let registered = tools.map(|new_tool| RegisteredTool::new(Arc::new(new_tool)).unwrap());
+        Some(Ok(registered.collect()))
     }
 
-    async fn release(&self, stay: ClaimId) {
+    async fn release_tools(&self, claim: ClaimId) {
         let exit = {
-            let mut kept = self.0.lock().unwrap();
-            kept.released.push(stay.run);
-            kept.release_latch.clone()
+            let mut state = self.0.lock().unwrap();
+            state.released.push(claim.run);
+            state.release_latch.clone()
         };
         if let Some(exit) = exit {
             exit.wait().await;

@@ -1,7 +1,7 @@
-//! What the doubles of one process share: the world that they touch, and the
-//! store behind the engine's back, to see who may touch it.
+//! State shared by the fakes of one process: the external world, and the store to check who holds a
+//! run.
 //!
-//! Never: seen by the engine.
+//! The engine does not see it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use longhaul_testkit::sim::external_world::ExternalWorld;
 
 use crate::suite::sim::random::RandomSource;
 
-/// What the doubles of one process share. Clones are the same.
+/// State shared by the fakes of one process. Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
 pub(super) struct SimContext {
     pub(super) external: ExternalWorld,
@@ -23,29 +23,31 @@ pub(super) struct SimContext {
 }
 
 impl SimContext {
-    pub(super) fn new(ports: &SimServices) -> Self {
+    pub(super) fn new(services: &SimServices) -> Self {
         Self {
-            external: ports.world.clone(),
+            external: services.world.clone(),
             random: RandomSource::default(),
-            store: ports.store.clone(),
+            store: services.store.clone(),
             ids: Arc::default(),
         }
     }
 
-    /// This process works under one id more.
+    /// Adds an id under which this process works.
     pub(super) fn register_worker(&self, worker: WorkerId) {
         self.ids.lock().unwrap().insert(worker);
     }
 
-    /// Something is begun for a run: nobody else may have it by now. A worker
-    /// that could not beat stops beginning things before others take its runs.
+    /// Checks that this process still holds the run when it starts something for it. A worker
+    /// without heartbeats must stop starting effects before others claim its runs.
     pub(super) async fn assert_may_start(&self, run: RunId, what: &str, epoch: Option<Epoch>) {
         let row = self.store.get_run(run).await.unwrap();
-        let row = row.expect("what is driven is there");
-        let ours = row.worker.is_some_and(|worker| self.ids.lock().unwrap().contains(&worker));
-        if !ours || epoch.is_some_and(|epoch| epoch != row.epoch) {
+        let row = row.expect("a driven run exists");
+        let is_current =
+            row.worker.is_some_and(|worker| self.ids.lock().unwrap().contains(&worker));
+        if !is_current || epoch.is_some_and(|epoch| epoch != row.epoch) {
             let now = row.epoch;
-            let wrong = format!("{run}: {what} begins for a run that another has, under {now}");
+            let wrong =
+                format!("{run}: {what} starts for a run that another worker holds, under {now}");
             self.external.record_violation(wrong);
         }
     }

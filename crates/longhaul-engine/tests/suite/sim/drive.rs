@@ -1,7 +1,6 @@
-//! The real drive, polled by hand: one poll is one small step, and to drop it
-//! is to crash at that wait.
+//! The real driver, polled by hand. Dropping it is a crash at its current await.
 //!
-//! Never: polls what nothing has woken.
+//! It is polled only after it was woken.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use longhaul_core::id::WorkerId;
 use longhaul_core::port::store::Claim;
 use longhaul_engine::Error;
 use longhaul_engine::crash_guard::CrashGuard;
-use longhaul_engine::drive::{Assignment, DriveOutcome, drive};
+use longhaul_engine::drive::{DriveOutcome, RunAssignment, drive_run};
 use longhaul_engine::drive_permit::DrivePermit;
 use longhaul_engine::lease::Lease;
 use longhaul_engine::notifier::DriverNotifier;
@@ -30,7 +29,7 @@ use longhaul_testkit::sim::driver_factory::{SimDriver, SimProcess};
 use crate::suite::sim::context::SimContext;
 use crate::suite::sim::yielding_store::YieldingStore;
 
-/// A worker's process without its loop: the simulation claims and beats for it.
+/// A worker process without its main loop: the simulation claims runs and sends heartbeats for it.
 #[derive(Debug)]
 pub(super) struct EngineProcess {
     services: EngineServices,
@@ -42,15 +41,15 @@ pub(super) struct EngineProcess {
 
 impl EngineProcess {
     pub(super) fn new(
-        ports: EngineServices,
-        world: SimContext,
+        services: EngineServices,
+        ctx: SimContext,
         yielding: Arc<YieldingStore>,
     ) -> Self {
         Self {
-            lease: Lease::new(ports.clock.clone(), TTL),
+            lease: Lease::new(services.clock.clone(), TTL),
             crash_guard: CrashGuard::new(Some(3)),
-            services: ports,
-            ctx: world,
+            services,
+            ctx,
             store: yielding,
         }
     }
@@ -61,10 +60,10 @@ impl SimProcess for EngineProcess {
     async fn on_heartbeat(&mut self, worker: WorkerId) -> Result<(), SimError> {
         self.lease.renew(self.services.clock.monotonic_nanos());
         self.ctx.register_worker(worker);
-        // What others wrote is heard now, or later, or never.
+        // Changes by others are noticed now, later or never.
         if self.ctx.random.below(2) == 0 {
             let heads = self.store.records().claimed_runs(worker).await?;
-            self.services.notifier.notify_behind(&heads);
+            self.services.notifier.notify_outdated_drivers(&heads);
         }
         Ok(())
     }
@@ -80,7 +79,7 @@ impl SimProcess for EngineProcess {
         claimed: &Claim,
         _: DecideContext,
     ) -> Box<dyn SimDriver> {
-        let charge = Assignment {
+        let assignment = RunAssignment {
             claim: claimed.clone(),
             worker,
             lease: self.lease.clone(),
@@ -88,9 +87,9 @@ impl SimProcess for EngineProcess {
             crash_guard: self.crash_guard.clone(),
             permit: DrivePermit::default(),
         };
-        let ports = self.services.clone();
+        let services = self.services.clone();
         Box::new(EngineDriver {
-            future: async move { drive(&ports, charge).await }.boxed(),
+            future: async move { drive_run(&services, assignment).await }.boxed(),
             claim: claimed.clone(),
             woken: Arc::new(WakeFlag(AtomicBool::new(true))),
             ctx: self.ctx.clone(),
@@ -100,7 +99,7 @@ impl SimProcess for EngineProcess {
     }
 }
 
-/// Whether a drive was woken since it was last polled.
+/// Whether a driver was woken since it was last polled.
 #[derive(Debug)]
 struct WakeFlag(AtomicBool);
 
@@ -116,7 +115,7 @@ impl WakeFlag {
     }
 }
 
-/// One run in the engine's hands.
+/// The real driver of one run.
 struct EngineDriver {
     future: BoxFuture<'static, Result<DriveOutcome, Error>>,
     claim: Claim,
@@ -132,7 +131,7 @@ impl fmt::Debug for EngineDriver {
     }
 }
 
-/// After each poll a step is over once in so many times.
+/// After each poll a step ends with a probability of one in this number.
 const POLLS_PER_STEP: usize = 4;
 
 #[async_trait(?Send)]
@@ -142,9 +141,9 @@ impl SimDriver for EngineDriver {
         choose: &mut dyn FnMut(usize) -> usize,
     ) -> Result<DriveProgress, SimError> {
         let Claim { run, epoch, .. } = self.claim;
-        // A nudge is a hint: it may come although nobody wrote.
+        // A notification is only a hint: it may come although nothing was written.
         if choose(4) == 3 {
-            self.notifier.run_changed(run);
+            self.notifier.notify_run_changed(run);
         }
         let written = self.store.commits();
         let waker = Waker::from(self.woken.clone());
@@ -152,7 +151,7 @@ impl SimDriver for EngineDriver {
         while self.woken.0.swap(false, Ordering::Relaxed) {
             self.ctx.random.set(choose(1 << 12));
             if let Poll::Ready(parted) = self.future.poll_unpin(&mut context) {
-                parted.map_err(|fault| format!("{run}: its drive met a fault: {fault}"))?;
+                parted.map_err(|error| format!("{run}: its driver failed: {error}"))?;
                 self.ctx.external.record_driver_end(run, epoch);
                 return Ok(DriveProgress::Done);
             }
@@ -171,7 +170,7 @@ impl SimDriver for EngineDriver {
         self.woken.is_set()
     }
 
-    /// Its lease says what it may still begin.
+    /// The lease decides what the driver may still start.
     fn may_run_without_lease(&self) -> bool {
         true
     }

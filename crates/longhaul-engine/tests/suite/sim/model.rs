@@ -1,6 +1,5 @@
-//! A model that plays the script of the run that asks.
-//!
-//! Never: state. It finds the script in what it is asked.
+//! A model that plays the script of the calling run. It has no state: the script is part of the
+//! request.
 
 use std::sync::Arc;
 
@@ -17,13 +16,13 @@ use longhaul_testkit::sim::script::{PRICING, Script};
 
 use crate::suite::sim::context::SimContext;
 
-/// The one model there is, under every name.
+/// Resolves every name to the same model.
 #[derive(Debug)]
 pub(super) struct SimModels(Arc<SimModel>);
 
 impl SimModels {
-    pub(super) fn new(world: &SimContext) -> Self {
-        Self(Arc::new(SimModel(world.clone())))
+    pub(super) fn new(ctx: &SimContext) -> Self {
+        Self(Arc::new(SimModel(ctx.clone())))
     }
 }
 
@@ -46,34 +45,34 @@ impl Model for SimModel {
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let world = &self.0;
-        world.assert_may_start(ask.run, "a question", None).await;
-        if let Err(bad) = check_conversation(&ask.messages) {
-            world.external.record_violation(format!("{}: {bad}", ask.run));
+        let ctx = &self.0;
+        ctx.assert_may_start(request.run, "a question", None).await;
+        if let Err(bad) = check_conversation(&request.messages) {
+            ctx.external.record_violation(format!("{}: {bad}", request.run));
         }
-        world.external.record_model_call(ModelCall {
-            run: ask.run,
-            turn: ask.turn,
-            attempt: ask.attempt,
+        ctx.external.record_model_call(ModelCall {
+            run: request.run,
+            turn: request.turn,
+            attempt: request.attempt,
         });
-        world.random.yield_some().await;
-        ear.on_text("I was about to");
-        world.random.yield_some().await;
-        script(ask).reply(ask)
+        ctx.random.yield_some().await;
+        sink.on_text("I was about to");
+        ctx.random.yield_some().await;
+        script(request).reply(request)
     }
 }
 
-/// The script that the task carries: the first words of the conversation.
-fn script(ask: &ModelRequest) -> Script {
-    let words = match ask.messages.first().map(|first| &**first) {
+/// Returns the script, which is the first text of the conversation.
+fn script(request: &ModelRequest) -> Script {
+    let part = match request.messages.first().map(|first| &**first) {
         Some(Message::User(parts)) => parts.first(),
         Some(Message::Assistant(_) | Message::Results(_)) | None => None,
     };
-    let Some(Part::Text(text)) = words else {
-        panic!("{} asks without a task", ask.run);
+    let Some(Part::Text(text)) = part else {
+        panic!("{} asks without a task", request.run);
     };
     Script::from_input(&RawJson::parse(text.to_string()).unwrap())
 }

@@ -1,29 +1,27 @@
-//! Chance for doubles, drawn from the history's seed by whoever polls them.
-//!
-//! Never: dice of its own. Without luck every draw is 0.
+//! Random numbers for fakes, drawn from the seed of the simulation. Without a seed every draw is 0.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-/// A number that draws eat up. Clones are the same.
+/// A number from which draws are taken. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RandomSource(Arc<AtomicUsize>);
 
 impl RandomSource {
-    /// New luck, for some draws.
-    pub(super) fn set(&self, luck: usize) {
-        self.0.store(luck, Ordering::Relaxed);
+    /// Sets the number for the next draws.
+    pub(super) fn set(&self, value: usize) {
+        self.0.store(value, Ordering::Relaxed);
     }
 
-    /// A number below `bound`.
+    /// Draws a number below `bound`.
     pub(super) fn below(&self, bound: usize) -> usize {
-        let luck = self.0.load(Ordering::Relaxed);
-        self.set(luck / bound);
-        luck % bound
+        let value = self.0.load(Ordering::Relaxed);
+        self.set(value / bound);
+        value % bound
     }
 
-    /// Waits once or a few times.
+    /// Waits one to three times.
     pub(super) async fn yield_some(&self) {
         for _ in 0..=self.below(3) {
             yield_once().await;
@@ -31,7 +29,7 @@ impl RandomSource {
     }
 }
 
-/// Waits until it is polled again, which it asks for at once.
+/// Returns `Pending` once and wakes the task at once.
 pub(super) async fn yield_once() {
     let mut waited = false;
     std::future::poll_fn(|context| {

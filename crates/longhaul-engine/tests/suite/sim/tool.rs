@@ -1,11 +1,11 @@
-//! The tools of scripts, as the engine calls them: they wait before and after
-//! what they do, so that a crash fits on both sides.
+//! The tools of scripts as the engine calls them. They wait before and after their effect, so that
+//! a crash can happen on both sides.
 //!
-//! Never: does anything for a driver that another has taken the place of.
+//! Invariant: they have no effect for a driver that was replaced.
 
 use async_trait::async_trait;
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
-use longhaul_core::event::turn::CallClassification;
+use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::ToolName;
 use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::suite::sim::context::SimContext;
 
-/// The tools that scripts name and that touch the world. `nonsense` is none.
+/// Tools with effects that scripts use. `nonsense` does not exist.
 pub(super) const TOOLS: [&str; 6] = ["look", "put", "send", "probe", "tell", "careful"];
 
-/// A tool that is what scripts say of it.
+/// A tool with the properties that scripts declare.
 #[derive(Debug)]
 pub(super) struct SimTool {
     spec: ToolSpec,
@@ -29,15 +29,15 @@ pub(super) struct SimTool {
 }
 
 impl SimTool {
-    pub(super) fn new(name: &str, world: &SimContext) -> Self {
-        let CallClassification { class, can_verify: verifies, in_doubt, .. } =
+    pub(super) fn new(name: &str, ctx: &SimContext) -> Self {
+        let ToolCallClassification { class, can_verify: verifies, in_doubt, .. } =
             classify(&ToolCall {
                 id: String::new(),
                 name: name.into(),
                 input: RawJson::null(),
                 extra: None,
             });
-        let card = ToolSpec {
+        let spec = ToolSpec {
             name: ToolName::new(name).unwrap(),
             description: "simulated".into(),
             schema: json!({ "type": "object" }),
@@ -45,7 +45,7 @@ impl SimTool {
             in_doubt,
             timeout: None,
         };
-        Self { spec: card, class, ctx: world.clone() }
+        Self { spec, class, ctx: ctx.clone() }
     }
 }
 
@@ -59,38 +59,38 @@ impl Tool for SimTool {
         self.class
     }
 
-    fn subjects(&self, _input: &Value) -> Vec<String> {
+    fn rule_subjects(&self, _input: &Value) -> Vec<String> {
         vec![self.spec.name.as_str().to_owned()]
     }
 
-    async fn call(&self, _input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let ToolContext { run, call, epoch, .. } = *around;
-        let SimContext { external: outside, random: luck, .. } = &self.ctx;
+    async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let ToolContext { run, call, epoch, .. } = *ctx;
+        let SimContext { external, random, .. } = &self.ctx;
         let what = format!("{call}, {}", self.spec.name);
         self.ctx.assert_may_start(run, &what, Some(epoch)).await;
-        luck.yield_some().await;
+        random.yield_some().await;
         let once = !self.class.may_repeat();
-        if once && !outside.admits(run, call, epoch) {
-            return Err(ToolFailure::new("another driver was here"));
+        if once && !external.admits(run, call, epoch) {
+            return Err(ToolFailure::new("another driver made this call"));
         }
-        let output = outside.perform(ToolEffect { run, call, epoch, class: self.class });
-        luck.yield_some().await;
+        let output = external.perform(ToolEffect { run, call, epoch, class: self.class });
+        random.yield_some().await;
         if once {
-            outside.record_delivered(run, call, epoch);
+            external.record_delivered(run, call, epoch);
         }
         Ok(output)
     }
 
-    async fn verify(&self, _input: Value, around: &ToolContext) -> VerifyOutcome {
-        let ToolContext { run, call, epoch, .. } = *around;
-        let SimContext { external: outside, random: luck, .. } = &self.ctx;
+    async fn verify(&self, _input: Value, ctx: &ToolContext) -> VerifyOutcome {
+        let ToolContext { run, call, epoch, .. } = *ctx;
+        let SimContext { external, random, .. } = &self.ctx;
         self.ctx.assert_may_start(run, "a look", Some(epoch)).await;
-        luck.yield_some().await;
-        if !outside.admits(run, call, epoch) {
+        random.yield_some().await;
+        if !external.admits(run, call, epoch) {
             return VerifyOutcome::Unknown;
         }
-        let finding = outside.verify(run, call);
-        luck.yield_some().await;
+        let finding = external.verify(run, call);
+        random.yield_some().await;
         finding
     }
 }

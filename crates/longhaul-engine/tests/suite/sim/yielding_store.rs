@@ -1,25 +1,23 @@
-//! A store that lets a crash in before each call does its work, and after it
-//! did it but before anybody hears of it.
-//!
-//! Never: loses anything itself.
+//! A store wrapper that allows a crash before each call takes effect, and after it but before the
+//! response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
 use longhaul_core::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, Checkpoint, DueTimer, GlobalPage, GlobalSeq, LaneRow, ModelUsage,
-    OutboxItem, RecordStore, Repairs, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, LaneRow, ModelUsage,
+    OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, GateFilter, Heartbeat, HeartbeatAck,
-    JournalPage, OpenOutcome, OpenRequest, PruneOutcome, PruneRequest, ReadRequest, RunFilter,
-    RunRow, Store, StoreError, Watch,
+    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
+    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -27,36 +25,36 @@ use longhaul_testkit::sim::driver::SimServices;
 
 use crate::suite::sim::random::yield_once;
 
-/// Another store, with a wait on both sides of every call.
+/// A store with an await point before and after every call.
 #[derive(Debug)]
 pub(super) struct YieldingStore {
     store: Arc<dyn Store>,
     records: Arc<dyn RecordStore>,
-    /// How many batches drivers have written.
+    /// Number of batches that drivers have appended.
     commits: AtomicUsize,
 }
 
 impl YieldingStore {
-    pub(super) fn new(ports: &SimServices) -> Self {
+    pub(super) fn new(services: &SimServices) -> Self {
         Self {
-            store: ports.store.clone(),
-            records: ports.records.clone(),
+            store: services.store.clone(),
+            records: services.records.clone(),
             commits: AtomicUsize::new(0),
         }
     }
 
-    /// The shelves without waits.
+    /// Returns the record store without await points.
     pub(super) fn records(&self) -> &dyn RecordStore {
         &*self.records
     }
 
-    /// How many batches drivers have written.
+    /// Returns the number of batches that drivers have appended.
     pub(super) fn commits(&self) -> usize {
         self.commits.load(Ordering::Relaxed)
     }
 }
 
-/// Waits, works, waits.
+/// Runs a call with an await point before and after it.
 async fn yield_around<T>(work: impl Future<Output = T>) -> T {
     yield_once().await;
     let answer = work.await;
@@ -66,43 +64,46 @@ async fn yield_around<T>(work: impl Future<Output = T>) -> T {
 
 #[async_trait]
 impl Store for YieldingStore {
-    async fn open_runs(&self, ask: OpenRequest) -> Result<OpenOutcome, StoreError> {
-        yield_around(self.store.open_runs(ask)).await
+    async fn create_runs(
+        &self,
+        request: CreateRunsRequest,
+    ) -> Result<CreateRunsOutcome, StoreError> {
+        yield_around(self.store.create_runs(request)).await
     }
 
-    async fn claim(&self, ask: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
-        yield_around(self.store.claim(ask)).await
+    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+        yield_around(self.store.claim_runs(request)).await
     }
 
-    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
-        yield_around(self.store.heartbeat(beat)).await
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
+        yield_around(self.store.heartbeat(heartbeat)).await
     }
 
-    async fn read(&self, ask: ReadRequest) -> Result<JournalPage, StoreError> {
-        yield_around(self.store.read(ask)).await
+    async fn read_journal(&self, request: JournalReadRequest) -> Result<JournalPage, StoreError> {
+        yield_around(self.store.read_journal(request)).await
     }
 
     async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError> {
         yield_around(self.store.get_run(run)).await
     }
 
-    async fn list_runs(&self, ask: RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        yield_around(self.store.list_runs(ask)).await
+    async fn list_runs(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        yield_around(self.store.list_runs(filter)).await
     }
 
-    async fn list_gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, StoreError> {
-        yield_around(self.store.list_gates(ask)).await
+    async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, StoreError> {
+        yield_around(self.store.list_gates(filter)).await
     }
 
-    async fn prune(&self, ask: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        yield_around(self.store.prune(ask)).await
+    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        yield_around(self.store.prune(request)).await
     }
 
     async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
         let drives = matches!(append.author, Author::Driver { .. });
         let work = async {
             let appended = self.store.append(append).await;
-            if drives && matches!(appended, Ok(Appended::At { .. })) {
+            if drives && matches!(appended, Ok(Appended::Committed { .. })) {
                 self.commits.fetch_add(1, Ordering::Relaxed);
             }
             appended
@@ -110,7 +111,7 @@ impl Store for YieldingStore {
         yield_around(work).await
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
+    fn watch(&self) -> Box<dyn StoreWatcher> {
         self.store.watch()
     }
 }
@@ -125,16 +126,16 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.next_timer_due()).await
     }
 
-    async fn repair(&self) -> Result<Repairs, StoreError> {
-        yield_around(self.records.repair()).await
+    async fn repair_rows(&self) -> Result<RepairCounts, StoreError> {
+        yield_around(self.records.repair_rows()).await
     }
 
     async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
         yield_around(self.records.blob(hash)).await
     }
 
-    async fn definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
-        yield_around(self.records.definition(hash)).await
+    async fn agent_definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+        yield_around(self.records.agent_definition(hash)).await
     }
 
     async fn thread_messages(
@@ -145,8 +146,8 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.thread_messages(thread, limit)).await
     }
 
-    async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
-        yield_around(self.records.thread_len(thread)).await
+    async fn thread_message_count(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
+        yield_around(self.records.thread_message_count(thread)).await
     }
 
     async fn extend_thread(
@@ -195,8 +196,8 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.clear_thread(thread)).await
     }
 
-    async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
-        yield_around(self.records.steers(run)).await
+    async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
+        yield_around(self.records.queued_steers(run)).await
     }
 
     async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
@@ -211,76 +212,92 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.budget_account(root)).await
     }
 
-    async fn usage_by_model(&self, ask: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
-        yield_around(self.records.usage_by_model(ask)).await
+    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
+        yield_around(self.records.usage_by_model(query)).await
     }
 
-    async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
-        yield_around(self.records.lane(lane)).await
+    async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
+        yield_around(self.records.find_lane(lane)).await
     }
 
-    async fn lanes(
+    async fn list_lanes(
         &self,
         after: Option<&LaneKey>,
         limit: usize,
     ) -> Result<Vec<LaneRow>, StoreError> {
-        yield_around(self.records.lanes(after, limit)).await
+        yield_around(self.records.list_lanes(after, limit)).await
     }
 
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
         yield_around(self.records.claimed_runs(worker)).await
     }
 
-    async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
-        yield_around(self.records.workers()).await
+    async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
+        yield_around(self.records.list_workers()).await
     }
 
-    async fn save_late_result(&self, run: RunId, late: LateResult) -> Result<(), StoreError> {
-        yield_around(self.records.save_late_result(run, late)).await
+    async fn save_late_tool_result(
+        &self,
+        run: RunId,
+        late: LateToolResult,
+    ) -> Result<(), StoreError> {
+        yield_around(self.records.save_late_tool_result(run, late)).await
     }
 
-    async fn late_results(&self, run: RunId) -> Result<Vec<LateResult>, StoreError> {
-        yield_around(self.records.late_results(run)).await
+    async fn late_tool_results(&self, run: RunId) -> Result<Vec<LateToolResult>, StoreError> {
+        yield_around(self.records.late_tool_results(run)).await
     }
 
-    async fn read_all(&self, after: GlobalSeq, limit: usize) -> Result<GlobalPage, StoreError> {
-        yield_around(self.records.read_all(after, limit)).await
+    async fn read_all_journals(
+        &self,
+        after: GlobalSeq,
+        limit: usize,
+    ) -> Result<GlobalJournalPage, StoreError> {
+        yield_around(self.records.read_all_journals(after, limit)).await
     }
 
-    async fn changed_since(
+    async fn changed_runs_since(
         &self,
         after: GlobalSeq,
         limit: usize,
     ) -> Result<ChangedRuns, StoreError> {
-        yield_around(self.records.changed_since(after, limit)).await
+        yield_around(self.records.changed_runs_since(after, limit)).await
     }
 
     async fn last_global_seq(&self) -> Result<GlobalSeq, StoreError> {
         yield_around(self.records.last_global_seq()).await
     }
 
-    async fn due_outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
-        yield_around(self.records.due_outbox(limit)).await
+    async fn due_outbox_messages(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
+        yield_around(self.records.due_outbox_messages(limit)).await
     }
 
-    async fn settle_outbox(&self, id: u64, again: Option<Millis>) -> Result<(), StoreError> {
-        yield_around(self.records.settle_outbox(id, again)).await
+    async fn settle_outbox_message(
+        &self,
+        id: u64,
+        again: Option<Millis>,
+    ) -> Result<(), StoreError> {
+        yield_around(self.records.settle_outbox_message(id, again)).await
     }
 
-    async fn block_provider(&self, account: &str, span: Millis) -> Result<(), StoreError> {
-        yield_around(self.records.block_provider(account, span)).await
+    async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {
+        yield_around(self.records.block_provider(account, duration)).await
     }
 
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
         yield_around(self.records.provider_blocked_until(account)).await
     }
 
-    async fn save_checkpoint(&self, run: RunId, at: Checkpoint) -> Result<(), StoreError> {
+    async fn save_checkpoint(&self, run: RunId, at: RunCheckpoint) -> Result<(), StoreError> {
         yield_around(self.records.save_checkpoint(run, at)).await
     }
 
-    async fn checkpoint(&self, run: RunId, fold: &str) -> Result<Option<Checkpoint>, StoreError> {
-        yield_around(self.records.checkpoint(run, fold)).await
+    async fn newest_checkpoint(
+        &self,
+        run: RunId,
+        fold: &str,
+    ) -> Result<Option<RunCheckpoint>, StoreError> {
+        yield_around(self.records.newest_checkpoint(run, fold)).await
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {

@@ -1,6 +1,5 @@
-//! Reads a request of OpenAI Chat Completions.
-//!
-//! Never: more than one choice. Whoever asks for several gets the first.
+//! Parses a request of the OpenAI Chat Completions API. Only one choice is ever returned, whatever
+//! `n` is.
 
 use std::borrow::Cow;
 
@@ -9,14 +8,14 @@ use serde_json::value::RawValue;
 
 use crate::mock::api_error::ApiError;
 use crate::mock::api_kind::ApiKind;
-use crate::mock::request::{ContentValue, ConversationBuilder, ParsedRequest, call_block};
+use crate::mock::request::{ContentValue, ConversationBuilder, ParsedRequest, tool_call_block};
 
 #[derive(Deserialize)]
-struct Request<'a> {
+struct ChatRequest<'a> {
     #[serde(borrow, default)]
     model: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    messages: Option<Vec<Message<'a>>>,
+    messages: Option<Vec<ChatMessage<'a>>>,
     #[serde(borrow, default)]
     tools: Option<&'a RawValue>,
     stream: Option<bool>,
@@ -29,86 +28,87 @@ struct StreamOptions {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct ChatMessage<'a> {
     #[serde(borrow)]
     role: Cow<'a, str>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    tool_calls: Option<Vec<Call<'a>>>,
+    tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct Call<'a> {
+struct ChatToolCall<'a> {
     #[serde(borrow, default)]
-    function: Option<Function<'a>>,
+    function: Option<CalledFunction<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Function<'a> {
+struct CalledFunction<'a> {
     #[serde(borrow, default)]
     name: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     arguments: Option<Cow<'a, str>>,
 }
 
-/// Reads a request.
-pub(super) fn parse(text: &str) -> Result<ParsedRequest<'_>, ApiError> {
-    let request: Request<'_> = serde_json::from_str(text).map_err(|bad| {
+/// Parses the body of a Chat Completions request.
+pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
+    let request: ChatRequest<'_> = serde_json::from_str(body).map_err(|bad| {
         let message = format!("We could not parse the JSON body of your request: {bad}");
         ApiError::new(400, message)
     })?;
-    let missing = |field| ApiError::missing(ApiKind::Chat, field);
+    let missing = |field| ApiError::missing_field(ApiKind::Chat, field);
     let model = request.model.ok_or_else(|| missing("model"))?;
     let messages = request.messages.ok_or_else(|| missing("messages"))?;
     if messages.is_empty() {
         let message = "Invalid 'messages': empty array. Expected at least one message.";
-        return Err(ApiError::invalid("messages", message));
+        return Err(ApiError::invalid_field("messages", message));
     }
-    let mut talk = ConversationBuilder::default();
+    let mut conversation = ConversationBuilder::default();
     let mut system = String::new();
-    for (place, message) in messages.iter().enumerate() {
-        let words = add_message(&mut talk, message, place);
-        system.push_str(&words.map_err(|bad| ApiError::invalid("messages", bad))?);
+    for (index, message) in messages.iter().enumerate() {
+        let system_text = add_message(&mut conversation, message, index);
+        system.push_str(&system_text.map_err(|bad| ApiError::invalid_field("messages", bad))?);
     }
     let options = request.stream_options;
     Ok(ParsedRequest {
         model,
         stream: request.stream.unwrap_or_default(),
         wants_usage: options.and_then(|options| options.include_usage) == Some(true),
-        assistant_messages: talk.assistant_messages,
+        assistant_messages: conversation.assistant_messages,
         system,
         tools: request.tools.map_or("", RawValue::get),
-        messages: talk.finish(),
+        messages: conversation.finish(),
         ..ParsedRequest::default()
     })
 }
 
-/// Takes a message in; what the system says with it comes back.
+/// Adds a message of the request to the conversation. Returns the text of a system message, or an
+/// empty string for any other message.
 fn add_message(
-    talk: &mut ConversationBuilder,
-    message: &Message<'_>,
-    place: usize,
+    conversation: &mut ConversationBuilder,
+    message: &ChatMessage<'_>,
+    index: usize,
 ) -> Result<String, String> {
-    let place = format!("messages[{place}]");
-    let inside = ContentValue::parse(message.content, format_args!("{place}.content"))?;
+    let index = format!("messages[{index}]");
+    let inside = ContentValue::parse(message.content, format_args!("{index}.content"))?;
     match &*message.role {
         "system" | "developer" => return Ok(inside.into_text()),
-        "user" => talk.user(inside.into_parts()),
-        "tool" | "function" => talk.result(inside.into_parts()),
+        "user" => conversation.add_user_message(inside.into_parts()),
+        "tool" | "function" => conversation.add_tool_result(inside.into_parts()),
         "assistant" => {
             let mut blocks = inside.into_blocks();
             let calls = message.tool_calls.iter().flatten();
             let calls = calls.filter_map(|call| call.function.as_ref());
             blocks.extend(calls.map(|function| {
                 let arguments = function.arguments.as_deref().unwrap_or_default();
-                call_block(function.name.as_deref(), arguments)
+                tool_call_block(function.name.as_deref(), arguments)
             }));
-            talk.assistant(blocks);
+            conversation.add_assistant_message(blocks);
         }
         _ => {
             return Err(format!(
-                "{place}.role: must be `system`, `developer`, `user`, `assistant` or `tool`"
+                "{index}.role: must be `system`, `developer`, `user`, `assistant` or `tool`"
             ));
         }
     }

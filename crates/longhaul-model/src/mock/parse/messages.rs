@@ -1,6 +1,4 @@
-//! Reads a request of Anthropic Messages.
-//!
-//! Never: checks what only the provider could know, such as a tool's schema.
+//! Parses a request of the Anthropic Messages API. Tool schemas are not checked.
 
 use std::borrow::Cow;
 
@@ -12,12 +10,12 @@ use crate::mock::api_kind::ApiKind;
 use crate::mock::request::{ContentValue, ConversationBuilder, ParsedRequest};
 
 #[derive(Deserialize)]
-struct Request<'a> {
+struct MessagesRequest<'a> {
     #[serde(borrow, default)]
     model: Option<Cow<'a, str>>,
     max_tokens: Option<u64>,
     #[serde(borrow, default)]
-    messages: Option<Vec<Message<'a>>>,
+    messages: Option<Vec<RequestMessage<'a>>>,
     #[serde(borrow, default)]
     system: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -26,75 +24,76 @@ struct Request<'a> {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct RequestMessage<'a> {
     #[serde(borrow)]
     role: Cow<'a, str>,
     #[serde(borrow, default)]
     content: Option<&'a RawValue>,
 }
 
-/// Reads a request.
-pub(super) fn parse(text: &str) -> Result<ParsedRequest<'_>, ApiError> {
-    let request: Request<'_> = serde_json::from_str(text)
+/// Parses the body of a Messages request.
+pub(super) fn parse_request(body: &str) -> Result<ParsedRequest<'_>, ApiError> {
+    let request: MessagesRequest<'_> = serde_json::from_str(body)
         .map_err(|bad| ApiError::new(400, format!("The request body is not valid: {bad}")))?;
-    let missing = |field| ApiError::missing(ApiKind::Messages, field);
+    let missing = |field| ApiError::missing_field(ApiKind::Messages, field);
     let model = request.model.ok_or_else(|| missing("model"))?;
     let max_tokens = request.max_tokens.ok_or_else(|| missing("max_tokens"))?;
     if max_tokens == 0 {
         let message = "max_tokens: must be greater than or equal to 1";
-        return Err(ApiError::invalid("max_tokens", message));
+        return Err(ApiError::invalid_field("max_tokens", message));
     }
     let messages = request.messages.ok_or_else(|| missing("messages"))?;
     if messages.is_empty() {
         let message = "messages: at least one message is required";
-        return Err(ApiError::invalid("messages", message));
+        return Err(ApiError::invalid_field("messages", message));
     }
-    let mut talk = ConversationBuilder::default();
-    for (place, message) in messages.iter().enumerate() {
-        add_message(&mut talk, message, place).map_err(|bad| ApiError::invalid("messages", bad))?;
+    let mut conversation = ConversationBuilder::default();
+    for (index, message) in messages.iter().enumerate() {
+        add_message(&mut conversation, message, index)
+            .map_err(|bad| ApiError::invalid_field("messages", bad))?;
     }
     let system = ContentValue::parse(request.system, "system");
-    let system = system.map_err(|bad| ApiError::invalid("system", bad))?;
+    let system = system.map_err(|bad| ApiError::invalid_field("system", bad))?;
     Ok(ParsedRequest {
         model,
         stream: request.stream.unwrap_or_default(),
-        assistant_messages: talk.assistant_messages,
+        assistant_messages: conversation.assistant_messages,
         system: system.into_text(),
         tools: request.tools.map_or("", RawValue::get),
-        messages: talk.finish(),
+        messages: conversation.finish(),
         ..ParsedRequest::default()
     })
 }
 
 fn add_message(
-    talk: &mut ConversationBuilder,
-    message: &Message<'_>,
-    place: usize,
+    conversation: &mut ConversationBuilder,
+    message: &RequestMessage<'_>,
+    index: usize,
 ) -> Result<(), String> {
     let inside = || {
-        let place = format_args!("messages.{place}.content").to_string();
-        ContentValue::parse(message.content, place)
+        let index = format_args!("messages.{index}.content").to_string();
+        ContentValue::parse(message.content, index)
     };
     match &*message.role {
-        "assistant" => talk.assistant(inside()?.into_blocks()),
-        "user" => add_user_message(talk, inside()?)?,
-        // Newer models take notes of the system's between the messages.
+        "assistant" => conversation.add_assistant_message(inside()?.into_blocks()),
+        "user" => add_user_message(conversation, inside()?)?,
+        // Newer models accept system messages between the others.
         "system" => {}
         _ => {
-            return Err(format!("messages.{place}.role: must be `user` or `assistant`"));
+            return Err(format!("messages.{index}.role: must be `user` or `assistant`"));
         }
     }
     Ok(())
 }
 
-/// Results stand in a message of the user's, and words may stand beside them.
+/// Adds a user message to the conversation. The message may contain tool results and other parts.
 fn add_user_message(
-    talk: &mut ConversationBuilder,
+    conversation: &mut ConversationBuilder,
     inside: ContentValue<'_>,
 ) -> Result<(), String> {
     let pieces = match inside {
         ContentValue::Text(_) => {
-            talk.user(inside.into_parts());
+            conversation.add_user_message(inside.into_parts());
             return Ok(());
         }
         ContentValue::Parts(pieces) => pieces,
@@ -103,10 +102,12 @@ fn add_user_message(
         pieces.into_iter().partition(|piece| piece.kind == "tool_result");
     let only_results = !results.is_empty() && others.is_empty();
     for result in results {
-        talk.result(ContentValue::parse(result.content, "tool_result.content")?.into_parts());
+        conversation.add_tool_result(
+            ContentValue::parse(result.content, "tool_result.content")?.into_parts(),
+        );
     }
     if !only_results {
-        talk.user(ContentValue::Parts(others).into_parts());
+        conversation.add_user_message(ContentValue::Parts(others).into_parts());
     }
     Ok(())
 }

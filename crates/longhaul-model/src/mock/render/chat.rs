@@ -1,6 +1,4 @@
-//! Writes a reply as OpenAI Chat Completions.
-//!
-//! Never: more than one choice.
+//! Renders a reply of the OpenAI Chat Completions API.
 
 use bytes::Bytes;
 use longhaul_core::message::{Block, StopReason};
@@ -10,13 +8,13 @@ use crate::mock::event;
 use crate::mock::mock_reply::{MockReply, argument_chunks};
 use crate::scripted::reply;
 
-/// What stands for the provider's own build.
+/// Value of the field `system_fingerprint` in every reply.
 const FINGERPRINT: &str = "fp_longhaul_mock";
 
-/// The reply as one body.
-pub(super) fn body(speech: &MockReply<'_>) -> String {
-    let text = speech.reply.text();
-    let calls: Vec<Value> = calls(speech).collect();
+/// Renders the reply as one complete response body.
+pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
+    let text = mock_reply.reply.text();
+    let calls: Vec<Value> = render_tool_calls(mock_reply).collect();
     let mut message = json!({
         "role": "assistant",
         "content": (!text.is_empty()).then_some(text),
@@ -27,81 +25,84 @@ pub(super) fn body(speech: &MockReply<'_>) -> String {
         message["tool_calls"] = calls.into();
     }
     json!({
-        "id": speech.ids.id("chatcmpl-", 0),
+        "id": mock_reply.ids.item_id("chatcmpl-", 0),
         "object": "chat.completion",
-        "created": speech.unix_seconds(),
-        "model": speech.request.model,
+        "created": mock_reply.unix_seconds(),
+        "model": mock_reply.request.model,
         "choices": [{
             "index": 0,
             "message": message,
             "logprobs": null,
-            "finish_reason": finish_reason(&speech.stop),
+            "finish_reason": finish_reason(&mock_reply.stop),
         }],
-        "usage": usage(speech),
+        "usage": render_usage(mock_reply),
         "service_tier": "default",
         "system_fingerprint": FINGERPRINT,
     })
     .to_string()
 }
 
-fn calls(speech: &MockReply<'_>) -> impl Iterator<Item = Value> {
-    let calls = speech.reply.calls().enumerate();
-    calls.map(|(place, call)| {
+fn render_tool_calls(mock_reply: &MockReply<'_>) -> impl Iterator<Item = Value> {
+    let calls = mock_reply.reply.tool_calls().enumerate();
+    calls.map(|(index, call)| {
         json!({
-            "id": speech.ids.id("call_", place),
+            "id": mock_reply.ids.item_id("call_", index),
             "type": "function",
             "function": { "name": call.name, "arguments": call.input.as_str() },
         })
     })
 }
 
-/// The reply as events.
-pub(super) fn events(speech: &MockReply<'_>) -> Vec<Bytes> {
-    let mut chunks =
-        Chunks { reply: speech, id: speech.ids.id("chatcmpl-", 0), events: Vec::new() };
-    let begins_with_words = matches!(speech.reply.blocks.first(), Some(Block::Text(_)));
-    let content = begins_with_words.then_some("");
-    chunks.delta(&json!({ "role": "assistant", "content": content, "refusal": null }));
-    for piece in reply::text_chunks(&speech.reply.text()) {
-        chunks.delta(&json!({ "content": piece }));
+/// Renders the reply as the server-sent events of a stream.
+pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
+    let mut chunks = ChunkBuilder {
+        reply: mock_reply,
+        id: mock_reply.ids.item_id("chatcmpl-", 0),
+        events: Vec::new(),
+    };
+    let starts_with_text = matches!(mock_reply.reply.blocks.first(), Some(Block::Text(_)));
+    let content = starts_with_text.then_some("");
+    chunks.push_delta(&json!({ "role": "assistant", "content": content, "refusal": null }));
+    for piece in reply::text_chunks(&mock_reply.reply.text()) {
+        chunks.push_delta(&json!({ "content": piece }));
     }
-    for (place, mut call) in calls(speech).enumerate() {
+    for (index, mut call) in render_tool_calls(mock_reply).enumerate() {
         let arguments = call["function"]["arguments"].take();
         call["function"]["arguments"] = "".into();
-        call["index"] = place.into();
-        chunks.delta(&json!({ "tool_calls": [call] }));
+        call["index"] = index.into();
+        chunks.push_delta(&json!({ "tool_calls": [call] }));
         for piece in argument_chunks(arguments.as_str().unwrap_or_default()) {
-            let call = json!({ "index": place, "function": { "arguments": piece } });
-            chunks.delta(&json!({ "tool_calls": [call] }));
+            let call = json!({ "index": index, "function": { "arguments": piece } });
+            chunks.push_delta(&json!({ "tool_calls": [call] }));
         }
     }
-    chunks.choice(&json!({}), Some(finish_reason(&speech.stop)));
-    if speech.request.wants_usage {
-        chunks.push(json!([]), usage(speech));
+    chunks.push_choice(&json!({}), Some(finish_reason(&mock_reply.stop)));
+    if mock_reply.request.wants_usage {
+        chunks.push_chunk(json!([]), render_usage(mock_reply));
     }
     chunks.events.push(Bytes::from_static(b"data: [DONE]\n\n"));
     chunks.events
 }
 
-/// Chunks of one completion.
-struct Chunks<'a> {
+/// Builder for the stream events of one reply. The API calls each event a chunk.
+struct ChunkBuilder<'a> {
     reply: &'a MockReply<'a>,
     id: String,
     events: Vec<Bytes>,
 }
 
-impl Chunks<'_> {
-    fn delta(&mut self, delta: &Value) {
-        self.choice(delta, None);
+impl ChunkBuilder<'_> {
+    fn push_delta(&mut self, delta: &Value) {
+        self.push_choice(delta, None);
     }
 
-    fn choice(&mut self, delta: &Value, finish: Option<&str>) {
+    fn push_choice(&mut self, delta: &Value, finish_reason: Option<&str>) {
         let choice =
-            json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish });
-        self.push(json!([choice]), Value::Null);
+            json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason });
+        self.push_chunk(json!([choice]), Value::Null);
     }
 
-    fn push(&mut self, choices: Value, usage: Value) {
+    fn push_chunk(&mut self, choices: Value, usage: Value) {
         let mut chunk = json!({
             "id": self.id,
             "object": "chat.completion.chunk",
@@ -111,16 +112,16 @@ impl Chunks<'_> {
             "system_fingerprint": FINGERPRINT,
             "choices": choices,
         });
-        // Whoever wants to know it at the end hears on the way that it isn't known yet.
+        // A stream with usage has a `null` usage in every chunk but the last.
         if self.reply.request.wants_usage {
             chunk["usage"] = usage;
         }
-        self.events.push(event::unnamed(&chunk));
+        self.events.push(event::encode_unnamed_event(&chunk));
     }
 }
 
-fn usage(speech: &MockReply<'_>) -> Value {
-    let used = &speech.usage;
+fn render_usage(mock_reply: &MockReply<'_>) -> Value {
+    let used = &mock_reply.usage;
     let prompt = used.sent_tokens();
     json!({
         "prompt_tokens": prompt,

@@ -1,6 +1,5 @@
-//! Writes a reply as Anthropic Messages.
-//!
-//! Never: leaves out a field because it is empty, where the provider would not.
+//! Renders a reply of the Anthropic Messages API. Empty fields are included where the provider
+//! includes them.
 
 use bytes::Bytes;
 use longhaul_core::message::{Block, StopReason};
@@ -10,75 +9,81 @@ use crate::mock::event;
 use crate::mock::mock_reply::{MockReply, argument_chunks};
 use crate::scripted::reply;
 
-/// The reply as one body.
-pub(super) fn body(speech: &MockReply<'_>) -> String {
-    let blocks = speech.reply.blocks.iter().enumerate();
-    let content = blocks.filter_map(|(place, block)| match block {
-        Block::Text(words) => Some(text(&words.text)),
+/// Renders the reply as one complete response body.
+pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
+    let blocks = mock_reply.reply.blocks.iter().enumerate();
+    let content = blocks.filter_map(|(index, block)| match block {
+        Block::Text(block_text) => Some(text_block(&block_text.text)),
         Block::ToolCall(call) => {
-            let id = speech.ids.id("toolu_", place);
-            Some(tool_use(&id, &call.name, &call.input.to_value()))
+            let id = mock_reply.ids.item_id("toolu_", index);
+            Some(tool_use_block(&id, &call.name, &call.input.to_value()))
         }
-        // A script says neither.
+        // Scripts never contain these blocks.
         Block::Thinking(_) | Block::Other(_) => None,
     });
-    let mut message = initial_message(speech);
+    let mut message = message_without_content(mock_reply);
     message["content"] = content.collect();
-    message["stop_reason"] = stop_reason(&speech.stop).into();
-    message["usage"] = usage(speech, speech.usage.output_tokens);
+    message["stop_reason"] = stop_reason_name(&mock_reply.stop).into();
+    message["usage"] = render_usage(mock_reply, mock_reply.usage.output_tokens);
     message.to_string()
 }
 
-/// The reply as events.
-pub(super) fn events(speech: &MockReply<'_>) -> Vec<Bytes> {
+/// Renders the reply as the server-sent events of a stream.
+pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
     let mut events = vec![
-        event::named(&json!({ "type": "message_start", "message": initial_message(speech) })),
-        event::named(&json!({ "type": "ping" })),
+        event::encode_named_event(
+            &json!({ "type": "message_start", "message": message_without_content(mock_reply) }),
+        ),
+        event::encode_named_event(&json!({ "type": "ping" })),
     ];
-    for (place, block) in speech.reply.blocks.iter().enumerate() {
+    for (index, block) in mock_reply.reply.blocks.iter().enumerate() {
         let (begin, deltas) = match block {
-            Block::Text(words) => (text(""), text_deltas(&words.text)),
+            Block::Text(block_text) => (text_block(""), text_deltas(&block_text.text)),
             Block::ToolCall(call) => {
-                let id = speech.ids.id("toolu_", place);
-                let begin = tool_use(&id, &call.name, &json!({}));
+                let id = mock_reply.ids.item_id("toolu_", index);
+                let begin = tool_use_block(&id, &call.name, &json!({}));
                 (begin, input_deltas(call.input.as_str()))
             }
             Block::Thinking(_) | Block::Other(_) => continue,
         };
         let begin =
-            json!({ "type": "content_block_start", "index": place, "content_block": begin });
-        events.push(event::named(&begin));
+            json!({ "type": "content_block_start", "index": index, "content_block": begin });
+        events.push(event::encode_named_event(&begin));
         events.extend(deltas.into_iter().map(|delta| {
-            event::named(&json!({ "type": "content_block_delta", "index": place, "delta": delta }))
+            event::encode_named_event(
+                &json!({ "type": "content_block_delta", "index": index, "delta": delta }),
+            )
         }));
-        events.push(event::named(&json!({ "type": "content_block_stop", "index": place })));
+        events.push(event::encode_named_event(
+            &json!({ "type": "content_block_stop", "index": index }),
+        ));
     }
-    events.push(event::named(&message_delta(speech)));
-    events.push(event::named(&json!({ "type": "message_stop" })));
+    events.push(event::encode_named_event(&message_delta(mock_reply)));
+    events.push(event::encode_named_event(&json!({ "type": "message_stop" })));
     events
 }
 
-/// A message as it begins.
-fn initial_message(speech: &MockReply<'_>) -> Value {
+/// Returns a message without content, as the `message_start` event contains it.
+fn message_without_content(mock_reply: &MockReply<'_>) -> Value {
     json!({
-        "id": speech.ids.id("msg_", 0),
+        "id": mock_reply.ids.item_id("msg_", 0),
         "type": "message",
         "role": "assistant",
-        "model": speech.request.model,
+        "model": mock_reply.request.model,
         "content": [],
         "stop_reason": null,
         "stop_sequence": null,
         "stop_details": null,
-        "usage": usage(speech, 1),
+        "usage": render_usage(mock_reply, 1),
         "container": null,
     })
 }
 
-fn text(text: &str) -> Value {
+fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text, "citations": null })
 }
 
-fn tool_use(id: &str, name: &str, input: &Value) -> Value {
+fn tool_use_block(id: &str, name: &str, input: &Value) -> Value {
     json!({
         "type": "tool_use",
         "id": id,
@@ -93,18 +98,19 @@ fn text_deltas(text: &str) -> Vec<Value> {
     pieces.map(|piece| json!({ "type": "text_delta", "text": piece })).collect()
 }
 
-/// The first piece is empty, as the provider's is.
+/// Returns the deltas that stream the input of a tool call. The first delta is empty, as in the
+/// provider's streams.
 fn input_deltas(arguments: &str) -> Vec<Value> {
     let pieces = std::iter::once("").chain(argument_chunks(arguments));
     pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect()
 }
 
-fn message_delta(speech: &MockReply<'_>) -> Value {
-    let used = &speech.usage;
+fn message_delta(mock_reply: &MockReply<'_>) -> Value {
+    let used = &mock_reply.usage;
     json!({
         "type": "message_delta",
         "delta": {
-            "stop_reason": stop_reason(&speech.stop),
+            "stop_reason": stop_reason_name(&mock_reply.stop),
             "stop_sequence": null,
             "stop_details": null,
             "container": null,
@@ -119,8 +125,8 @@ fn message_delta(speech: &MockReply<'_>) -> Value {
     })
 }
 
-fn usage(speech: &MockReply<'_>, output_tokens: u64) -> Value {
-    let used = &speech.usage;
+fn render_usage(mock_reply: &MockReply<'_>, output_tokens: u64) -> Value {
+    let used = &mock_reply.usage;
     json!({
         "input_tokens": used.input_tokens,
         "cache_creation_input_tokens": used.cache_write_tokens,
@@ -136,7 +142,7 @@ fn usage(speech: &MockReply<'_>, output_tokens: u64) -> Value {
     })
 }
 
-fn stop_reason(reason: &StopReason) -> &str {
+fn stop_reason_name(reason: &StopReason) -> &str {
     match reason {
         StopReason::EndTurn => "end_turn",
         StopReason::ToolUse => "tool_use",

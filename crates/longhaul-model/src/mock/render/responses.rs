@@ -1,6 +1,4 @@
-//! Writes a reply as OpenAI Responses.
-//!
-//! Never: keeps a response for later.
+//! Renders a reply of the OpenAI Responses API.
 
 use bytes::Bytes;
 use longhaul_core::message::{Block, StopReason};
@@ -10,89 +8,93 @@ use crate::mock::event;
 use crate::mock::mock_reply::{MockReply, argument_chunks};
 use crate::scripted::reply;
 
-/// How far a thing is.
+/// Values of the field `status` of a response and its items.
 const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
 
-/// The reply as one body.
-pub(super) fn body(speech: &MockReply<'_>) -> String {
-    completed_response(speech).to_string()
+/// Renders the reply as one complete response body.
+pub(super) fn render_body(mock_reply: &MockReply<'_>) -> String {
+    completed_response(mock_reply).to_string()
 }
 
-/// The reply as events.
-pub(super) fn events(speech: &MockReply<'_>) -> Vec<Bytes> {
-    let mut telling = EventList::default();
-    let begun = response(speech, IN_PROGRESS, Vec::new());
-    telling.push("response.created", [("response", begun.clone())]);
-    telling.push("response.in_progress", [("response", begun)]);
+/// Renders the reply as the server-sent events of a stream.
+pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Bytes> {
+    let mut list = EventList::default();
+    let started = response_object(mock_reply, IN_PROGRESS, Vec::new());
+    list.push_event("response.created", [("response", started.clone())]);
+    list.push_event("response.in_progress", [("response", started)]);
     let mut output = 0;
-    for (place, block) in speech.reply.blocks.iter().enumerate() {
-        let Some(item) = Item::from_block(speech, place, block) else {
+    for (position, block) in mock_reply.reply.blocks.iter().enumerate() {
+        let Some(item) = OutputItem::from_block(mock_reply, position, block) else {
             continue;
         };
         let index = ("output_index", json!(output));
-        telling.push(
+        list.push_event(
             "response.output_item.added",
             [index.clone(), ("item", item.to_json(IN_PROGRESS, ""))],
         );
-        item.push_deltas(&mut telling, output);
+        item.push_delta_events(&mut list, output);
         let item = item.to_json(COMPLETED, item.text);
-        telling.push("response.output_item.done", [index, ("item", item)]);
+        list.push_event("response.output_item.done", [index, ("item", item)]);
         output += 1;
     }
-    let (name, response) = (final_status(&speech.stop).1, completed_response(speech));
-    telling.push(name, [("response", response)]);
-    telling.events
+    let (name, response) = (final_status(&mock_reply.stop).1, completed_response(mock_reply));
+    list.push_event(name, [("response", response)]);
+    list.events
 }
 
-/// Events, each with its number.
+/// List of stream events, numbered in the order in which they are added.
 #[derive(Default)]
 struct EventList {
     events: Vec<Bytes>,
 }
 
 impl EventList {
-    fn push<const N: usize>(&mut self, kind: &str, fields: [(&str, Value); N]) {
+    fn push_event<const N: usize>(&mut self, event_type: &str, fields: [(&str, Value); N]) {
         let mut event = Map::with_capacity(N + 2);
-        event.insert("type".to_owned(), kind.into());
+        event.insert("type".to_owned(), event_type.into());
         let number = self.events.len();
         event.insert("sequence_number".to_owned(), number.into());
         let fields = fields.into_iter();
         event.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-        self.events.push(event::named(&Value::Object(event)));
+        self.events.push(event::encode_named_event(&Value::Object(event)));
     }
 }
 
-/// An item of a response: a message, or the call of this name.
-struct Item<'a> {
+/// An output item of a response: a message or a tool call.
+struct OutputItem<'a> {
     id: String,
-    /// The text or the arguments.
+    /// Text of the message, or arguments of the tool call.
     text: &'a str,
     call: Option<(String, &'a str)>,
 }
 
-impl<'a> Item<'a> {
-    fn from_block(speech: &'a MockReply<'_>, place: usize, block: &'a Block) -> Option<Self> {
-        let seal = &speech.ids;
+impl<'a> OutputItem<'a> {
+    fn from_block(
+        mock_reply: &'a MockReply<'_>,
+        position: usize,
+        block: &'a Block,
+    ) -> Option<Self> {
+        let ids = &mock_reply.ids;
         match block {
-            Block::Text(words) => {
-                Some(Self { id: seal.id("msg_", place), text: &words.text, call: None })
+            Block::Text(block_text) => {
+                Some(Self { id: ids.item_id("msg_", position), text: &block_text.text, call: None })
             }
             Block::ToolCall(call) => Some(Self {
-                id: seal.id("fc_", place),
+                id: ids.item_id("fc_", position),
                 text: call.input.as_str(),
-                call: Some((seal.id("call_", place), &call.name)),
+                call: Some((ids.item_id("call_", position), &call.name)),
             }),
-            // A script says neither.
+            // Scripts never contain these blocks.
             Block::Thinking(_) | Block::Other(_) => None,
         }
     }
 
-    fn to_json(&self, status: &str, said: &str) -> Value {
+    fn to_json(&self, status: &str, text: &str) -> Value {
         match &self.call {
             None => {
                 let content = match status {
-                    COMPLETED => vec![part(said)],
+                    COMPLETED => vec![text_part(text)],
                     _ => Vec::new(),
                 };
                 json!({
@@ -109,72 +111,74 @@ impl<'a> Item<'a> {
                 "status": status,
                 "call_id": call,
                 "name": name,
-                "arguments": said,
+                "arguments": text,
             }),
         }
     }
 
-    /// What is said between its beginning and its end.
-    fn push_deltas(&self, telling: &mut EventList, output: usize) {
+    /// Adds the events that stream the content of the item, between its start and end events.
+    fn push_delta_events(&self, list: &mut EventList, output_index: usize) {
         let id = ("item_id", json!(self.id));
-        let index = ("output_index", json!(output));
+        let index = ("output_index", json!(output_index));
         let first = ("content_index", json!(0));
         let likely = ("logprobs", json!([]));
         if let Some((_, name)) = &self.call {
             for piece in argument_chunks(self.text) {
                 let delta = ("delta", json!(piece));
                 let fields = [id.clone(), index.clone(), delta];
-                telling.push("response.function_call_arguments.delta", fields);
+                list.push_event("response.function_call_arguments.delta", fields);
             }
             let (name, all) = (("name", json!(name)), ("arguments", json!(self.text)));
-            telling.push("response.function_call_arguments.done", [id, index, name, all]);
+            list.push_event("response.function_call_arguments.done", [id, index, name, all]);
             return;
         }
-        let place = [id, index, first];
-        let [id, index, first] = place.clone();
-        let fields = [id, index, first, ("part", part(""))];
-        telling.push("response.content_part.added", fields);
+        let part_fields = [id, index, first];
+        let [id, index, first] = part_fields.clone();
+        let fields = [id, index, first, ("part", text_part(""))];
+        list.push_event("response.content_part.added", fields);
         for piece in reply::text_chunks(self.text) {
-            let [id, index, first] = place.clone();
+            let [id, index, first] = part_fields.clone();
             let fields = [id, index, first, ("delta", json!(piece)), likely.clone()];
-            telling.push("response.output_text.delta", fields);
+            list.push_event("response.output_text.delta", fields);
         }
-        let [id, index, first] = place.clone();
+        let [id, index, first] = part_fields.clone();
         let fields = [id, index, first, ("text", json!(self.text)), likely];
-        telling.push("response.output_text.done", fields);
-        let [id, index, first] = place;
-        let fields = [id, index, first, ("part", part(self.text))];
-        telling.push("response.content_part.done", fields);
+        list.push_event("response.output_text.done", fields);
+        let [id, index, first] = part_fields;
+        let fields = [id, index, first, ("part", text_part(self.text))];
+        list.push_event("response.content_part.done", fields);
     }
 }
 
-fn part(text: &str) -> Value {
+fn text_part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-/// The response when all is said.
-fn completed_response(speech: &MockReply<'_>) -> Value {
-    let blocks = speech.reply.blocks.iter().enumerate();
-    let items = blocks.filter_map(|(place, block)| Item::from_block(speech, place, block));
+/// Returns the complete response with its final status.
+fn completed_response(mock_reply: &MockReply<'_>) -> Value {
+    let blocks = mock_reply.reply.blocks.iter().enumerate();
+    let items =
+        blocks.filter_map(|(position, block)| OutputItem::from_block(mock_reply, position, block));
     let output = items.map(|item| item.to_json(COMPLETED, item.text)).collect();
-    let mut response = response(speech, final_status(&speech.stop).0, output);
-    response["completed_at"] = speech.unix_seconds().into();
-    response["usage"] = usage(speech);
+    let mut response = response_object(mock_reply, final_status(&mock_reply.stop).0, output);
+    response["completed_at"] = mock_reply.unix_seconds().into();
+    response["usage"] = render_usage(mock_reply);
     response
 }
 
-/// A response, with what it repeats of its request.
-fn response(speech: &MockReply<'_>, status: &str, output: Vec<Value>) -> Value {
-    // A field as it came, or what the provider says where none came.
+/// Returns a response object with the given status and output items, including the fields that
+/// repeat the request.
+fn response_object(mock_reply: &MockReply<'_>, status: &str, output: Vec<Value>) -> Value {
+    // Returns the value of a request field, or the provider's default.
     let again = |name: &str, otherwise: Value| {
-        let came = speech.request.echo.get(name);
-        let came = came.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        came.filter(|value| *value != Value::Null).unwrap_or(otherwise)
+        let requested = mock_reply.request.echo.get(name);
+        let requested = requested.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        requested.filter(|value| *value != Value::Null).unwrap_or(otherwise)
     };
     json!({
-        "id": speech.ids.response_id(),
+        "id": mock_reply.ids.response_id(),
         "object": "response",
-        "created_at": speech.unix_seconds(),
+        "created_at": mock_reply.unix_seconds(),
         "status": status,
         "background": false,
         "completed_at": null,
@@ -182,7 +186,7 @@ fn response(speech: &MockReply<'_>, status: &str, output: Vec<Value>) -> Value {
         "incomplete_details": null,
         "instructions": again("instructions", Value::Null),
         "max_output_tokens": again("max_output_tokens", Value::Null),
-        "model": speech.request.model,
+        "model": mock_reply.request.model,
         "output": output,
         "parallel_tool_calls": again("parallel_tool_calls", json!(true)),
         "previous_response_id": again("previous_response_id", Value::Null),
@@ -199,8 +203,8 @@ fn response(speech: &MockReply<'_>, status: &str, output: Vec<Value>) -> Value {
     })
 }
 
-fn usage(speech: &MockReply<'_>) -> Value {
-    let used = &speech.usage;
+fn render_usage(mock_reply: &MockReply<'_>) -> Value {
+    let used = &mock_reply.usage;
     let input = used.sent_tokens();
     json!({
         "input_tokens": input,
@@ -214,7 +218,7 @@ fn usage(speech: &MockReply<'_>) -> Value {
     })
 }
 
-/// How a response stands at its end, and the event that says so.
+/// Returns the final status of a response and the name of the event that ends its stream.
 const fn final_status(reason: &StopReason) -> (&'static str, &'static str) {
     match reason {
         StopReason::MaxTokens => ("incomplete", "response.incomplete"),

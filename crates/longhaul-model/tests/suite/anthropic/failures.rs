@@ -1,10 +1,10 @@
-//! What the provider sends when it says no, and what becomes of it.
+//! Error responses of the provider and the failures they are mapped to.
 
 use super::harness::{KEY, RECORDED, answer, model};
 use crate::suite::fixtures::hello;
 use crate::suite::harness::{Server, full_response, stream_response};
 
-/// Status, kind, words, and the class.
+/// Status, error type, message and expected class.
 const TABLE: &[(u16, &str, &str, &str)] = &[
     (400, "invalid_request_error", "messages: at least one message is required", "invalid_request"),
     (
@@ -43,7 +43,7 @@ const TABLE: &[(u16, &str, &str, &str)] = &[
     (529, "overloaded_error", "Overloaded", "overloaded"),
 ];
 
-/// What others send, or a proxy before them: status, body, class.
+/// Error responses of other servers and of proxies: status, body and expected class.
 const NONSTANDARD_ERRORS: &[(u16, &str, &str)] = &[
     (502, "<html><head><TITLE>502 Bad Gateway</TITLE></head><body>nginx</body></html>", "server"),
     (503, "<!doctype html><p>busy", "overloaded"),
@@ -74,30 +74,30 @@ const NONSTANDARD_ERRORS: &[(u16, &str, &str)] = &[
 
 #[tokio::test]
 async fn failures_are_classified_by_status_and_in_a_stream() {
-    let body = |kind: &str, words: &str| {
+    let body = |kind: &str, error_text: &str| {
         format!(
-            r#"{{"type":"error","error":{{"type":"{kind}","message":"{words}"}},"request_id":"req_b"}}"#
+            r#"{{"type":"error","error":{{"type":"{kind}","message":"{error_text}"}},"request_id":"req_b"}}"#
         )
     };
     let mut plans = Vec::new();
-    for (status, kind, words, _) in TABLE {
+    for (status, kind, error_text, _) in TABLE {
         let headers = [("content-type", "application/json"), ("request-id", "req_1")];
-        plans.push(full_response(*status, &headers, &body(kind, words)));
-        let begun = &RECORDED[..RECORDED.find("event: ping").unwrap()];
-        let error = body(kind, words);
-        plans.push(stream_response(format!("{begun}event: error\ndata: {error}\n\n").as_bytes()));
+        plans.push(full_response(*status, &headers, &body(kind, error_text)));
+        let started = &RECORDED[..RECORDED.find("event: ping").unwrap()];
+        let error = body(kind, error_text);
+        plans.push(stream_response(format!("{started}event: error\ndata: {error}\n\n").as_bytes()));
     }
     let server = Server::new(plans).await;
     let model = model(&server);
-    for (status, kind, words, class) in TABLE {
+    for (status, kind, error_text, class) in TABLE {
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-        assert_eq!(failure.class.as_str(), *class, "{words}");
+        assert_eq!(failure.class.as_str(), *class, "{error_text}");
         assert_eq!(failure.status, Some(*status));
         assert_eq!(failure.request_id.as_deref(), Some("req_1"));
-        assert_eq!(failure.message, format!("anthropic answered {status} ({kind}): {words}"));
+        assert_eq!(failure.message, format!("anthropic answered {status} ({kind}): {error_text}"));
         assert_eq!(failure.usage, None);
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-        assert_eq!(failure.class.as_str(), *class, "in the stream: {words}");
+        assert_eq!(failure.class.as_str(), *class, "in the stream: {error_text}");
         assert_eq!(failure.status, Some(200));
         assert_eq!(failure.request_id.as_deref(), Some("req_7"));
         let usage = failure.usage.unwrap();
@@ -130,16 +130,16 @@ async fn failure_messages_are_short_and_on_one_line() {
         Server::new(vec![full_response(400, &[], &long), full_response(400, &[], &endless)]).await;
     let model = model(&server);
     for _ in 0..2 {
-        let words = answer(&server, &model, &hello()).await.0.unwrap_err().message;
-        assert_eq!(words.chars().count(), 500);
-        assert!(!words.chars().any(char::is_control));
-        assert!(!words.contains("sk-ant"), "{words}");
+        let text = answer(&server, &model, &hello()).await.0.unwrap_err().message;
+        assert_eq!(text.chars().count(), 500);
+        assert!(!text.chars().any(char::is_control));
+        assert!(!text.contains("sk-ant"), "{text}");
     }
 }
 
 type Headers = &'static [(&'static str, &'static str)];
 
-/// A number that no number can hold.
+/// A number that is too large for any type.
 const NEVER: &str = concat!(
     "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
     "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
@@ -147,7 +147,8 @@ const NEVER: &str = concat!(
     "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
 );
 
-/// Headers of a 429, and the milliseconds to wait; it is 12:00 on 2026-11-15.
+/// Headers of a 429 response and the expected delay in milliseconds. The clock is at 12:00 on
+/// 2026-11-15.
 const RETRY_AFTER_CASES: &[(Headers, Option<u64>)] = &[
     (&[], None),
     (&[("retry-after", "30")], Some(30_000)),

@@ -1,4 +1,4 @@
-//! What is sent: snapshots of requests, pairing of calls, and what is written once.
+//! Requests: snapshots, matching of calls and results, and caching of encoded messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,9 +8,9 @@ use longhaul_core::message::{Block, ImageRef, Message, Part, ToolResult};
 use longhaul_core::port::model::Model;
 use longhaul_core::raw::{BlobRef, RawJson};
 use longhaul_model::anthropic;
-use longhaul_model::http::Http;
+use longhaul_model::http::HttpClient;
 use longhaul_model::image_source::ImageSource;
-use longhaul_model::settings::Settings;
+use longhaul_model::settings::ModelSettings;
 
 use super::harness::{KEY, RECORDED, answer, model, settings};
 use super::spec;
@@ -19,17 +19,17 @@ use crate::suite::fixtures::{
 };
 use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 
-fn model_with_images(server: &Server, pictures: Arc<dyn ImageSource>) -> Arc<dyn Model> {
-    let settings = Settings { image_source: Some(pictures), ..settings() };
-    let http = Http::new(&server.base_url(), limits()).unwrap();
-    anthropic::model(http, settings, Arc::new(FixedClock)).unwrap()
+fn model_with_images(server: &Server, images: Arc<dyn ImageSource>) -> Arc<dyn Model> {
+    let settings = ModelSettings { image_source: Some(images), ..settings() };
+    let http = HttpClient::new(&server.base_url(), limits()).unwrap();
+    anthropic::new_model(http, settings, Arc::new(FixedClock)).unwrap()
 }
 
-/// The request that these messages make.
+/// Returns the request body for these messages.
 async fn sent(messages: &[Arc<Message>]) -> String {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let (answered, _) = answer(&server, &model(&server), messages).await;
-    answered.unwrap();
+    let (response, _) = answer(&server, &model(&server), messages).await;
+    response.unwrap();
     server.requests().remove(0).body
 }
 
@@ -37,17 +37,17 @@ async fn sent(messages: &[Arc<Message>]) -> String {
 async fn the_first_request_is_encoded() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     answer(&server, &model(&server), &hello()).await.0.unwrap();
-    let seen = server.requests().remove(0);
-    assert!(seen.head.starts_with("POST /v1/messages HTTP/1.1\r\n"));
+    let request = server.requests().remove(0);
+    assert!(request.head.starts_with("POST /v1/messages HTTP/1.1\r\n"));
     for header in [
         &format!("x-api-key: {KEY}"),
         "anthropic-version: 2023-06-01",
         "content-type: application/json",
         "accept: text/event-stream",
     ] {
-        assert!(seen.head.contains(header), "{header} in {}", seen.head);
+        assert!(request.head.contains(header), "{header} in {}", request.head);
     }
-    insta::assert_snapshot!("first", pretty(&seen.body));
+    insta::assert_snapshot!("first", pretty(&request.body));
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn calls_results_thinking_and_cache_marks_are_encoded() {
                 call("toolu_2", "clock", "{}"),
             ],
         ),
-        // They come in another order than the calls.
+        // The results are in a different order than the calls.
         results(vec![
             ToolResult { is_error: true, ..result(2, "toolu_2", "broken") },
             result(1, "toolu_1", "A"),
@@ -109,7 +109,7 @@ async fn replies_of_another_provider_are_converted() {
         results(vec![result(1, "call_1", "five")]),
         foreign(vec![]),
         user("On."),
-        // Calls that nobody answered, and an answer that nobody asked for.
+        // Calls without a result, and a result without a call.
         foreign(vec![call("call_1", "clock", "{}"), call("b", "clock", "{}")]),
         results(vec![result(2, "b", "six"), result(9, "z", "lost")]),
         user("Well?"),
@@ -123,7 +123,7 @@ struct SingleImage(BlobRef);
 
 #[async_trait]
 impl ImageSource for SingleImage {
-    async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
         (image.blob == self.0).then(|| b"\x89PNG".to_vec())
     }
 }
@@ -131,22 +131,22 @@ impl ImageSource for SingleImage {
 #[tokio::test]
 async fn images_are_sent_or_described() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let known = BlobRef::for_content(b"\x89PNG");
-    let picture =
+    let known_blob = BlobRef::for_content(b"\x89PNG");
+    let image =
         |media: &str, blob: BlobRef| Part::Image(ImageRef { media_type: media.into(), blob });
-    let shown = picture("image/png", known);
+    let sendable = image("image/png", known_blob);
     let messages = [
         Arc::new(Message::User(vec![
             Part::Text("Look:".into()),
-            shown.clone(),
-            picture("image/png", BlobRef::for_content(b"gone")),
-            picture("image/tiff", known),
-            picture("image/png", BlobRef { size: 1 << 40, ..known }),
+            sendable.clone(),
+            image("image/png", BlobRef::for_content(b"gone")),
+            image("image/tiff", known_blob),
+            image("image/png", BlobRef { size: 1 << 40, ..known_blob }),
         ])),
         assistant("anthropic", vec![call("t", "read_file", r#"{"path":"p"}"#)]),
-        results(vec![ToolResult { content: vec![shown], ..result(1, "t", "") }]),
+        results(vec![ToolResult { content: vec![sendable], ..result(1, "t", "") }]),
     ];
-    let model = model_with_images(&server, Arc::new(SingleImage(known)));
+    let model = model_with_images(&server, Arc::new(SingleImage(known_blob)));
     answer(&server, &model, &messages).await.0.unwrap();
     insta::assert_snapshot!("pictures", pretty(&server.requests().remove(0).body));
 }
@@ -158,9 +158,9 @@ async fn a_reply_is_sent_back_unchanged() {
     let mut messages = hello();
     let (first, _) = answer(&server, &model, &messages).await;
     let reply = first.unwrap().reply;
-    // Through the journal and back.
-    let kept = serde_json::to_string(&Message::Assistant(reply)).unwrap();
-    messages.push(Arc::new(serde_json::from_str(&kept).unwrap()));
+    // Serialise and deserialise, as the journal does.
+    let stored = serde_json::to_string(&Message::Assistant(reply)).unwrap();
+    messages.push(Arc::new(serde_json::from_str(&stored).unwrap()));
     messages.push(results(vec![result(1, "toolu_A", "a"), result(2, "toolu_B", "b")]));
     answer(&server, &model, &messages).await.0.unwrap();
     let body = &server.requests()[1].body;
@@ -186,7 +186,7 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
         messages.push(assistant("anthropic", vec![call(&id, "clock", "{}")]));
         messages.push(results(vec![result(1, &id, &turn.to_string())]));
         if turn == 4 {
-            // The conversation was made shorter, from its middle on.
+            // The middle of the conversation is removed.
             messages.drain(3..7);
             messages.push(user("short"));
         }
@@ -194,8 +194,9 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
         answer(&server, &model(&server), &messages).await.0.unwrap();
         let copy: Vec<_> = messages.iter().map(|one| Arc::new((**one).clone())).collect();
         answer(&server, &lasting, &copy).await.0.unwrap();
-        let seen = server.requests();
-        let bodies: Vec<&str> = seen[3 * turn..].iter().map(|seen| &*seen.body).collect();
+        let requests = server.requests();
+        let bodies: Vec<&str> =
+            requests[3 * turn..].iter().map(|requests| &*requests.body).collect();
         assert!(bodies.iter().all(|body| *body == bodies[0]), "{turn}: {bodies:#?}");
     }
 }
@@ -205,7 +206,7 @@ struct CountingImages(AtomicUsize);
 
 #[async_trait]
 impl ImageSource for CountingImages {
-    async fn bytes(&self, _: &ImageRef) -> Option<Vec<u8>> {
+    async fn load_bytes(&self, _: &ImageRef) -> Option<Vec<u8>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Some(b"png".to_vec())
     }
@@ -216,18 +217,18 @@ async fn a_message_is_encoded_once() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 4]).await;
     let counting = Arc::new(CountingImages::default());
     let model = model_with_images(&server, Arc::clone(&counting) as Arc<dyn ImageSource>);
-    let picture = Part::Image(ImageRef {
+    let image = Part::Image(ImageRef {
         media_type: "image/png".into(),
         blob: BlobRef::for_content(b"png"),
     });
-    let mut messages = vec![Arc::new(Message::User(vec![picture]))];
+    let mut messages = vec![Arc::new(Message::User(vec![image]))];
     for turn in 0..3 {
         answer(&server, &model, &messages).await.0.unwrap();
         messages.push(assistant("anthropic", vec![text("Well.")]));
         messages.push(user(&turn.to_string()));
     }
     assert_eq!(counting.0.load(Ordering::Relaxed), 1);
-    // Another picture in its place is another message.
+    // A copied message is encoded again.
     messages[0] = Arc::new((*messages[0]).clone());
     answer(&server, &model, &messages).await.0.unwrap();
     assert_eq!(counting.0.load(Ordering::Relaxed), 2);
@@ -237,13 +238,13 @@ async fn a_message_is_encoded_once() {
 async fn only_configured_settings_are_sent() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     let with = |fields: &str| {
-        let http = Http::new(&format!("{}/proxy/v1/", server.base_url()), limits()).unwrap();
-        let settings = Settings {
+        let http = HttpClient::new(&format!("{}/proxy/v1/", server.base_url()), limits()).unwrap();
+        let settings = ModelSettings {
             fields: Some(RawJson::parse(fields).unwrap()),
             headers: vec![("anthropic-beta".into(), "x-1".into())],
             ..settings()
         };
-        anthropic::model(http, settings, Arc::new(FixedClock))
+        anthropic::new_model(http, settings, Arc::new(FixedClock))
     };
     for bad in [r#"{"model":"x"}"#, r#"{"stream":false}"#, "[]"] {
         assert!(with(bad).is_err(), "{bad}");
@@ -251,13 +252,13 @@ async fn only_configured_settings_are_sent() {
     let model =
         with(r#"{"temperature": 0.50, "thinking":{"type":"enabled","budget_tokens":1024}}"#);
     let question = ask(&hello());
-    let answered = model.unwrap().generate(&question, &TextSink::default()).await;
-    assert!(answered.is_ok(), "{}", lines(&answered));
-    let seen = server.requests().remove(0);
-    assert!(seen.head.starts_with("POST /proxy/v1/messages "), "{}", seen.head);
-    assert!(seen.head.contains("anthropic-beta: x-1"));
-    assert!(seen.body.contains(r#","temperature":0.50,"thinking":{"#));
-    spec::check(&seen.body);
+    let response = model.unwrap().generate(&question, &TextSink::default()).await;
+    assert!(response.is_ok(), "{}", lines(&response));
+    let request = server.requests().remove(0);
+    assert!(request.head.starts_with("POST /proxy/v1/messages "), "{}", request.head);
+    assert!(request.head.contains("anthropic-beta: x-1"));
+    assert!(request.body.contains(r#","temperature":0.50,"thinking":{"#));
+    spec::check(&request.body);
 }
 
 #[tokio::test]
@@ -274,7 +275,7 @@ async fn an_estimate_is_the_worst_case() {
     let fixed = ("Be tidy.".len() + crate::suite::fixtures::TOOLS.len()).div_ceil(3) as u64;
     assert_eq!(quote.pricing.fixed_tokens, fixed);
     assert_eq!(quote.hold.tokens, fixed + 1_000 + 1_024);
-    // Every token may be written to the cache, which costs more than to read it.
+    // Every input token may be written to the cache, which costs more than normal input.
     let micros = ((fixed + 1_000) * 3_750_000 + 1_024 * 15_000_000).div_ceil(1_000_000);
     assert_eq!(quote.hold.micro_usd.0, micros);
 }
@@ -282,13 +283,13 @@ async fn an_estimate_is_the_worst_case() {
 #[tokio::test]
 async fn thinking_of_another_provider_on_the_same_wire_is_not_sent_back() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 2]).await;
-    let settings = Settings { provider: "proxy".into(), ..settings() };
-    let http = Http::new(&server.base_url(), limits()).unwrap();
-    let proxy = anthropic::model(http, settings, Arc::new(FixedClock)).unwrap();
+    let settings = ModelSettings { provider: "proxy".into(), ..settings() };
+    let http = HttpClient::new(&server.base_url(), limits()).unwrap();
+    let proxy = anthropic::new_model(http, settings, Arc::new(FixedClock)).unwrap();
     let (first, _) = answer(&server, &proxy, &hello()).await;
     let reply = first.unwrap().reply;
     assert_eq!(reply.api, "anthropic:proxy");
-    // Its seals are nothing to the provider itself.
+    // Signatures of another provider are not sent.
     let messages = [user("Hello"), Arc::new(Message::Assistant(reply))];
     answer(&server, &model(&server), &messages).await.0.unwrap();
     let sent = server.requests().remove(1).body;

@@ -1,4 +1,4 @@
-//! The provider's own description of its requests as the judge of ours.
+//! Validates requests against the provider's API description.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ fn validator() -> &'static SpecValidator {
     VALIDATOR.get_or_init(|| SpecValidator::new("anthropic.trimmed.json", "CreateMessageParams"))
 }
 
-/// Panics with what is wrong with a request.
+/// Panics if a request is invalid.
 pub(crate) fn check(body: &str) {
     validator().check(body);
 }

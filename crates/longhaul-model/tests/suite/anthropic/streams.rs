@@ -1,4 +1,4 @@
-//! What is heard: the recorded stream cut anywhere, and streams that are odd.
+//! Streams: the recorded stream truncated at any byte, and nonstandard streams.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ async fn a_stream_decodes_the_same_however_it_is_chunked() {
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
-    let (first, heard) = answer(&server, &model, &hello()).await;
+    let (first, streamed_text) = answer(&server, &model, &hello()).await;
     insta::assert_snapshot!("recorded", lines(&first));
-    assert_eq!(heard, "I look – now 🙂.");
+    assert_eq!(streamed_text, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
-        let words = TextSink::default();
+        let sink = TextSink::default();
         let question = crate::suite::fixtures::ask(&hello());
-        let again = model.generate(&question, &words).await;
+        let again = model.generate(&question, &sink).await;
         assert_eq!(again.unwrap(), first, "round {round}");
-        assert_eq!(words.text(), heard, "round {round}");
+        assert_eq!(sink.text(), streamed_text, "round {round}");
     }
 }
 
@@ -36,8 +36,8 @@ async fn a_stream_that_ends_early_is_never_a_reply() {
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     for length in lengths {
-        let (answered, _) = answer(&server, &model, &hello()).await;
-        let failure = answered.unwrap_err();
+        let (response, _) = answer(&server, &model, &hello()).await;
+        let failure = response.unwrap_err();
         assert_eq!(failure.class.as_str(), "network", "{length}: {failure:?}");
         assert_eq!(failure.request_id.as_deref(), Some("req_7"));
         let usage = failure.usage.unwrap();
@@ -70,10 +70,10 @@ fn arguments(json: &str) -> String {
     )
 }
 
-/// A name and the events of a stream.
+/// Name of a case and the events of its stream.
 type StreamCase = (&'static str, Vec<String>);
 
-/// Streams that are not as they should be and still say something.
+/// Nonstandard streams that still contain a reply.
 fn nonstandard_cases() -> Vec<StreamCase> {
     let unknown = r#"{"type":"content_block_start","index":2,"content_block":{"type":"poem","line":"a","n": 1.50}}"#;
     let grown = r#"{"type":"content_block_delta","index":2,"delta":{"type":"poem_delta","line":"b","rhyme":[1]}}"#;
@@ -82,25 +82,25 @@ fn nonstandard_cases() -> Vec<StreamCase> {
     let no_index = |event: &str| event.replace(r#""index":0,"#, "");
     let cases: Vec<(&'static str, Vec<&str>)> = vec![
         ("a duplicate index", vec![TEXT, MORE, TEXT, MORE]),
-        ("words without a beginning", vec![MORE, MORE]),
+        ("text without a start event", vec![MORE, MORE]),
         ("unknown block", vec![unknown]),
         ("unknown delta", vec![unknown, grown, &again]),
         ("unknown delta of a known block", vec![TEXT, strange]),
-        ("[DONE] and noise", vec![TEXT, "[DONE]", r#"{"type":"hm"}"#, "{}"]),
-        ("nothing at all", vec![]),
+        ("[DONE] and irrelevant events", vec![TEXT, "[DONE]", r#"{"type":"hm"}"#, "{}"]),
+        ("an empty reply", vec![]),
     ];
     let owned = |events: Vec<&str>| events.into_iter().map(str::to_owned).collect();
     let mut odd: Vec<StreamCase> =
         cases.into_iter().map(|(name, events)| (name, owned(events))).collect();
     odd.push(("no index", vec![no_index(TEXT), no_index(MORE)]));
     odd.push((
-        "arguments that are no JSON",
+        "arguments that are not valid JSON",
         vec![CALL.to_owned(), arguments("{\"a\": "), arguments("oops")],
     ));
     odd
 }
 
-/// Streams that make no sense.
+/// Malformed streams.
 fn malformed_cases() -> Vec<StreamCase> {
     let bad_index = TEXT.replace(r#""index":0"#, r#""index":"0""#);
     vec![
@@ -111,13 +111,13 @@ fn malformed_cases() -> Vec<StreamCase> {
         ("index of a wrong type", vec![bad_index]),
         ("no content_block", vec![r#"{"type":"content_block_start","index":0}"#.to_owned()]),
         (
-            "a block that is no object",
+            "a block that is not an object",
             vec![r#"{"type":"content_block_start","index":0,"content_block":7}"#.to_owned()],
         ),
     ]
 }
 
-/// The streams, each with its beginning and its end, and some without.
+/// Complete streams with start and end events, and some without them.
 fn all_streams() -> Vec<(&'static str, String)> {
     let whole = |inner: Vec<String>| {
         let inner: Vec<&str> = inner.iter().map(|event| &**event).collect();
@@ -129,7 +129,7 @@ fn all_streams() -> Vec<(&'static str, String)> {
     let end = ending(r#""end_turn""#);
     streams.extend([
         ("usage of wrong types", events(&[&start, TEXT, &end, STOP])),
-        ("no beginning", events(&[TEXT, MORE, &end, STOP])),
+        ("no start event", events(&[TEXT, MORE, &end, STOP])),
         ("no blank lines", format!("data: {START}\ndata: {TEXT}\ndata: {MORE}\ndata: {STOP}\n")),
         ("no last blank line", events(&[START, TEXT, MORE]) + &format!("data: {STOP}")),
     ]);
@@ -144,9 +144,9 @@ async fn nonstandard_streams_are_decoded() {
     let model = model(&server);
     let mut all = String::new();
     for (name, _) in &cases {
-        let (answered, heard) = answer(&server, &model, &hello()).await;
-        let lines = lines(&answered);
-        all.push_str(&format!("## {name}\n{lines}\nheard {heard:?}\n\n"));
+        let (response, streamed_text) = answer(&server, &model, &hello()).await;
+        let lines = lines(&response);
+        all.push_str(&format!("## {name}\n{lines}\nstreamed {streamed_text:?}\n\n"));
     }
     insta::assert_snapshot!("odd", all);
 }
@@ -157,20 +157,20 @@ async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
     let plans = (0..rounds).map(|round| stream_response(&corrupted(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
-    let (mut heard, mut replies) = (0, Vec::new());
+    let (mut reply_count, mut replies) = (0, Vec::new());
     for round in 0..rounds {
         let question = crate::suite::fixtures::ask(&hello());
         match model.generate(&question, &TextSink::default()).await {
-            Ok(answered) => {
-                heard += 1;
-                if !replies.contains(&answered.reply) {
-                    replies.push(answered.reply);
+            Ok(response) => {
+                reply_count += 1;
+                if !replies.contains(&response.reply) {
+                    replies.push(response.reply);
                 }
             }
             Err(failure) => assert!(failure.class.is_transient(), "{round}: {failure:?}"),
         }
     }
-    assert!(heard > rounds / 10, "{heard}");
+    assert!(reply_count > rounds / 10, "{reply_count}");
     let server =
         Server::new(vec![stream_response(SHORT_STREAMS[0].0.as_bytes()); replies.len()]).await;
     let model = super::harness::model(&server);
@@ -180,9 +180,9 @@ async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
         let question = crate::suite::fixtures::ask(&messages);
         model.generate(&question, &TextSink::default()).await.unwrap();
     }
-    for seen in server.requests() {
-        let body = serde_json::from_str::<serde_json::Value>(&seen.body);
-        assert!(body.is_ok(), "{}", seen.body);
+    for request in server.requests() {
+        let body = serde_json::from_str::<serde_json::Value>(&request.body);
+        assert!(body.is_ok(), "{}", request.body);
     }
 }
 
@@ -208,9 +208,9 @@ async fn every_stop_reason_is_mapped() {
     let model = model(&server);
     let mut all = String::new();
     for reason in reasons {
-        let words = answer(&server, &model, &hello()).await.0.unwrap();
+        let without_call = answer(&server, &model, &hello()).await.0.unwrap();
         let calls = answer(&server, &model, &hello()).await.0.unwrap();
-        all.push_str(&format!("{reason}: {:?}, with a call {:?}\n", words.stop, calls.stop));
+        all.push_str(&format!("{reason}: {:?}, with a call {:?}\n", without_call.stop, calls.stop));
     }
     insta::assert_snapshot!("stops", all);
 }
@@ -220,10 +220,11 @@ async fn a_response_without_streaming_is_decoded() {
     let whole = r#"{"id":"m","type":"message","model":"m1","content":[{"type":"text","text":"Hi"},{"type":"tool_use","id":"t","name":"clock","input":{"a": 1.0}}],"stop_reason":"tool_use","usage":{"input_tokens":4,"output_tokens":2}}"#;
     let json = [("content-type", "application/json; charset=utf-8")];
     let html = [("content-type", "text/html")];
-    let told = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let error_body =
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let server = Server::new(vec![
         full_response(200, &json, whole),
-        full_response(200, &json, told),
+        full_response(200, &json, error_body),
         full_response(200, &json, "{}"),
         full_response(200, &json, "oops"),
         full_response(200, &html, "<html><title>Log in</title></html>"),
@@ -233,8 +234,8 @@ async fn a_response_without_streaming_is_decoded() {
     let model = model(&server);
     let mut all = String::new();
     for _ in 0..6 {
-        let (answered, heard) = answer(&server, &model, &hello()).await;
-        all.push_str(&format!("{}\nheard {heard:?}\n\n", lines(&answered)));
+        let (response, streamed_text) = answer(&server, &model, &hello()).await;
+        all.push_str(&format!("{}\nstreamed {streamed_text:?}\n\n", lines(&response)));
     }
     insta::assert_snapshot!("whole", all);
 }

@@ -1,9 +1,9 @@
-//! The way there and back: connections that are late, closed, broken or endless.
+//! Connections that are late, closed, broken or never end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_model::http::{Http, HttpError, Limits};
+use longhaul_model::http::{HttpClient, HttpError, HttpLimits};
 use tokio::sync::Notify;
 
 use super::harness::{RECORDED, answer, model, model_at};
@@ -18,9 +18,9 @@ fn send(bytes: impl Into<Vec<u8>>) -> ServerAction {
 }
 
 fn failure_class(
-    answered: &Result<longhaul_core::port::model::ModelResponse, longhaul_core::failure::Failure>,
+    response: &Result<longhaul_core::port::model::ModelResponse, longhaul_core::failure::Failure>,
 ) -> &'static str {
-    match answered {
+    match response {
         Ok(_) => "ok",
         Err(failure) => failure.class.as_str(),
     }
@@ -36,8 +36,8 @@ async fn a_request_on_a_closed_pooled_connection_is_retried_once() {
         let server = Server::new(again(end)).await;
         let model = model(&server);
         for _ in 0..2 {
-            let (answered, _) = answer(&server, &model, &hello()).await;
-            assert_eq!(failure_class(&answered), "ok", "{}", lines(&answered));
+            let (response, _) = answer(&server, &model, &hello()).await;
+            assert_eq!(failure_class(&response), "ok", "{}", lines(&response));
         }
         assert_eq!((server.requests().len(), server.connections()), (3, 2));
     }
@@ -52,10 +52,10 @@ async fn a_request_on_a_new_connection_is_tried_only_once() {
         let plans = vec![good.clone(), vec![end.clone()], vec![end.clone()], vec![end]];
         let server = Server::new(plans).await;
         let model = model(&server);
-        for (place, wanted) in ["ok", "network", "network", "network"].iter().enumerate() {
-            let (answered, _) = answer(&server, &model, &hello()).await;
-            assert_eq!(failure_class(&answered), *wanted, "{}", lines(&answered));
-            let count = place + 1;
+        for (index, expected) in ["ok", "network", "network", "network"].iter().enumerate() {
+            let (response, _) = answer(&server, &model, &hello()).await;
+            assert_eq!(failure_class(&response), *expected, "{}", lines(&response));
+            let count = index + 1;
             assert_eq!((server.requests().len(), server.connections()), (count, count));
         }
     }
@@ -67,9 +67,9 @@ async fn a_stale_connection_is_replaced_once() {
         let whole = stream_response(RECORDED.as_bytes());
         let server = Server::new(vec![whole, vec![end.clone()], vec![end]]).await;
         let model = model(&server);
-        for wanted in ["ok", "network"] {
-            let (answered, _) = answer(&server, &model, &hello()).await;
-            assert_eq!(failure_class(&answered), wanted, "{}", lines(&answered));
+        for expected in ["ok", "network"] {
+            let (response, _) = answer(&server, &model, &hello()).await;
+            assert_eq!(failure_class(&response), expected, "{}", lines(&response));
         }
         assert_eq!((server.requests().len(), server.connections()), (3, 2));
     }
@@ -77,18 +77,18 @@ async fn a_stale_connection_is_replaced_once() {
 
 #[tokio::test]
 async fn a_connection_is_reused() {
-    // The end of the body comes after the end of the reply.
+    // The body ends later than the reply.
     let late = vec![
         send([STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat()),
         send("5\r\n: bye\r\n"),
         send("0\r\n\r\n"),
     ];
-    let no = full_response(400, &[], "{}");
-    let server = Server::new(vec![late.clone(), late.clone(), no, late]).await;
+    let bad_request = full_response(400, &[], "{}");
+    let server = Server::new(vec![late.clone(), late.clone(), bad_request, late]).await;
     let model = model(&server);
-    for wanted in ["ok", "ok", "invalid_request", "ok"] {
-        let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(failure_class(&answered), wanted, "{}", lines(&answered));
+    for expected in ["ok", "ok", "invalid_request", "ok"] {
+        let (response, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(failure_class(&response), expected, "{}", lines(&response));
     }
     assert_eq!(server.connections(), 1);
 }
@@ -98,31 +98,31 @@ async fn a_response_that_does_not_end_is_decoded() {
     let never = ServerAction::Wait(Arc::new(Notify::new()));
     let open = [STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat();
     let server = Server::new(vec![vec![send(open), never]]).await;
-    let (answered, _) = answer(&server, &model(&server), &hello()).await;
-    assert_eq!(failure_class(&answered), "ok");
+    let (response, _) = answer(&server, &model(&server), &hello()).await;
+    assert_eq!(failure_class(&response), "ok");
 }
 
 #[tokio::test]
 async fn a_failed_new_connection_is_not_retried() {
     for end in [ServerAction::Close, ServerAction::Reset] {
         let server = Server::new(vec![vec![end]]).await;
-        let (answered, _) = answer(&server, &model(&server), &hello()).await;
-        assert_eq!(failure_class(&answered), "network");
-        assert_eq!(answered.unwrap_err().usage, None);
+        let (response, _) = answer(&server, &model(&server), &hello()).await;
+        assert_eq!(failure_class(&response), "network");
+        assert_eq!(response.unwrap_err().usage, None);
         assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[tokio::test]
 async fn a_request_with_a_started_response_is_never_retried() {
-    let begun = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
+    let started = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
     for end in [ServerAction::Close, ServerAction::Reset] {
-        let plans = vec![stream_response(RECORDED.as_bytes()), vec![send(begun.clone()), end]];
+        let plans = vec![stream_response(RECORDED.as_bytes()), vec![send(started.clone()), end]];
         let server = Server::new(plans).await;
         let model = model(&server);
         answer(&server, &model, &hello()).await.0.unwrap();
-        let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(failure_class(&answered), "network");
+        let (response, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(failure_class(&response), "network");
         assert_eq!(server.requests().len(), 2);
     }
 }
@@ -136,21 +136,21 @@ async fn a_stream_is_detected_whatever_its_content_type() {
             let body = format!("{before}{RECORDED}");
             let whole = [head.as_bytes(), &chunk(body.as_bytes()), LAST_CHUNK.as_bytes()];
             plans.push(vec![send(whole.concat())]);
-            // Letter by letter.
-            let letters: Vec<Vec<u8>> = body.bytes().map(|byte| chunk(&[byte])).collect();
-            let letters = letters.concat();
-            plans.push(vec![send(head.clone()), send(letters), send(LAST_CHUNK)]);
+            // One byte per chunk.
+            let byte_chunks: Vec<Vec<u8>> = body.bytes().map(|byte| chunk(&[byte])).collect();
+            let byte_chunks = byte_chunks.concat();
+            plans.push(vec![send(head.clone()), send(byte_chunks), send(LAST_CHUNK)]);
         }
     }
-    let asked = plans.len();
+    let rounds = plans.len();
     plans.insert(0, stream_response(RECORDED.as_bytes()));
     let server = Server::new(plans).await;
     let model = model(&server);
-    let (wanted, words) = answer(&server, &model, &hello()).await;
-    for _ in 0..asked {
-        let (answered, heard) = answer(&server, &model, &hello()).await;
-        assert_eq!(lines(&answered), lines(&wanted));
-        assert_eq!(heard, words);
+    let (wanted, wanted_text) = answer(&server, &model, &hello()).await;
+    for _ in 0..rounds {
+        let (response, text) = answer(&server, &model, &hello()).await;
+        assert_eq!(lines(&response), lines(&wanted));
+        assert_eq!(text, wanted_text);
     }
 }
 
@@ -162,10 +162,10 @@ async fn a_body_that_only_starts_like_a_stream_is_an_error() {
     let server = Server::new(plans).await;
     let model = model(&server);
     for body in bodies {
-        let (answered, _) = answer(&server, &model, &hello()).await;
-        let words = lines(&answered);
-        assert!(words.contains("neither a stream nor a message"), "{words}");
-        assert!(words.contains(body.trim()), "{words}");
+        let (response, _) = answer(&server, &model, &hello()).await;
+        let text = lines(&response);
+        assert!(text.contains("neither a stream nor a message"), "{text}");
+        assert!(text.contains(body.trim()), "{text}");
     }
 }
 
@@ -180,15 +180,15 @@ async fn a_wrong_content_length_is_a_failure() {
     let server = Server::new(vec![
         vec![send(head(length + 1)), ServerAction::Close],
         vec![send(head(length - 40)), ServerAction::Close],
-        // No length at all: the end of the connection is the end.
+        // Without a content length the body ends with the connection.
         vec![send(head(0).replace("content-length: 0\r\n", "")), ServerAction::Close],
     ])
     .await;
     let model = model(&server);
-    // The reply is whole before the length is missed.
-    for wanted in ["ok", "network", "ok"] {
-        let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(failure_class(&answered), wanted, "{}", lines(&answered));
+    // The reply is complete before the missing bytes are noticed.
+    for expected in ["ok", "network", "ok"] {
+        let (response, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(failure_class(&response), expected, "{}", lines(&response));
     }
 }
 
@@ -196,29 +196,29 @@ async fn a_wrong_content_length_is_a_failure() {
 async fn every_wait_has_a_timeout() {
     let never = || ServerAction::Wait(Arc::new(Notify::new()));
     let short = Duration::from_millis(40);
-    let begun = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
+    let started = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
     let ping = chunk(b"event: ping\ndata: {\"type\":\"ping\"}\n\n");
     let server = Server::new(vec![
         vec![never()],
         vec![send(STREAM_HEAD), never()],
-        vec![send(begun), never()],
+        vec![send(started), never()],
         vec![send(STREAM_HEAD), ServerAction::SendForever(ping)],
         vec![send("HTTP/1.1 500 No\r\ncontent-length: 9\r\n\r\nhal"), never()],
     ])
     .await;
-    let unanswered = Limits { first_byte: short, ..limits() };
-    let silent = Limits { idle: short, ..limits() };
-    let stalled = Limits { stall: short, ..limits() };
+    let unanswered = HttpLimits { first_byte: short, ..limits() };
+    let silent = HttpLimits { idle: short, ..limits() };
+    let stalled = HttpLimits { stall: short, ..limits() };
     let cases = [
-        (unanswered, "!timeout: anthropic: no answer in 40 ms"),
-        (unanswered, "!timeout: anthropic: no answer in 40 ms"),
-        (silent, "!timeout: anthropic: the answer stood still for 40 ms"),
-        (stalled, "!timeout: anthropic: nothing but signs of life for 40 ms"),
+        (unanswered, "!timeout: anthropic: received no response within 40 ms"),
+        (unanswered, "!timeout: anthropic: received no response within 40 ms"),
+        (silent, "!timeout: anthropic: received no data for 40 ms"),
+        (stalled, "!timeout: anthropic: received only keep-alive events for 40 ms"),
         (silent, "!server: anthropic answered 500: hal"),
     ];
-    for (limits, wanted) in cases {
-        let (answered, _) = answer(&server, &model_at(&server.base_url(), limits), &hello()).await;
-        assert_eq!(lines(&answered), wanted);
+    for (limits, expected) in cases {
+        let (response, _) = answer(&server, &model_at(&server.base_url(), limits), &hello()).await;
+        assert_eq!(lines(&response), expected);
     }
 }
 
@@ -238,15 +238,15 @@ async fn a_dripping_response_times_out() {
         vec![send(head("429 No")), drip()],
     ])
     .await;
-    let stalled = Limits { stall: Duration::from_millis(60), ..limits() };
-    for wanted in [
-        "!timeout: anthropic: nothing but signs of life for 60 ms",
-        "!timeout: anthropic: nothing but signs of life for 60 ms",
+    let stalled = HttpLimits { stall: Duration::from_millis(60), ..limits() };
+    for expected in [
+        "!timeout: anthropic: received only keep-alive events for 60 ms",
+        "!timeout: anthropic: received only keep-alive events for 60 ms",
         "!server: anthropic answered 500: hal",
-        "!rate_limit: anthropic answered 429: it says nothing more",
+        "!rate_limit: anthropic answered 429: no further details",
     ] {
-        let (answered, _) = answer(&server, &model_at(&server.base_url(), stalled), &hello()).await;
-        assert_eq!(lines(&answered), wanted);
+        let (response, _) = answer(&server, &model_at(&server.base_url(), stalled), &hello()).await;
+        assert_eq!(lines(&response), expected);
     }
 }
 
@@ -262,7 +262,7 @@ async fn text_is_streamed_as_it_arrives() {
         send([&chunk(after), b"0\r\n\r\n".as_slice()].concat()),
     ]])
     .await;
-    /// Lets the server go on when the first words are heard.
+    /// Lets the server continue when the first text is received.
     struct NotifyingSink(Arc<Notify>);
     impl longhaul_core::port::model::DeltaSink for NotifyingSink {
         fn on_text(&self, _: &str) {
@@ -271,43 +271,43 @@ async fn text_is_streamed_as_it_arrives() {
     }
     let model = model(&server);
     let question = crate::suite::fixtures::ask(&hello());
-    let answered = model.generate(&question, &NotifyingSink(sign)).await;
-    assert_eq!(failure_class(&answered), "ok");
+    let response = model.generate(&question, &NotifyingSink(sign)).await;
+    assert_eq!(failure_class(&response), "ok");
 }
 
 #[tokio::test]
 async fn every_response_is_limited() {
     let endless =
         |piece: &str| vec![send(STREAM_HEAD), ServerAction::SendForever(chunk(piece.as_bytes()))];
-    let words =
+    let long_event =
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"@"}}"#;
-    let words = format!("data: {}\n\n", words.replace('@', &"x".repeat(200_000)));
+    let long_event = format!("data: {}\n\n", long_event.replace('@', &"x".repeat(200_000)));
     let json =
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
     let server = Server::new(vec![
-        endless(&words),
+        endless(&long_event),
         endless(&format!("data: {}", "x".repeat(100_000))),
         endless(&format!(": {}\n", "x".repeat(100_000))),
         vec![send(json), ServerAction::SendForever(chunk(" ".repeat(100_000).as_bytes()))],
     ])
     .await;
     let cases = [
-        "the answer is longer than 52428800 bytes",
+        "the response is longer than 52428800 bytes",
         "one event of the stream is longer than 8388608 bytes",
         "one event of the stream is longer than 8388608 bytes",
-        "the answer is longer than 52428800 bytes",
+        "the response is longer than 52428800 bytes",
     ];
     let model = model(&server);
-    for wanted in cases {
-        let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(lines(&answered), format!("!server: anthropic: {wanted}"));
+    for expected in cases {
+        let (response, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(lines(&response), format!("!server: anthropic: {expected}"));
     }
 }
 
 #[tokio::test]
 async fn non_utf8_and_non_http_responses_are_failures() {
-    let begun = &RECORDED.as_bytes()[..RECORDED.find("event: ping").unwrap()];
-    let garbled = [begun, b"data: \xff\xfe\n\n", RECORDED.as_bytes()].concat();
+    let started = &RECORDED.as_bytes()[..RECORDED.find("event: ping").unwrap()];
+    let garbled = [started, b"data: \xff\xfe\n\n", RECORDED.as_bytes()].concat();
     let server = Server::new(vec![
         stream_response(&garbled),
         vec![send("what?\r\n\r\n"), ServerAction::Close],
@@ -315,9 +315,9 @@ async fn non_utf8_and_non_http_responses_are_failures() {
     ])
     .await;
     let model = model(&server);
-    for wanted in ["server", "network", "invalid_request"] {
-        let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(failure_class(&answered), wanted, "{}", lines(&answered));
+    for expected in ["server", "network", "invalid_request"] {
+        let (response, _) = answer(&server, &model, &hello()).await;
+        assert_eq!(failure_class(&response), expected, "{}", lines(&response));
     }
     assert_eq!(server.requests().len(), 3, "a redirect is not followed");
 }
@@ -327,10 +327,10 @@ async fn connect_and_tls_errors_are_failures() {
     let server = Server::new(vec![]).await;
     let (address, _tasks) = unsolicited_server(b"HTTP/1.1 400 This is no TLS\r\n\r\n").await;
     let secure = format!("https://{address}");
-    let gone = "http://127.0.0.1:1";
-    for base in [&*secure, gone] {
-        let (answered, _) = answer(&server, &model_at(base, limits()), &hello()).await;
-        assert_eq!(failure_class(&answered), "network", "{}", lines(&answered));
+    let closed = "http://127.0.0.1:1";
+    for base in [&*secure, closed] {
+        let (response, _) = answer(&server, &model_at(base, limits()), &hello()).await;
+        assert_eq!(failure_class(&response), "network", "{}", lines(&response));
     }
 }
 
@@ -338,7 +338,7 @@ async fn connect_and_tls_errors_are_failures() {
 fn an_invalid_base_url_is_rejected() {
     for bad in ["", "api.anthropic.com", "ftp://x", "http://", "https://me:pw@x", "http://x/?key=1"]
     {
-        let made = Http::new(bad, Limits::default());
+        let made = HttpClient::new(bad, HttpLimits::default());
         assert!(matches!(made, Err(HttpError::InvalidBaseUrl(_))), "{bad}");
     }
 }

@@ -1,17 +1,17 @@
-//! What servers send when they say no, each in its own way.
+//! Error responses of different servers.
 
 use std::sync::Arc;
 
-use longhaul_model::chat::{self, Quirks};
-use longhaul_model::http::Http;
+use longhaul_model::chat::{self, ServerQuirks};
+use longhaul_model::http::HttpClient;
 use longhaul_model::key::ApiKey;
-use longhaul_model::settings::Settings;
+use longhaul_model::settings::ModelSettings;
 
 use super::harness::{KEY, RECORDED, answer};
 use crate::suite::fixtures::{hello, limits};
 use crate::suite::harness::{FixedClock, Server, full_response, stream_response};
 
-/// What providers say, and what it means, a line each.
+/// Error responses of providers and their expected mapping, one per line.
 const TABLE: &str = include_str!("failures.txt");
 
 /// A line of the table.
@@ -44,10 +44,10 @@ async fn errors_of_each_server_are_classified() {
     let server = Server::new(plans.collect()).await;
     let mut all = String::new();
     for row in &rows {
-        let http = Http::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
-        let settings = Settings::new(row.provider, "m", Some(ApiKey::new(KEY)));
-        let quirks = Quirks::for_provider(row.provider);
-        let model = chat::model(http, settings, quirks, Arc::new(FixedClock)).unwrap();
+        let http = HttpClient::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
+        let settings = ModelSettings::new(row.provider, "m", Some(ApiKey::new(KEY)));
+        let quirks = ServerQuirks::for_provider(row.provider);
+        let model = chat::new_model(http, settings, quirks, Arc::new(FixedClock)).unwrap();
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), row.class, "{}", row.body);
         let wait = failure.retry_after.map(|wait| wait.0);
@@ -59,7 +59,7 @@ async fn errors_of_each_server_are_classified() {
     insta::assert_snapshot!("failures", all);
 }
 
-/// An error in the middle of a stream, and its class.
+/// An error in the middle of a stream, and its expected class.
 const STREAM_ERRORS: &[(&str, &str)] = &[
     (r#"{"error":{"code":429,"message":"Rate limited"}}"#, "rate_limit"),
     (r#"{"error":{"code":502,"message":"Provider returned error"}}"#, "server"),
@@ -78,10 +78,10 @@ const STREAM_ERRORS: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn errors_in_a_stream_are_classified() {
-    let begun = &RECORDED[..RECORDED.find(r#"data: {"choices":[],"#).unwrap()];
+    let started = &RECORDED[..RECORDED.find(r#"data: {"choices":[],"#).unwrap()];
     let plans = STREAM_ERRORS
         .iter()
-        .map(|(error, _)| stream_response(format!("{begun}data: {error}\n\n").as_bytes()));
+        .map(|(error, _)| stream_response(format!("{started}data: {error}\n\n").as_bytes()));
     let server = Server::new(plans.collect()).await;
     let model = super::harness::model(&server);
     for (error, class) in STREAM_ERRORS {

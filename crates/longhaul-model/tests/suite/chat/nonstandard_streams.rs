@@ -1,4 +1,4 @@
-//! Streams that are not as they should be: as real servers send them, and worse.
+//! Nonstandard streams: as real servers send them, and worse.
 
 use longhaul_core::message::Block;
 use serde_json::json;
@@ -7,8 +7,8 @@ use super::harness::{answer, events, model};
 use crate::suite::fixtures::{hello, lines};
 use crate::suite::harness::{Server, full_response, stream_response};
 
-/// Streams by name, an event in each line: `e` is one as it comes, `d` a chunk
-/// with this delta, `c` one with this piece of a call, and the rest as below.
+/// Streams by name, one event per line: `e` is a raw event, `d` a chunk with this delta, `c` a
+/// chunk with this fragment of a call. The other words are the constants below.
 const CASES: &str = include_str!("nonstandard_streams.txt");
 
 const HI: &str = r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#;
@@ -16,7 +16,7 @@ const CALLS: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_c
 const STOP: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 const DONE: &str = "[DONE]";
 
-/// A chunk with this delta.
+/// Returns a chunk with this delta.
 fn delta(delta: &str) -> String {
     format!(r#"{{"model":"m","choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)
 }
@@ -30,11 +30,11 @@ fn event(line: &str) -> String {
         ("e", whole) => whole.to_owned(),
         ("d", inner) => delta(inner),
         ("c", call) => delta(&format!(r#"{{"tool_calls":[{call}]}}"#)),
-        (other, _) => panic!("{other} is no event"),
+        (other, _) => panic!("{other} is not an event"),
     }
 }
 
-/// The name of a case and its stream.
+/// Parses the name of a case and its stream.
 fn case(text: &str) -> (&str, String) {
     let (name, lines) = text.trim().split_once('\n').unwrap();
     let all: Vec<String> = lines.lines().map(event).collect();
@@ -52,10 +52,10 @@ async fn nonstandard_streams_are_decoded() {
     cases.extend([
         ("no blank lines", no_blanks(&[HI, STOP, DONE])),
         ("no blank lines and no [DONE]", no_blanks(&[HI, STOP])),
-        ("no blank lines and no reason", no_blanks(&[HI, HI, DONE])),
+        ("no blank lines and no finish reason", no_blanks(&[HI, HI, DONE])),
         ("no last blank line", events(&[HI, STOP]) + "data: [DONE]"),
         (
-            "an event that is called error",
+            "an event named error",
             format!("data: {HI}\n\nevent: error\ndata: {{\"message\":\"gone\",\"code\":503}}\n\n"),
         ),
     ]);
@@ -64,9 +64,9 @@ async fn nonstandard_streams_are_decoded() {
     let model = model(&server);
     let mut all = String::new();
     for (name, _) in &cases {
-        let (answered, heard) = answer(&server, &model, &hello()).await;
-        let lines = lines(&answered);
-        all.push_str(&format!("## {name}\n{lines}\nheard {heard:?}\n\n"));
+        let (response, streamed_text) = answer(&server, &model, &hello()).await;
+        let lines = lines(&response);
+        all.push_str(&format!("## {name}\n{lines}\nstreamed {streamed_text:?}\n\n"));
     }
     insta::assert_snapshot!("odd", all);
 }
@@ -95,7 +95,7 @@ async fn too_many_calls_are_a_failure() {
         let pieces: Vec<_> = (0..count).map(one).collect();
         delta(&json!({ "tool_calls": pieces }).to_string())
     };
-    // A million calls in a few large events; as many as fit; and one too many.
+    // A million calls in a few large events, the maximum number of calls, and one more than that.
     let pieces = r#"{"function":{"name":"a"}},"#.repeat(100_000);
     let million = delta(&format!(r#"{{"tool_calls":[{pieces}null]}}"#));
     let million = vec![&*million; 10];
@@ -107,12 +107,13 @@ async fn too_many_calls_are_a_failure() {
     .await;
     let model = model(&server);
     let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-    let words = "moonshot says too much: a reply of more than 1024 calls";
-    assert_eq!(failure.message, words);
-    let answered = answer(&server, &model, &hello()).await.0.unwrap();
-    assert_eq!(answered.reply.calls().count(), 1_024);
+    let message =
+        "moonshot sent a response that is too large: the reply has more than 1024 tool calls";
+    assert_eq!(failure.message, message);
+    let response = answer(&server, &model, &hello()).await.0.unwrap();
+    assert_eq!(response.reply.tool_calls().count(), 1_024);
     let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-    assert_eq!(failure.message, words);
+    assert_eq!(failure.message, message);
 }
 
 #[tokio::test]
@@ -130,8 +131,8 @@ async fn thinking_is_not_streamed_as_text() {
     let stream =
         events(&[&delta(r#"{"reasoning_content":"secretly","content":"Aloud."}"#), STOP, DONE]);
     let server = Server::new(vec![stream_response(stream.as_bytes())]).await;
-    let (answered, heard) = answer(&server, &model(&server), &hello()).await;
-    assert_eq!(heard, "Aloud.");
-    let blocks = &answered.unwrap().reply.blocks;
+    let (response, streamed_text) = answer(&server, &model(&server), &hello()).await;
+    assert_eq!(streamed_text, "Aloud.");
+    let blocks = &response.unwrap().reply.blocks;
     assert!(matches!(&blocks[0], Block::Thinking(thought) if &*thought.text == "secretly"));
 }

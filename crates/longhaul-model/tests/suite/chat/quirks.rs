@@ -1,21 +1,21 @@
-//! Where servers differ: each quirk by what it changes in a request.
+//! Quirks of servers: what each one changes in a request.
 
 use std::sync::Arc;
 
 use longhaul_core::message::{Block, Message, ThinkingBlock};
 use longhaul_core::raw::RawJson;
-use longhaul_model::chat::Quirks;
+use longhaul_model::chat::ServerQuirks;
 use serde_json::{Value, json};
 
 use super::harness::{API, sent_body};
 use super::requests::sent_images;
 use crate::suite::fixtures::{assistant, call, hello, result, results, text, thinking_block, user};
 
-fn quirk(word: &str) -> Quirks {
-    Quirks::parse(&[word.to_owned()]).unwrap()
+fn quirk(name: &str) -> ServerQuirks {
+    ServerQuirks::from_names(&[name.to_owned()]).unwrap()
 }
 
-/// A conversation in which every quirk makes a difference.
+/// A conversation that every quirk affects.
 fn conversation() -> Vec<Arc<Message>> {
     let extra = Block::Other(RawJson::parse(r#"{"reasoning_details":[{"n": 1.0}]}"#).unwrap());
     let reasoning = Block::Thinking(ThinkingBlock {
@@ -36,12 +36,12 @@ fn conversation() -> Vec<Arc<Message>> {
     ]
 }
 
-async fn body(quirks: Quirks) -> Value {
+async fn body(quirks: ServerQuirks) -> Value {
     serde_json::from_str(&sent_body(&conversation(), quirks).await).unwrap()
 }
 
-/// What the model said, in the order of its turns.
-async fn sent_messages(quirks: Quirks) -> Vec<Value> {
+/// Returns the assistant messages in order.
+async fn sent_messages(quirks: ServerQuirks) -> Vec<Value> {
     let body = body(quirks).await;
     let messages = body["messages"].as_array().unwrap().iter();
     let turns = messages.filter(|message| message["role"] == "assistant");
@@ -54,12 +54,12 @@ fn arguments(turn: &Value) -> &Value {
 
 #[tokio::test]
 async fn without_quirks() {
-    let body = body(Quirks::default()).await;
+    let body = body(ServerQuirks::default()).await;
     assert_eq!(body["max_tokens"], 1_024);
     assert_eq!(body.get("max_completion_tokens"), None);
     assert_eq!(body["stream_options"], json!({"include_usage": true}));
     assert_eq!(body["messages"][0]["role"], "system");
-    let turns = sent_messages(Quirks::default()).await;
+    let turns = sent_messages(ServerQuirks::default()).await;
     for turn in &turns {
         assert_eq!(turn.get("reasoning_content"), None);
         assert_eq!(turn.get("reasoning"), None);
@@ -96,9 +96,9 @@ async fn send_reasoning() {
     assert_eq!(turns[0]["reasoning_content"], "Hm.");
     assert_eq!(turns[1]["reasoning"], "Well.");
     assert_eq!(turns[1].get("reasoning_content"), None);
-    // Another's thought is none, and the server demands one.
+    // Reasoning of another provider does not count, and the server requires some.
     assert_eq!(turns[2]["reasoning_content"], " ");
-    // Only calls need it.
+    // Only replies with calls need it.
     assert_eq!(turns[3].get("reasoning_content"), None);
 }
 
@@ -113,7 +113,7 @@ async fn text_only() {
     assert!(messages.all(is_text), "{body:#}");
     assert_eq!(
         body["messages"][1]["content"],
-        "Two things.\n\nLook:\n\n[a picture that can't be shown: image/png, 4 bytes]\n\n[a picture that can't be shown: image/png, 4 bytes]\n\n[a picture that can't be shown: image/tiff, 4 bytes]"
+        "Two things.\n\nLook:\n\n[image not shown: image/png, 4 bytes]\n\n[image not shown: image/png, 4 bytes]\n\n[image not shown: image/tiff, 4 bytes]"
     );
 }
 
@@ -144,33 +144,33 @@ async fn fields_go_back_only_to_the_provider_they_came_from() {
     let extra = Block::Other(RawJson::parse(r#"{"reasoning_details":[1]}"#).unwrap());
     let parts = vec![thinking_block(None), extra, call("a.b", "clock", "{}")];
     messages.push(assistant("chat:openrouter", parts));
-    let body = sent_body(&messages, Quirks::default()).await;
+    let body = sent_body(&messages, ServerQuirks::default()).await;
     assert!(!body.contains("reasoning"), "{body}");
     assert!(body.contains(r#""tool_call_id":"a_b""#), "{body}");
 }
 
 #[test]
 fn quirks_are_parsed_by_name() {
-    let parse = |words: &[&str]| {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Quirks::parse(&words)
+    let parse = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        ServerQuirks::from_names(&names)
     };
-    assert_eq!(parse(&[]), Ok(Quirks::default()));
+    assert_eq!(parse(&[]), Ok(ServerQuirks::default()));
     assert_eq!(
         parse(&["send_reasoning", "text_only", "text_only"]),
-        Ok(Quirks { send_reasoning: true, text_only: true, ..Quirks::default() })
+        Ok(ServerQuirks { send_reasoning: true, text_only: true, ..ServerQuirks::default() })
     );
     assert_eq!(
         parse(&["text_only", "send_resoning"]),
         Err("unknown quirk `send_resoning`, did you mean `send_reasoning`?".into())
     );
     let unknown = parse(&["zzz"]).unwrap_err();
-    assert!(unknown.starts_with("unknown quirk `zzz`, there are `max_completion_tokens`, `"));
+    assert!(unknown.starts_with("unknown quirk `zzz`, expected one of `max_completion_tokens`, `"));
 }
 
 #[test]
 fn known_providers_have_their_quirks() {
-    for (provider, words) in [
+    for (provider, names) in [
         ("openai", &["max_completion_tokens", "developer_role"][..]),
         ("moonshot", &["send_reasoning"]),
         ("Kimi", &["send_reasoning"]),
@@ -180,7 +180,11 @@ fn known_providers_have_their_quirks() {
         ("openrouter", &[]),
         ("my-own", &[]),
     ] {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        assert_eq!(Ok(Quirks::for_provider(provider)), Quirks::parse(&words), "{provider}");
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(
+            Ok(ServerQuirks::for_provider(provider)),
+            ServerQuirks::from_names(&names),
+            "{provider}"
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! What is sent: snapshots of requests, pairing of calls, and what is written once.
+//! Requests: snapshots, matching of calls and results, and caching of encoded messages.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::message::{Block, ImageRef, Message, Part, ToolResult};
 use longhaul_core::raw::{BlobRef, RawJson};
-use longhaul_model::chat::{self, Quirks};
-use longhaul_model::http::Http;
+use longhaul_model::chat::{self, ServerQuirks};
+use longhaul_model::http::HttpClient;
 use longhaul_model::image_source::ImageSource;
-use longhaul_model::settings::Settings;
+use longhaul_model::settings::ModelSettings;
 use serde_json::Value;
 
 use super::harness::{API, KEY, RECORDED, answer, model, model_with, sent_body, settings};
@@ -21,16 +21,16 @@ use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 async fn the_first_request_is_encoded() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     answer(&server, &model(&server), &hello()).await.0.unwrap();
-    let seen = server.requests().remove(0);
-    assert!(seen.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", seen.head);
+    let request = server.requests().remove(0);
+    assert!(request.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", request.head);
     for header in [
         &format!("authorization: Bearer {KEY}"),
         "content-type: application/json",
         "accept: text/event-stream",
     ] {
-        assert!(seen.head.contains(header), "{header} in {}", seen.head);
+        assert!(request.head.contains(header), "{header} in {}", request.head);
     }
-    insta::assert_snapshot!("first", pretty(&seen.body));
+    insta::assert_snapshot!("first", pretty(&request.body));
 }
 
 #[tokio::test]
@@ -44,8 +44,10 @@ async fn a_base_url_is_used_unchanged() {
         ("/v4", "/v4/chat/completions"),
     ] {
         let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-        let http = Http::new(&format!("{}{base}", server.base_url()), limits()).unwrap();
-        let model = chat::model(http, settings(), Quirks::default(), Arc::new(FixedClock)).unwrap();
+        let http = HttpClient::new(&format!("{}{base}", server.base_url()), limits()).unwrap();
+        let model =
+            chat::new_model(http, settings(), ServerQuirks::default(), Arc::new(FixedClock))
+                .unwrap();
         answer(&server, &model, &hello()).await.0.unwrap();
         let head = server.requests().remove(0).head;
         assert!(head.starts_with(&format!("POST {path} ")), "{base}: {head}");
@@ -66,7 +68,7 @@ async fn calls_results_and_user_messages_are_encoded() {
                 call("functions.clock:1", "clock", "{}"),
             ],
         ),
-        // They come in another order than the calls.
+        // The results are in a different order than the calls.
         results(vec![
             ToolResult { is_error: true, ..result(2, "functions.clock:1", "broken") },
             result(1, "functions.read_file:0", "A"),
@@ -77,13 +79,13 @@ async fn calls_results_and_user_messages_are_encoded() {
         assistant(API, vec![text("Done.")]),
         user("Thanks."),
     ];
-    let body = sent_body(&messages, Quirks::default()).await;
+    let body = sent_body(&messages, ServerQuirks::default()).await;
     let arguments = r#""arguments":"{\"path\": \"a\",  \"n\": 1.0}""#;
     assert!(body.contains(arguments), "{body}");
     insta::assert_snapshot!("calls", pretty(&body));
 }
 
-/// A conversation with other providers, in which much does not fit together.
+/// A conversation with other providers and with many inconsistencies.
 fn foreign_conversation() -> Vec<Arc<Message>> {
     let foreign = |calls: Vec<Block>| {
         let mut blocks = vec![
@@ -113,10 +115,10 @@ fn foreign_conversation() -> Vec<Arc<Message>> {
         ]),
         foreign(vec![call("call_1", "clock", "{}")]),
         results(vec![result(1, "call_1", "six")]),
-        // A reply of which nothing is left.
+        // A reply of which nothing is sent.
         foreign(vec![]),
         user("On."),
-        // Calls that nobody answered, and an answer that nobody asked for.
+        // Calls without a result, and a result without a call.
         foreign(vec![call("call_1", "clock", "{}"), call("b", "clock", "{}")]),
         results(vec![result(2, "b", "seven"), result(9, "z", "lost")]),
         user("Well?"),
@@ -126,7 +128,7 @@ fn foreign_conversation() -> Vec<Arc<Message>> {
 
 #[tokio::test]
 async fn replies_of_another_provider_are_converted() {
-    let body = sent_body(&foreign_conversation(), Quirks::default()).await;
+    let body = sent_body(&foreign_conversation(), ServerQuirks::default()).await;
     insta::assert_snapshot!("foreign", pretty(&body));
     let body: Value = serde_json::from_str(&body).unwrap();
     let messages = body["messages"].as_array().unwrap();
@@ -156,13 +158,13 @@ struct SingleImage(BlobRef);
 
 #[async_trait]
 impl ImageSource for SingleImage {
-    async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
         (image.blob == self.0).then(|| b"\x89PNG".to_vec())
     }
 }
 
-/// A user's and a tool's pictures, of which some can be shown.
-pub(super) async fn sent_images(quirks: Quirks) -> String {
+/// Returns the messages for images from a user and from a tool. Only some of them can be sent.
+pub(super) async fn sent_images(quirks: ServerQuirks) -> String {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     let known = BlobRef::for_content(b"\x89PNG");
     let picture =
@@ -194,7 +196,7 @@ pub(super) async fn sent_images(quirks: Quirks) -> String {
         ]),
         user("Well?"),
     ];
-    let settings = Settings { image_source: Some(Arc::new(SingleImage(known))), ..settings() };
+    let settings = ModelSettings { image_source: Some(Arc::new(SingleImage(known))), ..settings() };
     let model = model_with(&server, settings, quirks);
     answer(&server, &model, &messages).await.0.unwrap();
     pretty(&server.requests().remove(0).body)
@@ -202,18 +204,18 @@ pub(super) async fn sent_images(quirks: Quirks) -> String {
 
 #[tokio::test]
 async fn images_are_sent_or_described() {
-    insta::assert_snapshot!("pictures", sent_images(Quirks::default()).await);
+    insta::assert_snapshot!("pictures", sent_images(ServerQuirks::default()).await);
 }
 
 #[tokio::test]
 async fn a_reply_is_sent_back_unchanged() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 2]).await;
-    let model = model_with(&server, settings(), Quirks::for_provider("moonshot"));
+    let model = model_with(&server, settings(), ServerQuirks::for_provider("moonshot"));
     let mut messages = hello();
     let (first, _) = answer(&server, &model, &messages).await;
     let reply = first.unwrap().reply;
     assert_eq!(reply.api, API);
-    // Through the journal and back.
+    // Serialise and deserialise, as the journal does.
     let kept = serde_json::to_string(&Message::Assistant(reply)).unwrap();
     messages.push(Arc::new(serde_json::from_str(&kept).unwrap()));
     messages.push(results(vec![
@@ -270,7 +272,7 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
         messages.push(user("more"));
         messages.push(user("and more"));
         if turn == 4 {
-            // The conversation was made shorter, from its middle on.
+            // The middle of the conversation is removed.
             messages.drain(3..9);
             messages.push(user("short"));
         }
@@ -278,8 +280,9 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
         answer(&server, &model(&server), &messages).await.0.unwrap();
         let copy: Vec<_> = messages.iter().map(|one| Arc::new((**one).clone())).collect();
         answer(&server, &lasting, &copy).await.0.unwrap();
-        let seen = server.requests();
-        let bodies: Vec<&str> = seen[3 * turn..].iter().map(|seen| &*seen.body).collect();
+        let requests = server.requests();
+        let bodies: Vec<&str> =
+            requests[3 * turn..].iter().map(|requests| &*requests.body).collect();
         assert!(bodies.iter().all(|body| *body == bodies[0]), "{turn}: {bodies:#?}");
     }
 }
@@ -288,13 +291,13 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
 async fn only_configured_settings_are_sent() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     let with = |fields: &str| {
-        let http = Http::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
-        let settings = Settings {
+        let http = HttpClient::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
+        let settings = ModelSettings {
             fields: Some(RawJson::parse(fields).unwrap()),
             headers: vec![("http-referer".into(), "https://example.org".into())],
             ..settings()
         };
-        chat::model(http, settings, Quirks::default(), Arc::new(FixedClock))
+        chat::new_model(http, settings, ServerQuirks::default(), Arc::new(FixedClock))
     };
     for bad in [
         r#"{"model":"x"}"#,
@@ -307,28 +310,28 @@ async fn only_configured_settings_are_sent() {
     }
     let model = with(r#"{"temperature": 0.50, "parallel_tool_calls":false}"#);
     let question = ask(&hello());
-    let answered = model.unwrap().generate(&question, &TextSink::default()).await;
-    assert!(answered.is_ok(), "{}", lines(&answered));
-    let seen = server.requests().remove(0);
-    assert!(seen.head.contains("http-referer: https://example.org"));
-    assert!(seen.body.contains(r#","temperature":0.50,"parallel_tool_calls":false,"#));
+    let response = model.unwrap().generate(&question, &TextSink::default()).await;
+    assert!(response.is_ok(), "{}", lines(&response));
+    let request = server.requests().remove(0);
+    assert!(request.head.contains("http-referer: https://example.org"));
+    assert!(request.body.contains(r#","temperature":0.50,"parallel_tool_calls":false,"#));
 }
 
 #[tokio::test]
 async fn a_request_without_prompt_tools_or_key_is_encoded() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let settings = Settings { key: None, ..settings() };
-    let model = model_with(&server, settings, Quirks::default());
+    let settings = ModelSettings { key: None, ..settings() };
+    let model = model_with(&server, settings, ServerQuirks::default());
     let question = longhaul_core::port::model::ModelRequest {
         system: longhaul_core::raw::StoredText::inline(" "),
         tools: longhaul_core::raw::StoredText::inline("[]"),
         ..ask(&hello())
     };
     model.generate(&question, &TextSink::default()).await.unwrap();
-    let seen = server.requests().remove(0);
-    assert!(!seen.head.contains("authorization"), "{}", seen.head);
+    let request = server.requests().remove(0);
+    assert!(!request.head.contains("authorization"), "{}", request.head);
     assert_eq!(
-        seen.body,
+        request.body,
         r#"{"model":"kimi-k2.6","max_tokens":1024,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Hello"}]}"#
     );
 }

@@ -1,4 +1,4 @@
-//! What is heard: the recorded stream cut anywhere, and what comes whole.
+//! Streams: the recorded stream truncated at any byte, and complete bodies.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ async fn a_stream_decodes_the_same_however_it_is_chunked() {
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
-    let (first, heard) = answer(&server, &model, &hello()).await;
+    let (first, streamed_text) = answer(&server, &model, &hello()).await;
     insta::assert_snapshot!("recorded", lines(&first));
-    assert_eq!(heard, "I look – now 🙂.");
+    assert_eq!(streamed_text, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
-        let words = TextSink::default();
-        let again = model.generate(&ask(&hello()), &words).await;
+        let sink = TextSink::default();
+        let again = model.generate(&ask(&hello()), &sink).await;
         assert_eq!(again.unwrap(), first, "round {round}");
-        assert_eq!(words.text(), heard, "round {round}");
+        assert_eq!(sink.text(), streamed_text, "round {round}");
     }
 }
 
@@ -41,9 +41,9 @@ async fn a_truncated_stream_is_a_complete_reply_or_an_error() {
     let mut replies = Vec::new();
     for length in lengths {
         match model.generate(&ask(&hello()), &TextSink::default()).await {
-            Ok(answered) => {
+            Ok(response) => {
                 assert!(length > reason, "{length}");
-                replies.push(answered);
+                replies.push(response);
             }
             Err(failure) => {
                 assert_eq!(failure.class.as_str(), "network", "{length}: {failure:?}");
@@ -56,7 +56,7 @@ async fn a_truncated_stream_is_a_complete_reply_or_an_error() {
     assert!(!whole.usage.estimated);
     assert!(replies.len() > 2, "{}", replies.len());
     for early in replies {
-        // Before the count has come, it is a guess; nothing else differs.
+        // Without the usage event the usage is estimated. Nothing else differs.
         let counted = early.usage == whole.usage;
         assert!(counted || early.usage.estimated, "{:?}", early.usage);
         assert_eq!((early.reply, early.stop), (whole.reply.clone(), whole.stop.clone()));
@@ -71,7 +71,7 @@ async fn a_connection_lost_after_the_finish_reason_is_an_error() {
     let failure = answer(&server, &model(&server), &hello()).await.0;
     let failure = failure.unwrap_err();
     assert_eq!(failure.class.as_str(), "network", "{failure:?}");
-    // What the server has counted is known.
+    // Counts that the server has reported are used.
     let counted = failure.usage.unwrap();
     assert_eq!(counted.cached_tokens, 2_000);
     assert_ne!(counted, Usage::default());
@@ -82,31 +82,31 @@ async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
     let rounds = 800;
     let plans = (0..rounds).map(|round| stream_response(&corrupted(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
-    let asked = model(&server);
-    let (mut heard, mut replies) = (0, Vec::new());
+    let chat_model = model(&server);
+    let (mut reply_count, mut replies) = (0, Vec::new());
     for round in 0..rounds {
-        match asked.generate(&ask(&hello()), &TextSink::default()).await {
-            Ok(answered) => {
-                heard += 1;
-                if !replies.contains(&answered.reply) {
-                    replies.push(answered.reply);
+        match chat_model.generate(&ask(&hello()), &TextSink::default()).await {
+            Ok(response) => {
+                reply_count += 1;
+                if !replies.contains(&response.reply) {
+                    replies.push(response.reply);
                 }
             }
             Err(failure) => assert!(failure.class.is_transient(), "{round}: {failure:?}"),
         }
     }
-    assert!(heard > rounds / 10, "{heard}");
+    assert!(reply_count > rounds / 10, "{reply_count}");
     let server =
         Server::new(vec![stream_response(SHORT_STREAMS[1].0.as_bytes()); replies.len()]).await;
-    let asked = model(&server);
+    let chat_model = model(&server);
     for reply in replies {
         let mut messages = hello();
         messages.push(Arc::new(Message::Assistant(reply)));
-        asked.generate(&ask(&messages), &TextSink::default()).await.unwrap();
+        chat_model.generate(&ask(&messages), &TextSink::default()).await.unwrap();
     }
-    for seen in server.requests() {
-        let body = serde_json::from_str::<serde_json::Value>(&seen.body);
-        assert!(body.is_ok(), "{}", seen.body);
+    for request in server.requests() {
+        let body = serde_json::from_str::<serde_json::Value>(&request.body);
+        assert!(body.is_ok(), "{}", request.body);
     }
 }
 
@@ -143,7 +143,7 @@ async fn every_stop_reason_is_mapped() {
         let mut stops = Vec::new();
         for _ in 0..2 {
             stops.push(match answer(&server, &model, &hello()).await.0 {
-                Ok(answered) => format!("{:?}", answered.stop),
+                Ok(response) => format!("{:?}", response.stop),
                 Err(failure) => format!("!{} {}", failure.class.as_str(), failure.message),
             });
         }
@@ -177,8 +177,8 @@ async fn a_response_without_streaming_is_decoded() {
     let model = model(&server);
     let mut all = String::new();
     for _ in 0..=UNSTREAMED.len() {
-        let (answered, heard) = answer(&server, &model, &hello()).await;
-        all.push_str(&format!("{}\nheard {heard:?}\n\n", lines(&answered)));
+        let (answered, streamed) = answer(&server, &model, &hello()).await;
+        all.push_str(&format!("{}\nstreamed {streamed:?}\n\n", lines(&answered)));
     }
     insta::assert_snapshot!("whole", all);
 }

@@ -1,4 +1,4 @@
-//! Requests that are wrong, and what each provider says to them.
+//! Invalid requests and the errors of each provider.
 
 use longhaul_model::mock::{ApiKind, BODY_BYTES_MAX};
 use serde_json::{Value, json};
@@ -6,46 +6,46 @@ use serde_json::{Value, json};
 use super::harness::{APIS, body, first_request, header, incoming_request, json_of, mock};
 use super::spec;
 
-/// A request that is refused: the status, and words in the message.
-fn check(dialect: ApiKind, request: &[u8], status: u16, says: &str) -> Value {
-    let answer = mock().respond(&incoming_request(dialect, request));
-    let shown = String::from_utf8_lossy(&request[..request.len().min(200)]).into_owned();
-    assert_eq!(answer.status, status, "{shown}: {}", body(&answer));
+/// Sends an invalid request and checks the status and a part of the message.
+fn check(api: ApiKind, request: &[u8], status: u16, expected: &str) -> Value {
+    let answer = mock().respond(&incoming_request(api, request));
+    let excerpt = String::from_utf8_lossy(&request[..request.len().min(200)]).into_owned();
+    assert_eq!(answer.status, status, "{excerpt}: {}", body(&answer));
     let error = json_of(&answer);
-    // The description leaves out what the documentation says of requests that are too large.
+    // The API description lacks the error for requests that are too large.
     if status != 413 {
-        spec::check(dialect, &answer);
+        spec::check(api, &answer);
     }
-    let said = error["error"]["message"].as_str().unwrap();
-    assert!(said.contains(says), "{shown}: {said}");
-    let name = match dialect {
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains(expected), "{excerpt}: {message}");
+    let name = match api {
         ApiKind::Messages => "request-id",
         ApiKind::Responses | ApiKind::Chat => "x-request-id",
     };
     let id = header(&answer, name).unwrap();
-    if dialect == ApiKind::Messages {
+    if api == ApiKind::Messages {
         assert_eq!((&error["type"], &error["request_id"]), (&json!("error"), &json!(id)));
     }
     error
 }
 
-/// The first question with a field changed.
-fn changed(dialect: ApiKind, field: &str, value: Value) -> Vec<u8> {
-    let mut question = first_request(dialect, "play");
+/// Returns the first request with one field changed.
+fn changed(api: ApiKind, field: &str, value: Value) -> Vec<u8> {
+    let mut question = first_request(api, "play");
     question[field] = value;
     question.to_string().into_bytes()
 }
 
-/// The first question without a field.
-fn without(dialect: ApiKind, field: &str) -> Vec<u8> {
-    let mut question = first_request(dialect, "play");
+/// Returns the first request without one field.
+fn without(api: ApiKind, field: &str) -> Vec<u8> {
+    let mut question = first_request(api, "play");
     question.as_object_mut().unwrap().remove(field);
     question.to_string().into_bytes()
 }
 
 #[test]
 fn invalid_requests_are_rejected() {
-    for dialect in APIS {
+    for api in APIS {
         let deep = "[".repeat(100_000);
         for request in [
             &b""[..],
@@ -57,16 +57,16 @@ fn invalid_requests_are_rejected() {
             b"\xff\xfe{\"model\":\"play\"}",
             deep.as_bytes(),
         ] {
-            check(dialect, request, 400, "");
+            check(api, request, 400, "");
         }
-        let mut foreign = first_request(dialect, "play").to_string().into_bytes();
+        let mut foreign = first_request(api, "play").to_string().into_bytes();
         let end = foreign.len() - 1;
         foreign.splice(end..end, b",\"other\":\"\xff\"".iter().copied());
-        check(dialect, &foreign, 400, "UTF-8");
-        check(dialect, &without(dialect, "model"), 400, "model");
+        check(api, &foreign, 400, "UTF-8");
+        check(api, &without(api, "model"), 400, "model");
         let large = vec![b' '; BODY_BYTES_MAX + 1];
-        let error = check(dialect, &large, 413, "at most");
-        if dialect == ApiKind::Messages {
+        let error = check(api, &large, 413, "at most");
+        if api == ApiKind::Messages {
             assert_eq!(error["error"]["type"], "request_too_large");
         }
     }
@@ -76,17 +76,17 @@ fn invalid_requests_are_rejected() {
 fn missing_required_fields_give_the_providers_error() {
     let messages = ApiKind::Messages;
     for field in ["model", "max_tokens", "messages"] {
-        let says = format!("{field}: Field required");
-        let error = check(messages, &without(messages, field), 400, &says);
+        let expected = format!("{field}: Field required");
+        let error = check(messages, &without(messages, field), 400, &expected);
         assert_eq!(error["error"]["type"], "invalid_request_error");
     }
-    for (dialect, field) in [
+    for (api, field) in [
         (ApiKind::Responses, "input"),
         (ApiKind::Responses, "model"),
         (ApiKind::Chat, "messages"),
         (ApiKind::Chat, "model"),
     ] {
-        let error = check(dialect, &without(dialect, field), 400, "Missing required");
+        let error = check(api, &without(api, field), 400, "Missing required");
         assert_eq!(error["error"]["param"], field);
     }
     check(messages, &changed(messages, "max_tokens", json!(0)), 400, "max_tokens");
@@ -111,15 +111,15 @@ fn an_invalid_message_is_reported_by_its_index() {
 
 #[test]
 fn unknown_fields_are_accepted() {
-    for dialect in APIS {
-        let request = changed(dialect, "future", json!({ "deep": [1, { "x": null }] }));
-        assert_eq!(mock().respond(&incoming_request(dialect, &request)).status, 200);
+    for api in APIS {
+        let request = changed(api, "future", json!({ "deep": [1, { "x": null }] }));
+        assert_eq!(mock().respond(&incoming_request(api, &request)).status, 200);
     }
 }
 
 #[test]
 fn an_unknown_model_is_rejected_with_the_available_ones() {
-    for dialect in APIS {
+    for api in APIS {
         for model in [
             "plya",
             "",
@@ -130,9 +130,9 @@ fn an_unknown_model_is_rejected_with_the_available_ones() {
             "a\0b",
             "spiel\u{202e}",
         ] {
-            let request = changed(dialect, "model", json!(model));
-            let error = check(dialect, &request, 404, "broken, outage, play");
-            match dialect {
+            let request = changed(api, "model", json!(model));
+            let error = check(api, &request, 404, "broken, outage, play");
+            match api {
                 ApiKind::Messages => assert_eq!(error["error"]["type"], "not_found_error"),
                 ApiKind::Responses | ApiKind::Chat => {
                     assert_eq!(error["error"]["code"], "model_not_found");
@@ -140,24 +140,24 @@ fn an_unknown_model_is_rejected_with_the_available_ones() {
             }
         }
         let long = "x".repeat(100_000);
-        let error = check(dialect, &changed(dialect, "model", json!(long)), 404, "xxx");
+        let error = check(api, &changed(api, "model", json!(long)), 404, "xxx");
         assert!(error.to_string().len() < 1_000);
     }
 }
 
 #[test]
 fn an_invalid_script_is_reported_with_its_position() {
-    for dialect in APIS {
-        let broken = changed(dialect, "model", json!("broken"));
-        check(dialect, &broken, 400, "did you mean `text`?");
+    for api in APIS {
+        let broken = changed(api, "model", json!("broken"));
+        check(api, &broken, 400, "did you mean `text`?");
     }
-    let talk = json!([
+    let messages = json!([
         { "role": "user", "content": "x" },
         { "role": "assistant", "content": "y" },
         { "role": "user", "content": "z" },
     ]);
-    let request = changed(ApiKind::Messages, "messages", talk);
-    let says = "scripted/play: replies[1]";
-    let error = check(ApiKind::Messages, &request, 400, says);
+    let request = changed(ApiKind::Messages, "messages", messages);
+    let expected = "scripted/play: replies[1]";
+    let error = check(ApiKind::Messages, &request, 400, expected);
     assert!(error.to_string().contains("no `last_result` yet"), "{error}");
 }

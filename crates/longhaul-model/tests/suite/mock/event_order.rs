@@ -1,31 +1,31 @@
-//! The order of the events of a stream, and that they join to the whole.
+//! The order of events in a stream, and that they add up to the complete reply.
 
 use longhaul_model::mock::ApiKind;
 use serde_json::{Value, json};
 
 use super::harness::{APIS, as_stream, data, events, first_request, json_of, mock, respond};
 
-/// The events of a streamed first reply.
-fn streamed_events(dialect: ApiKind) -> Vec<Value> {
-    let answer = respond(&mock(), dialect, &as_stream(first_request(dialect, "play")));
+/// Returns the events of a streamed first reply.
+fn streamed_events(api: ApiKind) -> Vec<Value> {
+    let answer = respond(&mock(), api, &as_stream(first_request(api, "play")));
     let events = events(&answer).into_iter().filter_map(data);
     events.collect()
 }
 
-/// Kinds in their order, each run of the same kind once.
+/// Returns the event types in order, without consecutive duplicates.
 fn event_types(events: &[Value]) -> Vec<&str> {
     let mut kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     kinds.dedup();
     kinds
 }
 
-/// The texts under a name in the events of this kind and place, joined.
-fn joined(events: &[Value], kind: &str, place: usize, path: &str) -> String {
+/// Concatenates the strings at a path in the events of this type and index.
+fn joined(events: &[Value], kind: &str, position: usize, path: &str) -> String {
     let index = match kind.starts_with("response.") {
         true => "output_index",
         false => "index",
     };
-    let mine = events.iter().filter(|event| event["type"] == kind && event[index] == place);
+    let mine = events.iter().filter(|event| event["type"] == kind && event[index] == position);
     let texts = mine.filter_map(|event| event.pointer(path).and_then(Value::as_str));
     texts.collect()
 }
@@ -56,7 +56,7 @@ fn messages_come_block_by_block() {
 #[test]
 fn responses_come_item_by_item_and_numbered() {
     let events = streamed_events(ApiKind::Responses);
-    let words = [
+    let text_events = [
         "response.output_item.added",
         "response.content_part.added",
         "response.output_text.delta",
@@ -72,26 +72,26 @@ fn responses_come_item_by_item_and_numbered() {
     ];
     let expected = [
         &["response.created", "response.in_progress"][..],
-        &words,
+        &text_events,
         &call,
         &call,
         &["response.completed"],
     ];
     assert_eq!(event_types(&events), expected.concat());
-    for (place, event) in events.iter().enumerate() {
-        assert_eq!(event["sequence_number"], place);
+    for (position, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], position);
     }
     let text = joined(&events, "response.output_text.delta", 0, "/delta");
     assert_eq!(text, "Looking for the key in two places.");
     let delta = "response.function_call_arguments.delta";
     let first = joined(&events, delta, 1, "/delta");
     assert_eq!(first, r#"{"where":"Küche","deep":[1,2.5,null]}"#);
-    // What an item is called when it begins it is called throughout.
+    // The ID of an item is the same in all of its events.
     for added in events.iter().filter(|event| event["item"].is_object()) {
-        let (place, id) = (&added["output_index"], &added["item"]["id"]);
+        let (position, id) = (&added["output_index"], &added["item"]["id"]);
         let others = events
             .iter()
-            .filter(|event| event["output_index"] == *place && event.get("item_id").is_some());
+            .filter(|event| event["output_index"] == *position && event.get("item_id").is_some());
         others.for_each(|event| assert_eq!(event["item_id"], *id));
     }
 }
@@ -111,11 +111,11 @@ fn chunks_name_a_call_before_its_arguments() {
     let mut calls = [const { String::new() }; 2];
     for call in deltas.iter().filter_map(|delta| delta.get("tool_calls")) {
         let call = &call[0];
-        let place = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
+        let position = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
         let arguments = call["function"]["arguments"].as_str().unwrap();
         match call.get("id") {
-            Some(_) => assert_eq!((calls[place].as_str(), arguments), ("", "")),
-            None => calls[place].push_str(arguments),
+            Some(_) => assert_eq!((calls[position].as_str(), arguments), ("", "")),
+            None => calls[position].push_str(arguments),
         }
     }
     let expected = [r#"{"where":"Küche","deep":[1,2.5,null]}"#, r#"{"where":"the key"}"#];
@@ -138,11 +138,11 @@ fn usage_is_sent_last_if_requested() {
 
 #[test]
 fn a_stream_ends_with_the_full_response() {
-    for dialect in APIS {
-        // The ids go by the request, so only what they don't touch is compared.
-        let whole = json_of(&respond(&mock(), dialect, &first_request(dialect, "play")));
-        let events = streamed_events(dialect);
-        match dialect {
+    for api in APIS {
+        // IDs depend on the request, so only values without IDs are compared.
+        let whole = json_of(&respond(&mock(), api, &first_request(api, "play")));
+        let events = streamed_events(api);
+        match api {
             ApiKind::Messages => {
                 let usage = &events[events.len() - 2]["usage"];
                 let spent = &whole["usage"]["output_tokens"];

@@ -1,11 +1,11 @@
-//! What goes wrong on purpose.
+//! Injected faults.
 
 use std::num::NonZeroU64;
 
 use longhaul_core::time::Millis;
 use longhaul_model::mock::{
-    ApiKind, Faults, IncomingRequest, MockBody, MockProvider, MockResponse, RecurringFailure,
-    Termination,
+    ApiKind, FaultSettings, IncomingRequest, MockBody, MockProvider, MockResponse,
+    RecurringFailure, ResponseTermination,
 };
 use serde_json::json;
 
@@ -18,33 +18,30 @@ fn every(count: u64) -> Option<NonZeroU64> {
     NonZeroU64::new(count)
 }
 
-/// Asks with a fault.
+/// Sends a request with a fault header.
 fn respond_with_fault(
     mock: &MockProvider,
-    dialect: ApiKind,
+    api: ApiKind,
     fault: &str,
     stream: bool,
 ) -> MockResponse {
-    let mut question = first_request(dialect, "play");
+    let mut question = first_request(api, "play");
     question["stream"] = stream.into();
     let text = question.to_string();
-    mock.respond(&IncomingRequest {
-        fault: Some(fault),
-        ..incoming_request(dialect, text.as_bytes())
-    })
+    mock.respond(&IncomingRequest { fault: Some(fault), ..incoming_request(api, text.as_bytes()) })
 }
 
 #[test]
 fn a_scripted_failure_ends_after_its_attempts() {
-    for dialect in APIS {
+    for api in APIS {
         let mock = mock();
-        let question = first_request(dialect, "outage");
+        let question = first_request(api, "outage");
         let tries = |question| -> Vec<u16> {
-            let answers = (0..5).map(|_| respond(&mock, dialect, question));
+            let answers = (0..5).map(|_| respond(&mock, api, question));
             answers.map(|answer| answer.status).collect()
         };
         assert_eq!(tries(&question), [529, 529, 200, 200, 200]);
-        // Another request has failures of its own.
+        // Another request has its own failures.
         let mut other = question.clone();
         other["user"] = "another".into();
         assert_eq!(tries(&other), [529, 529, 200, 200, 200]);
@@ -63,54 +60,61 @@ fn a_scripted_failure_delays_and_sends_retry_after() {
 
 #[test]
 fn every_nth_request_fails() {
-    let mock = mock_with_faults(Faults {
+    let mock = mock_with_faults(FaultSettings {
         latency: Millis(20),
         token_delay: Millis(5),
         failure: every(3).map(|every| RecurringFailure { status: 429, every }),
-        ..Faults::default()
+        ..FaultSettings::default()
     });
-    let mut seen = Vec::new();
+    let mut statuses = Vec::new();
     for _ in 0..3 {
-        for dialect in APIS {
-            let answer = respond(&mock, dialect, &as_stream(first_request(dialect, "play")));
+        for api in APIS {
+            let answer = respond(&mock, api, &as_stream(first_request(api, "play")));
             assert_eq!((answer.initial_delay, answer.event_delay), (Millis(20), Millis(5)));
-            seen.push(answer.status);
-            // What is no question for a reply does not count.
-            mock.list_models(dialect);
+            statuses.push(answer.status);
+            // Requests that don't ask for a reply are not counted.
+            mock.list_models(api);
         }
     }
-    assert_eq!(seen, [200, 200, 429, 200, 200, 429, 200, 200, 429]);
+    assert_eq!(statuses, [200, 200, 429, 200, 200, 429, 200, 200, 429]);
 }
 
 #[test]
 fn every_nth_stream_is_cut() {
-    let mock = mock_with_faults(Faults { cut_every: every(2), ..Faults::default() });
-    for dialect in APIS {
-        let whole = respond(&mock, dialect, &as_stream(first_request(dialect, "play")));
-        let between = respond(&mock, dialect, &first_request(dialect, "play"));
-        let cut = respond(&mock, dialect, &as_stream(first_request(dialect, "play")));
-        let endings = [whole.termination, between.termination, cut.termination];
-        assert_eq!(endings, [Termination::Clean, Termination::Clean, Termination::Truncated]);
-        let (whole, cut) = (events(&whole), events(&cut));
-        assert!(!cut.is_empty() && cut.len() < whole.len());
-        assert_eq!(cut, whole[..cut.len()]);
+    let mock = mock_with_faults(FaultSettings { cut_every: every(2), ..FaultSettings::default() });
+    for api in APIS {
+        let whole = respond(&mock, api, &as_stream(first_request(api, "play")));
+        let between = respond(&mock, api, &first_request(api, "play"));
+        let truncated = respond(&mock, api, &as_stream(first_request(api, "play")));
+        let endings = [whole.termination, between.termination, truncated.termination];
+        assert_eq!(
+            endings,
+            [
+                ResponseTermination::Clean,
+                ResponseTermination::Clean,
+                ResponseTermination::Truncated
+            ]
+        );
+        let (whole, truncated) = (events(&whole), events(&truncated));
+        assert!(!truncated.is_empty() && truncated.len() < whole.len());
+        assert_eq!(truncated, whole[..truncated.len()]);
     }
 }
 
 #[test]
 fn the_fault_header_injects_a_fault() {
-    for dialect in APIS {
+    for api in APIS {
         let mock = mock();
         for stream in [false, true] {
-            let answer = respond_with_fault(&mock, dialect, "status=503", stream);
+            let answer = respond_with_fault(&mock, api, "status=503", stream);
             assert_eq!(answer.status, 503);
             assert_eq!(
-                respond_with_fault(&mock, dialect, "cut", stream).termination,
-                Termination::Truncated
+                respond_with_fault(&mock, api, "cut", stream).termination,
+                ResponseTermination::Truncated
             );
-            let stall = respond_with_fault(&mock, dialect, " stall ", stream);
-            assert_eq!(stall.termination, Termination::Stalled);
-            let garbage = respond_with_fault(&mock, dialect, "garbage", stream);
+            let stall = respond_with_fault(&mock, api, " stall ", stream);
+            assert_eq!(stall.termination, ResponseTermination::Stalled);
+            let garbage = respond_with_fault(&mock, api, "garbage", stream);
             let bytes = match &garbage.body {
                 MockBody::Full(body) => body,
                 MockBody::Stream(events) => events.last().unwrap(),
@@ -118,7 +122,7 @@ fn the_fault_header_injects_a_fault() {
             assert!(String::from_utf8_lossy(bytes).contains("<html>"));
         }
         for wrong in ["", "status=200", "status=x", "fire"] {
-            let answer = respond_with_fault(&mock, dialect, wrong, true);
+            let answer = respond_with_fault(&mock, api, wrong, true);
             assert_eq!(answer.status, 400, "{wrong}");
             assert!(body(&answer).contains("x-longhaul-fault"), "{wrong}");
         }
@@ -127,20 +131,20 @@ fn the_fault_header_injects_a_fault() {
 
 #[test]
 fn a_stream_can_end_with_an_error_event() {
-    for dialect in APIS {
-        let answer = respond_with_fault(&mock(), dialect, "error", true);
-        let told = events(&answer);
-        let last = data(told.last().unwrap()).unwrap();
-        let kind = match dialect {
+    for api in APIS {
+        let answer = respond_with_fault(&mock(), api, "error", true);
+        let streamed = events(&answer);
+        let last = data(streamed.last().unwrap()).unwrap();
+        let kind = match api {
             ApiKind::Messages => &last["error"]["type"],
             ApiKind::Responses => &last["code"],
             ApiKind::Chat => &last["error"]["type"],
         };
-        let expected = match dialect {
+        let expected = match api {
             ApiKind::Messages => json!("overloaded_error"),
             ApiKind::Responses | ApiKind::Chat => json!("server_error"),
         };
         assert_eq!(*kind, expected);
-        assert_eq!(respond_with_fault(&mock(), dialect, "error", false).status, 529);
+        assert_eq!(respond_with_fault(&mock(), api, "error", false).status, 529);
     }
 }

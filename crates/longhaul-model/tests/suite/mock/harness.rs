@@ -1,12 +1,12 @@
-//! A shelf of scripts in memory, and requests in all three dialects.
+//! Helpers: scripts in memory, and requests in all three APIs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_model::mock::{
-    ApiKind, Faults, IncomingRequest, MockBody, MockProvider, MockResponse, ScriptLookupError,
-    ScriptSource,
+    ApiKind, FaultSettings, IncomingRequest, MockBody, MockProvider, MockResponse,
+    ScriptLookupError, ScriptSource,
 };
 use longhaul_model::scripted::Script;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::suite::harness::FixedClock;
 
 pub(crate) const APIS: [ApiKind; 3] = [ApiKind::Messages, ApiKind::Responses, ApiKind::Chat];
 
-/// A script with everything that a reply may have.
+/// A script that uses every feature of a reply.
 const PLAY_SCRIPT: &str = "replies:
 - text: 'Looking for {{ input }} in two places.'
   tools:
@@ -39,47 +39,47 @@ const OUTAGE_SCRIPT: &str = "replies:
 struct ScriptMap(BTreeMap<String, Result<Arc<Script>, String>>);
 
 impl ScriptSource for ScriptMap {
-    fn find(&self, name: &str, _: Timestamp) -> Result<Arc<Script>, ScriptLookupError> {
+    fn find_script(&self, name: &str, _: Timestamp) -> Result<Arc<Script>, ScriptLookupError> {
         let found = self.0.get(name).ok_or(ScriptLookupError::NotFound)?;
         found.clone().map_err(ScriptLookupError::Invalid)
     }
 
-    fn names(&self) -> Vec<String> {
+    fn script_names(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }
 }
 
-/// A mock with these faults.
-pub(crate) fn mock_with_faults(faults: Faults) -> MockProvider {
+/// Creates a mock with these faults.
+pub(crate) fn mock_with_faults(faults: FaultSettings) -> MockProvider {
     let script = |name: &str, text: &str| {
         let script = Script::parse(name, text).map_err(|bad| bad.to_string());
         (name.to_owned(), script.map(Arc::new))
     };
-    let shelf = ScriptMap(BTreeMap::from([
+    let scripts = ScriptMap(BTreeMap::from([
         script("broken", "replies: [{ txet: no }]"),
         script("outage", OUTAGE_SCRIPT),
         script("play", PLAY_SCRIPT),
     ]));
-    MockProvider::new(Arc::new(shelf), faults)
+    MockProvider::new(Arc::new(scripts), faults)
 }
 
 pub(crate) fn mock() -> MockProvider {
-    mock_with_faults(Faults::default())
+    mock_with_faults(FaultSettings::default())
 }
 
-pub(crate) fn incoming_request(dialect: ApiKind, body: &[u8]) -> IncomingRequest<'_> {
-    IncomingRequest { api: dialect, turn: None, fault: None, body, now: FixedClock.now() }
+pub(crate) fn incoming_request(api: ApiKind, body: &[u8]) -> IncomingRequest<'_> {
+    IncomingRequest { api, turn: None, fault: None, body, now: FixedClock.now() }
 }
 
-/// Asks; every answer is judged by the provider's own description of it.
-pub(crate) fn respond(mock: &MockProvider, dialect: ApiKind, body: &Value) -> MockResponse {
+/// Sends a request and validates the response against the provider's API description.
+pub(crate) fn respond(mock: &MockProvider, api: ApiKind, body: &Value) -> MockResponse {
     let text = body.to_string();
-    let answer = mock.respond(&incoming_request(dialect, text.as_bytes()));
-    spec::check(dialect, &answer);
+    let answer = mock.respond(&incoming_request(api, text.as_bytes()));
+    spec::check(api, &answer);
     answer
 }
 
-/// A body in one piece, as text.
+/// Returns a complete body as text.
 pub(crate) fn body(answer: &MockResponse) -> &str {
     match &answer.body {
         MockBody::Full(body) => std::str::from_utf8(body).unwrap(),
@@ -91,7 +91,7 @@ pub(crate) fn json_of(answer: &MockResponse) -> Value {
     serde_json::from_str(body(answer)).unwrap()
 }
 
-/// The events of a stream as text.
+/// Returns the events of a stream as text.
 pub(crate) fn events(answer: &MockResponse) -> Vec<&str> {
     match &answer.body {
         MockBody::Stream(events) => {
@@ -102,7 +102,7 @@ pub(crate) fn events(answer: &MockResponse) -> Vec<&str> {
     }
 }
 
-/// What an event holds; none: it is the `[DONE]` of Chat Completions.
+/// Parses the data of an event. `None` means the `[DONE]` of Chat Completions.
 pub(crate) fn data(event: &str) -> Option<Value> {
     assert!(event.ends_with("\n\n"), "{event:?}");
     let line = event.lines().find_map(|line| line.strip_prefix("data: "));
@@ -111,13 +111,13 @@ pub(crate) fn data(event: &str) -> Option<Value> {
 }
 
 pub(crate) fn header<'a>(answer: &'a MockResponse, name: &str) -> Option<&'a str> {
-    let found = answer.headers.iter().find(|(known, _)| *known == name);
+    let found = answer.headers.iter().find(|(header_name, _)| *header_name == name);
     found.map(|(_, value)| value.as_str())
 }
 
-/// A first question.
-pub(crate) fn first_request(dialect: ApiKind, model: &str) -> Value {
-    match dialect {
+/// Returns the request of a first turn.
+pub(crate) fn first_request(api: ApiKind, model: &str) -> Value {
+    match api {
         ApiKind::Messages => json!({
             "model": model,
             "max_tokens": 1_000,
@@ -137,40 +137,40 @@ pub(crate) fn first_request(dialect: ApiKind, model: &str) -> Value {
     }
 }
 
-/// The question with what was answered and what came of it.
-pub(crate) fn second_request(dialect: ApiKind, first: &Value, answer: &Value) -> Value {
+/// Returns the request of the next turn, with the reply and its tool results.
+pub(crate) fn second_request(api: ApiKind, first: &Value, answer: &Value) -> Value {
     let mut next = first.clone();
-    match dialect {
+    match api {
         ApiKind::Messages => {
             let blocks = answer["content"].as_array().unwrap().iter();
             let ids = blocks.filter_map(|block| block["id"].as_str());
-            let results = ids.enumerate().map(|(place, id)| {
-                let content = json!([{ "type": "text", "text": format!("result {place}") }]);
+            let results = ids.enumerate().map(|(index, id)| {
+                let content = json!([{ "type": "text", "text": format!("result {index}") }]);
                 json!({ "type": "tool_result", "tool_use_id": id, "content": content })
             });
             let results: Vec<Value> = results.collect();
-            let talk = next["messages"].as_array_mut().unwrap();
-            talk.push(json!({ "role": "assistant", "content": answer["content"] }));
-            talk.push(json!({ "role": "user", "content": results }));
+            let messages = next["messages"].as_array_mut().unwrap();
+            messages.push(json!({ "role": "assistant", "content": answer["content"] }));
+            messages.push(json!({ "role": "user", "content": results }));
         }
         ApiKind::Responses => {
             let mut items = vec![json!({ "role": "user", "content": first["input"] })];
             let output = answer["output"].as_array().unwrap();
             items.extend(output.iter().cloned());
             let ids = output.iter().filter_map(|item| item["call_id"].as_str());
-            items.extend(ids.enumerate().map(|(place, id)| {
-                let output = format!("result {place}");
+            items.extend(ids.enumerate().map(|(index, id)| {
+                let output = format!("result {index}");
                 json!({ "type": "function_call_output", "call_id": id, "output": output })
             }));
             next["input"] = items.into();
         }
         ApiKind::Chat => {
             let message = &answer["choices"][0]["message"];
-            let talk = next["messages"].as_array_mut().unwrap();
-            talk.push(message.clone());
+            let messages = next["messages"].as_array_mut().unwrap();
+            messages.push(message.clone());
             let calls = message["tool_calls"].as_array().into_iter().flatten();
-            talk.extend(calls.enumerate().map(|(place, call)| {
-                let content = format!("result {place}");
+            messages.extend(calls.enumerate().map(|(index, call)| {
+                let content = format!("result {index}");
                 json!({ "role": "tool", "tool_call_id": call["id"], "content": content })
             }));
         }
@@ -178,15 +178,15 @@ pub(crate) fn second_request(dialect: ApiKind, first: &Value, answer: &Value) ->
     next
 }
 
-/// The same, piece by piece.
+/// Returns the request with streaming turned on.
 pub(crate) fn as_stream(mut question: Value) -> Value {
     question["stream"] = true.into();
     question
 }
 
-/// All words of a whole reply.
-pub(crate) fn reply_text(dialect: ApiKind, reply: &Value) -> String {
-    let texts: Vec<&str> = match dialect {
+/// Returns all text of a complete reply.
+pub(crate) fn reply_text(api: ApiKind, reply: &Value) -> String {
+    let texts: Vec<&str> = match api {
         ApiKind::Messages => {
             let blocks = reply["content"].as_array().unwrap().iter();
             blocks.filter_map(|block| block["text"].as_str()).collect()

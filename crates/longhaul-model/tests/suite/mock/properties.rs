@@ -1,4 +1,4 @@
-//! What holds for every request, whoever made it up.
+//! Property tests of the mock provider.
 
 use longhaul_model::mock::{ApiKind, MockBody};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use super::harness::{
     APIS, as_stream, data, events, first_request, incoming_request, json_of, mock, reply_text,
 };
 
-/// Any JSON, with the names that requests have.
+/// Generates arbitrary JSON with the field names of requests.
 fn any_json() -> impl Strategy<Value = Value> {
     let names = "role|content|type|text|input|output|name|arguments|messages|model|tool_calls|\
                  function|user|assistant|message|tool_result|reasoning|play";
@@ -32,38 +32,39 @@ fn any_api() -> impl Strategy<Value = ApiKind> {
     prop::sample::select(&APIS[..])
 }
 
-/// All words of a stream.
-fn streamed_text(dialect: ApiKind, events: Vec<&str>) -> String {
-    let place = match dialect {
+/// Returns all text of a stream.
+fn streamed_text(api: ApiKind, events: Vec<&str>) -> String {
+    let pointer = match api {
         ApiKind::Messages => "/delta/text",
         ApiKind::Responses => "/delta",
         ApiKind::Chat => "/choices/0/delta/content",
     };
-    let told = events.into_iter().filter_map(data);
-    let told = told.filter(|event| event["type"] != "response.function_call_arguments.delta");
-    told.filter_map(|event| event.pointer(place)?.as_str().map(str::to_owned)).collect()
+    let received = events.into_iter().filter_map(data);
+    let received =
+        received.filter(|event| event["type"] != "response.function_call_arguments.delta");
+    received.filter_map(|event| event.pointer(pointer)?.as_str().map(str::to_owned)).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_bytes_are_rejected_with_a_json_error(dialect in any_api(), body: Vec<u8>) {
-        let answer = mock().respond(&incoming_request(dialect, &body));
+    fn arbitrary_bytes_are_rejected_with_a_json_error(api in any_api(), body: Vec<u8>) {
+        let answer = mock().respond(&incoming_request(api, &body));
         prop_assert_eq!(answer.status, 400);
         prop_assert!(json_of(&answer)["error"]["message"].is_string());
     }
 
     #[test]
     fn arbitrary_field_values_do_not_panic(
-        dialect in any_api(),
+        api in any_api(),
         field in "model|messages|input|system|instructions|tools|stream|stream_options|max_tokens|previous_response_id",
         value in any_json(),
     ) {
-        let mut question = first_request(dialect, "play");
+        let mut question = first_request(api, "play");
         question[field] = value;
         let text = question.to_string();
-        let answer = mock().respond(&incoming_request(dialect, text.as_bytes()));
+        let answer = mock().respond(&incoming_request(api, text.as_bytes()));
         prop_assert!([200, 400, 404].contains(&answer.status), "{}", answer.status);
         if let MockBody::Full(_) = answer.body {
             prop_assert!(json_of(&answer).is_object());
@@ -71,17 +72,17 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_text_survives_streaming(dialect in any_api(), said: String) {
-        let mut question = first_request(dialect, "play");
-        let talk = json!([{ "role": "user", "content": said }]);
-        let field = if dialect == ApiKind::Responses { "input" } else { "messages" };
-        question[field] = talk;
-        let ask = |question: &Value| {
+    fn arbitrary_text_survives_streaming(api in any_api(), content: String) {
+        let mut question = first_request(api, "play");
+        let messages = json!([{ "role": "user", "content": content }]);
+        let field = if api == ApiKind::Responses { "input" } else { "messages" };
+        question[field] = messages;
+        let send = |question: &Value| {
             let text = question.to_string();
-            mock().respond(&incoming_request(dialect, text.as_bytes()))
+            mock().respond(&incoming_request(api, text.as_bytes()))
         };
-        let whole = reply_text(dialect, &json_of(&ask(&question)));
-        let stream = ask(&as_stream(question));
-        prop_assert_eq!(streamed_text(dialect, events(&stream)), whole);
+        let whole = reply_text(api, &json_of(&send(&question)));
+        let stream = send(&as_stream(question));
+        prop_assert_eq!(streamed_text(api, events(&stream)), whole);
     }
 }

@@ -1,4 +1,4 @@
-//! What a reply looks like on each wire, byte for byte.
+//! Replies of each API, byte for byte.
 
 use longhaul_model::mock::ApiKind;
 use serde_json::{Value, json};
@@ -11,23 +11,23 @@ use super::spec;
 
 #[test]
 fn a_reply_with_text_and_two_calls_has_the_providers_format() {
-    for dialect in APIS {
-        let answer = respond(&mock(), dialect, &first_request(dialect, "play"));
+    for api in APIS {
+        let answer = respond(&mock(), api, &first_request(api, "play"));
         let pretty = format!("{:#}", json_of(&answer));
-        insta::assert_snapshot!(format!("whole_{dialect:?}"), pretty);
+        insta::assert_snapshot!(format!("whole_{api:?}"), pretty);
         assert_eq!(header(&answer, "content-type"), Some("application/json"));
     }
 }
 
 #[test]
 fn a_streamed_reply_has_the_providers_format() {
-    for dialect in APIS {
-        let mut question = as_stream(first_request(dialect, "play"));
-        if dialect == ApiKind::Chat {
+    for api in APIS {
+        let mut question = as_stream(first_request(api, "play"));
+        if api == ApiKind::Chat {
             question["stream_options"] = json!({ "include_usage": true });
         }
-        let answer = respond(&mock(), dialect, &question);
-        insta::assert_snapshot!(format!("stream_{dialect:?}"), events(&answer).concat());
+        let answer = respond(&mock(), api, &question);
+        insta::assert_snapshot!(format!("stream_{api:?}"), events(&answer).concat());
         let kind = header(&answer, "content-type").unwrap();
         assert!(kind.starts_with("text/event-stream"), "{kind}");
     }
@@ -35,20 +35,20 @@ fn a_streamed_reply_has_the_providers_format() {
 
 #[test]
 fn a_second_turn_reads_the_results_and_counts_what_the_script_says() {
-    for dialect in APIS {
+    for api in APIS {
         let mock = mock();
-        let question = first_request(dialect, "scripted/play");
-        let answer = json_of(&respond(&mock, dialect, &question));
-        let next = second_request(dialect, &question, &answer);
-        let answer = json_of(&respond(&mock, dialect, &next));
-        assert_eq!(reply_text(dialect, &answer), "Found: result 1");
+        let question = first_request(api, "scripted/play");
+        let answer = json_of(&respond(&mock, api, &question));
+        let next = second_request(api, &question, &answer);
+        let answer = json_of(&respond(&mock, api, &next));
+        assert_eq!(reply_text(api, &answer), "Found: result 1");
         assert_eq!(answer["model"], "scripted/play");
         let usage = &answer["usage"];
-        let expected = match dialect {
+        let expected = match api {
             ApiKind::Messages => json!([100, 30, 5, 20]),
             ApiKind::Responses | ApiKind::Chat => json!([135, 30, 20, 7, 155]),
         };
-        let seen = match dialect {
+        let actual = match api {
             ApiKind::Messages => json!([
                 usage["input_tokens"],
                 usage["cache_read_input_tokens"],
@@ -70,13 +70,13 @@ fn a_second_turn_reads_the_results_and_counts_what_the_script_says() {
                 usage["total_tokens"],
             ]),
         };
-        assert_eq!(seen, expected, "{dialect:?}");
+        assert_eq!(actual, expected, "{api:?}");
     }
 }
 
-/// Every id of a call in a whole reply.
-fn ids(dialect: ApiKind, reply: &Value) -> Vec<String> {
-    let (list, field) = match dialect {
+/// Returns the IDs of all calls in a complete reply.
+fn ids(api: ApiKind, reply: &Value) -> Vec<String> {
+    let (list, field) = match api {
         ApiKind::Messages => (&reply["content"], "id"),
         ApiKind::Responses => (&reply["output"], "call_id"),
         ApiKind::Chat => (&reply["choices"][0]["message"]["tool_calls"], "id"),
@@ -88,30 +88,30 @@ fn ids(dialect: ApiKind, reply: &Value) -> Vec<String> {
 
 #[test]
 fn ids_are_unique_in_a_conversation_and_the_same_the_next_time() {
-    for dialect in APIS {
+    for api in APIS {
         let play = || {
             let mock = mock();
-            let mut question = first_request(dialect, "play");
-            let mut seen = Vec::new();
+            let mut question = first_request(api, "play");
+            let mut all_ids = Vec::new();
             for _ in 0..3 {
-                let answer = json_of(&respond(&mock, dialect, &question));
-                seen.extend(ids(dialect, &answer));
-                if dialect == ApiKind::Responses && question["input"].is_array() {
+                let answer = json_of(&respond(&mock, api, &question));
+                all_ids.extend(ids(api, &answer));
+                if api == ApiKind::Responses && question["input"].is_array() {
                     let items = question["input"].as_array_mut().unwrap();
                     items.extend(answer["output"].as_array().unwrap().iter().cloned());
                     items.push(json!({ "role": "user", "content": "on" }));
                 } else {
-                    question = second_request(dialect, &question, &answer);
+                    question = second_request(api, &question, &answer);
                 }
             }
-            seen
+            all_ids
         };
-        let seen = play();
-        let mut unique = seen.clone();
+        let all_ids = play();
+        let mut unique = all_ids.clone();
         unique.sort_unstable();
         unique.dedup();
-        assert_eq!((seen.len(), unique.len()), (3, 3), "{dialect:?}: {seen:?}");
-        assert_eq!(play(), seen);
+        assert_eq!((all_ids.len(), unique.len()), (3, 3), "{api:?}: {all_ids:?}");
+        assert_eq!(play(), all_ids);
     }
 }
 
@@ -130,13 +130,13 @@ fn the_scripts_are_listed_as_models() {
 #[test]
 fn each_request_has_an_id_of_its_own() {
     let mock = mock();
-    for (dialect, name) in [
+    for (api, name) in [
         (ApiKind::Messages, "request-id"),
         (ApiKind::Responses, "x-request-id"),
         (ApiKind::Chat, "x-request-id"),
     ] {
-        let one = respond(&mock, dialect, &first_request(dialect, "play"));
-        let other = respond(&mock, dialect, &first_request(dialect, "play"));
+        let one = respond(&mock, api, &first_request(api, "play"));
+        let other = respond(&mock, api, &first_request(api, "play"));
         assert_eq!(body(&one), body(&other));
         assert_ne!(header(&one, name).unwrap(), header(&other, name).unwrap());
     }

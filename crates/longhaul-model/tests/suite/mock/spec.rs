@@ -1,7 +1,7 @@
-//! The providers' own descriptions of their answers as the judges of ours.
+//! Validates responses of the mock against the providers' API descriptions.
 //!
-//! They are read from `LONGHAUL_SPECS`, or from where they lie beside the house;
-//! where they are not, the tests say so and go on.
+//! The descriptions are read from `LONGHAUL_SPECS` or from a folder beside the repository. Without
+//! them the checks are skipped with a notice.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::harness;
 
-/// The files, and what is judged by each.
+/// Files, and the schemas used from each.
 const SCHEMAS: [(&str, &[&str]); 2] = [
     (
         "anthropic.trimmed.json",
@@ -34,9 +34,9 @@ const SCHEMAS: [(&str, &[&str]); 2] = [
 
 type Validators = BTreeMap<(&'static str, &'static str), Validator>;
 
-/// Panics with what is wrong with an answer.
-pub(crate) fn check(dialect: ApiKind, answer: &MockResponse) {
-    let (file, whole, event) = match dialect {
+/// Panics if a response is invalid.
+pub(crate) fn check(api: ApiKind, answer: &MockResponse) {
+    let (file, whole, event) = match api {
         ApiKind::Messages => (SCHEMAS[0].0, "Message", "MessageStreamEvent"),
         ApiKind::Responses => (SCHEMAS[1].0, "Response", "ResponseStreamEvent"),
         ApiKind::Chat => {
@@ -55,27 +55,27 @@ pub(crate) fn check(dialect: ApiKind, answer: &MockResponse) {
     }
 }
 
-/// Panics with what is wrong with a value that should fit a schema.
+/// Panics if a value does not match a schema.
 pub(crate) fn check_schema(file: &'static str, schema: &'static str, value: &Value) {
     static ALL: OnceLock<Validators> = OnceLock::new();
-    let Some(judge) = ALL.get_or_init(load_validators).get(&(file, schema)) else {
+    let Some(validator) = ALL.get_or_init(load_validators).get(&(file, schema)) else {
         return;
     };
-    let faults: Vec<String> = judge
+    let faults: Vec<String> = validator
         .iter_errors(value)
-        .map(|fault| format!("{}: {fault}", fault.instance_path()))
+        .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
     assert!(faults.is_empty(), "{schema}: {faults:#?}\n{value:#}");
 }
 
-#[expect(clippy::print_stdout, reason = "a test that does less must say so")]
+#[expect(clippy::print_stdout, reason = "a test that skips checks must print a notice")]
 fn load_validators() -> Validators {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");
     let folder = std::env::var_os("LONGHAUL_SPECS").map_or_else(|| beside.into(), PathBuf::from);
-    let mut judges = Validators::new();
+    let mut validators = Validators::new();
     for (file, schemas) in SCHEMAS {
         let Ok(text) = std::fs::read_to_string(folder.join(file)) else {
-            println!("no {file} in {}: answers are not judged by it", folder.display());
+            println!("no {file} in {}: its checks are skipped", folder.display());
             continue;
         };
         let mut spec: Value = serde_json::from_str(&text).unwrap();
@@ -86,14 +86,14 @@ fn load_validators() -> Validators {
                 "$ref": format!("#/components/schemas/{name}"),
                 "components": components,
             });
-            let judge = jsonschema::validator_for(&schema).unwrap();
-            judges.insert((file, *name), judge);
+            let validator = jsonschema::validator_for(&schema).unwrap();
+            validators.insert((file, *name), validator);
         }
     }
-    judges
+    validators
 }
 
-/// `nullable` is a word of OpenAPI 3.0, which nobody hears in 3.1.
+/// Converts `nullable` of OpenAPI 3.0, which 3.1 ignores.
 fn nullable(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(nullable),
@@ -112,17 +112,17 @@ fn nullable(schema: &mut Value) {
 
 #[test]
 fn the_spec_validators_reject_invalid_responses() {
-    let judges = load_validators();
-    for ((file, schema), judge) in &judges {
-        assert!(!judge.is_valid(&json!({ "data": 5 })), "{file}: {schema}");
+    let validators = load_validators();
+    for ((file, schema), validator) in &validators {
+        assert!(!validator.is_valid(&json!({ "data": 5 })), "{file}: {schema}");
     }
     let chunk = ("openai.trimmed.json", "CreateChatCompletionStreamResponse");
-    if let Some(judge) = judges.get(&chunk) {
+    if let Some(validator) = validators.get(&chunk) {
         let chunk = |finish: Value| {
             let choice = json!({ "index": 0, "delta": {}, "finish_reason": finish });
             json!({ "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice] })
         };
-        assert!(judge.is_valid(&chunk(Value::Null)));
-        assert!(!judge.is_valid(&chunk(json!("enough"))));
+        assert!(validator.is_valid(&chunk(Value::Null)));
+        assert!(!validator.is_valid(&chunk(json!("enough"))));
     }
 }

@@ -1,10 +1,10 @@
-//! What the provider sends when it says no, and what becomes of it.
+//! Error responses of the provider and the failures they are mapped to.
 
 use super::harness::{KEY, RECORDED, answer, model};
 use crate::suite::fixtures::hello;
 use crate::suite::harness::{Server, full_response, stream_response};
 
-/// Status, kind, code, words, and the class.
+/// Status, error type, code, message and expected class.
 type Row = (u16, &'static str, &'static str, &'static str, &'static str);
 
 const TABLE: &[Row] = &[
@@ -99,47 +99,47 @@ const TABLE: &[Row] = &[
 
 #[tokio::test]
 async fn failures_are_classified_by_status_and_in_a_stream() {
-    let begun = &RECORDED[..RECORDED.find("event: response.web_search").unwrap()];
+    let started = &RECORDED[..RECORDED.find("event: response.web_search").unwrap()];
     let json = [
         ("content-type", "application/json"),
         ("x-request-id", "req_1"),
         ("openai-processing-ms", "12"),
     ];
     let mut plans = Vec::new();
-    for (status, kind, code, words, _) in TABLE {
+    for (status, kind, code, error_text, _) in TABLE {
         let error =
-            format!(r#"{{"message":"{words}","type":"{kind}","param":null,"code":"{code}"}}"#);
+            format!(r#"{{"message":"{error_text}","type":"{kind}","param":null,"code":"{code}"}}"#);
         plans.push(full_response(*status, &json, &format!(r#"{{"error":{error}}}"#)));
         for event in [
             format!(
-                r#"{{"type":"error","code":"{code}","message":"{words}","param":null,"sequence_number":9}}"#
+                r#"{{"type":"error","code":"{code}","message":"{error_text}","param":null,"sequence_number":9}}"#
             ),
             format!(r#"{{"type":"error","error":{error}}}"#),
             format!(r#"{{"error":{error}}}"#),
             format!(
-                r#"{{"type":"response.failed","response":{{"status":"failed","error":{{"code":"{code}","message":"{words}"}},"usage":null}}}}"#
+                r#"{{"type":"response.failed","response":{{"status":"failed","error":{{"code":"{code}","message":"{error_text}"}},"usage":null}}}}"#
             ),
         ] {
-            plans.push(stream_response(format!("{begun}data: {event}\n\n").as_bytes()));
+            plans.push(stream_response(format!("{started}data: {event}\n\n").as_bytes()));
         }
     }
     let server = Server::new(plans).await;
     let model = model(&server);
-    for (status, _, code, words, class) in TABLE {
+    for (status, _, code, error_text, class) in TABLE {
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-        assert_eq!(failure.class.as_str(), *class, "{words}");
+        assert_eq!(failure.class.as_str(), *class, "{error_text}");
         assert_eq!(failure.status, Some(*status));
         assert_eq!(failure.request_id.as_deref(), Some("req_1"));
         assert!(!failure.message.contains(KEY), "{}", failure.message);
         let begins = format!("openai answered {status} ({code}): ");
         assert!(failure.message.starts_with(&begins), "{}", failure.message);
         assert_eq!(failure.usage, None);
-        for way in 0..4 {
+        for variant in 0..4 {
             let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-            assert_eq!(failure.class.as_str(), *class, "in the stream, {way}: {words}");
+            assert_eq!(failure.class.as_str(), *class, "in the stream, {variant}: {error_text}");
             assert_eq!(failure.status, Some(200));
             assert_eq!(failure.request_id.as_deref(), Some("req_7"));
-            let begins = format!("openai broke off ({code}): ");
+            let begins = format!("openai failed mid-stream ({code}): ");
             assert!(failure.message.starts_with(&begins), "{}", failure.message);
             let usage = failure.usage.unwrap();
             assert!(usage.estimated && usage.output_tokens > 0, "{usage:?}");
@@ -149,7 +149,7 @@ async fn failures_are_classified_by_status_and_in_a_stream() {
 
 type Headers = &'static [(&'static str, &'static str)];
 
-/// A status, headers, and the milliseconds to wait.
+/// Status, headers and expected delay in milliseconds.
 const RETRY_AFTER_CASES: &[(u16, Headers, Option<u64>)] = &[
     (429, &[], None),
     (429, &[("retry-after", "30")], Some(30_000)),
@@ -181,8 +181,8 @@ async fn retry_after_is_read_from_headers() {
     let model = model(&server);
     for (status, headers, wait) in RETRY_AFTER_CASES {
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-        let asked = failure.retry_after.map(|wait| wait.0);
-        assert_eq!(asked, *wait, "{status} {headers:?}");
+        let delay = failure.retry_after.map(|wait| wait.0);
+        assert_eq!(delay, *wait, "{status} {headers:?}");
     }
 }
 
@@ -201,5 +201,5 @@ async fn a_failure_has_the_usage() {
     assert!(usage.estimated);
     let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
     assert_eq!(failure.class.as_str(), "server");
-    assert_eq!(failure.message, "openai broke off: it does not say why");
+    assert_eq!(failure.message, "openai failed mid-stream: no reason given");
 }

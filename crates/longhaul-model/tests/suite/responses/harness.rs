@@ -1,4 +1,4 @@
-//! A model behind a server of ours, questions for it, and a recorded stream.
+//! Helpers: a model connected to a test server, its requests, and a recorded stream.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use longhaul_core::failure::Failure;
 use longhaul_core::message::Message;
 use longhaul_core::port::model::{Model, ModelResponse};
 use longhaul_core::usage::{ModelPricing, Price};
-use longhaul_model::http::Http;
+use longhaul_model::http::HttpClient;
 use longhaul_model::key::ApiKey;
 use longhaul_model::responses;
-use longhaul_model::settings::{Settings, SettingsError};
+use longhaul_model::settings::{ModelSettings, SettingsError};
 
 use super::spec;
 use crate::suite::fixtures::{ask, limits};
@@ -17,15 +17,15 @@ use crate::suite::harness::{FixedClock, Server, TextSink};
 
 pub(crate) const KEY: &str = "sk-proj-very-secret-0123456789";
 
-/// Whose replies are this wire's own.
+/// API name in replies of this API and provider.
 pub(crate) const API: &str = "responses:openai";
 
-/// A reply with everything in it: a thought, a tool of the provider's own, words
-/// with a citation, an item nobody knows, and two calls side by side.
+/// A reply with everything: reasoning, a server tool, text with a citation, an unknown item and two
+/// parallel calls.
 pub(crate) const RECORDED: &str = include_str!("recorded.sse");
 
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> ModelSettings {
+    ModelSettings {
         pricing: ModelPricing {
             price: Some(Price {
                 input: 3_000_000,
@@ -36,34 +36,34 @@ pub(crate) fn settings() -> Settings {
             max_output_tokens: 64_000,
             ..ModelPricing::default()
         },
-        ..Settings::new("openai", "gpt-5.5", Some(ApiKey::new(KEY)))
+        ..ModelSettings::new("openai", "gpt-5.5", Some(ApiKey::new(KEY)))
     }
 }
 
-/// A model of these settings, at an address that ends as people copy it.
+/// Creates a model with these settings, at a base URL that ends in the version.
 pub(crate) fn model_with(
     server: &Server,
-    settings: Settings,
+    settings: ModelSettings,
 ) -> Result<Arc<dyn Model>, SettingsError> {
-    let http = Http::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
-    responses::model(http, settings, Arc::new(FixedClock))
+    let http = HttpClient::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
+    responses::new_model(http, settings, Arc::new(FixedClock))
 }
 
 pub(crate) fn model(server: &Server) -> Arc<dyn Model> {
     model_with(server, settings()).unwrap()
 }
 
-/// Asks, and looks at every request as the provider would.
+/// Sends a request and validates every request that the server received.
 pub(crate) async fn answer(
     server: &Server,
     model: &Arc<dyn Model>,
     messages: &[Arc<Message>],
 ) -> (Result<ModelResponse, Failure>, String) {
-    let heard = TextSink::default();
-    let answered = model.generate(&ask(messages), &heard).await;
-    for seen in server.requests() {
-        spec::check(&seen.body);
-        spec::check_pairs(&seen.body);
+    let sink = TextSink::default();
+    let response = model.generate(&ask(messages), &sink).await;
+    for request in server.requests() {
+        spec::check(&request.body);
+        spec::check_pairs(&request.body);
     }
-    (answered, heard.text())
+    (response, sink.text())
 }

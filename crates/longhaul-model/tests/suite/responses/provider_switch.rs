@@ -1,4 +1,4 @@
-//! A conversation through the journal, through another provider, and made anew.
+//! A conversation after serialisation, after a provider switch, and with a new adapter.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ async fn a_reply_is_sent_back_unchanged() {
     let mut messages = hello();
     let (first, _) = answer(&server, &model, &messages).await;
     let reply = first.unwrap().reply;
-    // Through the journal and back.
-    let kept = serde_json::to_string(&Message::Assistant(reply)).unwrap();
-    messages.push(Arc::new(serde_json::from_str(&kept).unwrap()));
+    // Serialise and deserialise, as the journal does.
+    let stored = serde_json::to_string(&Message::Assistant(reply)).unwrap();
+    messages.push(Arc::new(serde_json::from_str(&stored).unwrap()));
     messages.push(results(vec![result(1, "call_A", "a"), result(2, "call_B", "b")]));
     answer(&server, &model, &messages).await.0.unwrap();
     let body = &server.requests()[1].body;
@@ -31,7 +31,7 @@ async fn a_reply_is_sent_back_unchanged() {
     ] {
         assert!(body.contains(same), "{same}\nin {body}");
     }
-    // All of it is there, in its order, and nothing else.
+    // All items are sent in order, and nothing else.
     let (_, end) = RECORDED.rsplit_once("data: ").unwrap();
     let end: serde_json::Value = serde_json::from_str(end.trim()).unwrap();
     let came = end["response"]["output"].as_array().unwrap();
@@ -74,7 +74,7 @@ async fn replies_of_another_provider_are_converted() {
         results(vec![result(1, "call_1", "six")]),
         foreign(vec![]),
         user("On."),
-        // Calls that nobody answered, and an answer that nobody asked for.
+        // Calls without a result, and a result without a call.
         foreign(vec![call("call_1", "clock", "{}"), call("b", "clock", "{}")]),
         results(vec![result(2, "b", "seven"), result(9, "z", "lost")]),
         user("Well?"),
@@ -96,7 +96,7 @@ async fn a_request_is_the_same_when_it_is_encoded_again() {
         messages.push(assistant(API, vec![call(&id, "clock", "{}")]));
         messages.push(results(vec![result(1, &id, &turn.to_string())]));
         if turn == 4 {
-            // The conversation was made shorter, from its middle on.
+            // The middle of the conversation is removed.
             messages.drain(3..7);
             messages.push(user("short"));
         }

@@ -1,4 +1,4 @@
-//! What is sent: snapshots of requests, what the user may set, and pictures.
+//! Requests: snapshots, fields set by the user, and images.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use longhaul_core::message::{Block, ImageRef, Message, Part, TextBlock, ToolResult};
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::{BlobRef, RawJson, StoredText};
-use longhaul_model::http::Http;
+use longhaul_model::http::HttpClient;
 use longhaul_model::image_source::ImageSource;
 use longhaul_model::responses;
-use longhaul_model::settings::Settings;
+use longhaul_model::settings::ModelSettings;
 
 use super::harness::{API, KEY, RECORDED, answer, model, model_with, settings};
 use super::spec;
@@ -18,15 +18,15 @@ use crate::suite::fixtures::{
 };
 use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 
-/// The request that these messages make.
+/// Returns the request body for these messages.
 async fn sent_body(messages: &[Arc<Message>]) -> String {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let (answered, _) = answer(&server, &model(&server), messages).await;
-    answered.unwrap();
+    let (response, _) = answer(&server, &model(&server), messages).await;
+    response.unwrap();
     server.requests().remove(0).body
 }
 
-/// The input of the request that these messages make, an item in each line.
+/// Returns the `input` of the request for these messages, one item per line.
 pub(super) async fn sent_input(messages: &[Arc<Message>]) -> String {
     let body: serde_json::Value = serde_json::from_str(&sent_body(messages).await).unwrap();
     let items = body["input"].as_array().unwrap();
@@ -38,23 +38,23 @@ pub(super) async fn sent_input(messages: &[Arc<Message>]) -> String {
 async fn the_first_request_is_encoded() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     answer(&server, &model(&server), &hello()).await.0.unwrap();
-    let seen = server.requests().remove(0);
-    assert!(seen.head.starts_with("POST /v1/responses HTTP/1.1\r\n"));
+    let request = server.requests().remove(0);
+    assert!(request.head.starts_with("POST /v1/responses HTTP/1.1\r\n"));
     for header in [
         &format!("authorization: Bearer {KEY}"),
         "content-type: application/json",
         "accept: text/event-stream",
     ] {
-        assert!(seen.head.contains(header), "{header} in {}", seen.head);
+        assert!(request.head.contains(header), "{header} in {}", request.head);
     }
-    insta::assert_snapshot!("first", pretty(&seen.body));
+    insta::assert_snapshot!("first", pretty(&request.body));
 }
 
 #[tokio::test]
 async fn a_base_url_without_a_version_gets_one() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
-    let http = Http::new(&server.base_url(), limits()).unwrap();
-    let model = responses::model(http, settings(), Arc::new(FixedClock)).unwrap();
+    let http = HttpClient::new(&server.base_url(), limits()).unwrap();
+    let model = responses::new_model(http, settings(), Arc::new(FixedClock)).unwrap();
     answer(&server, &model, &hello()).await.0.unwrap();
     assert!(server.requests()[0].head.starts_with("POST /v1/responses "));
 }
@@ -68,14 +68,14 @@ async fn absent_fields_are_omitted_and_max_tokens_has_a_minimum() {
         max_tokens: 1,
         ..ask(&hello())
     };
-    let answered = model(&server).generate(&question, &TextSink::default()).await;
-    assert!(answered.is_ok(), "{}", lines(&answered));
+    let response = model(&server).generate(&question, &TextSink::default()).await;
+    assert!(response.is_ok(), "{}", lines(&response));
     let body = server.requests().remove(0).body;
     spec::check(&body);
     insta::assert_snapshot!(body, @r#"{"model":"gpt-5.5","max_output_tokens":16,"stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}"#);
 }
 
-/// Fields that a user sets, and what becomes of them between `store` and the prompt.
+/// Fields set by the user, and the part of the request between `store` and the system prompt.
 const FIELDS: &[(&str, &str, &str)] = &[
     (
         "gpt-5.5",
@@ -94,7 +94,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ),
     ("gpt-5.5", r#"{"include":[]}"#, ","),
     ("gpt-5.5", r#"{"include":null}"#, ","),
-    // These do not think, and refuse to be asked for thoughts.
+    // Models without reasoning reject a request for encrypted reasoning.
     ("gpt-4.1-mini", "{}", ","),
     ("openai/gpt-4o", "{}", ","),
     ("ft:gpt-4o:me::1", "{}", ","),
@@ -110,7 +110,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
 async fn only_configured_settings_are_sent_and_none_twice() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes()); FIELDS.len()]).await;
     let with = |model: &str, fields: &str| {
-        let settings = Settings {
+        let settings = ModelSettings {
             model: model.to_owned(),
             fields: Some(RawJson::parse(fields).unwrap()),
             ..settings()
@@ -163,13 +163,13 @@ async fn calls_results_and_reasoning_are_encoded() {
                     text: "Or not.".into(),
                     extra: Some(raw(r#"{"part":{"type":"refusal"}}"#)),
                 }),
-                // Words without a message of their own.
+                // Text without a message item.
                 text("Well."),
                 call("call_1", "read_file", r#"{"path": "a",  "n": 1.0}"#),
                 call("call_2", "clock", r#""{\"oops\":""#),
             ],
         ),
-        // They come in another order than the calls.
+        // The results are in a different order than the calls.
         results(vec![
             ToolResult { is_error: true, ..result(2, "call_2", "broken") },
             ToolResult {
@@ -208,7 +208,7 @@ struct SingleImage(BlobRef);
 
 #[async_trait]
 impl ImageSource for SingleImage {
-    async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
+    async fn load_bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
         (image.blob == self.0).then(|| b"\x89PNG".to_vec())
     }
 }
@@ -238,7 +238,7 @@ async fn images_are_sent_or_described() {
             ToolResult { content: vec![shown], is_error: true, ..result(3, "v", "") },
         ]),
     ];
-    let settings = Settings { image_source: Some(Arc::new(SingleImage(known))), ..settings() };
+    let settings = ModelSettings { image_source: Some(Arc::new(SingleImage(known))), ..settings() };
     let model = model_with(&server, settings).unwrap();
     answer(&server, &model, &messages).await.0.unwrap();
     let body: serde_json::Value = serde_json::from_str(&server.requests()[0].body).unwrap();
@@ -264,15 +264,21 @@ async fn a_reasoning_item_is_never_sent_alone() {
         extra: Some(RawJson::parse(r#"{"message":{"id":"msg_1"}}"#).unwrap()),
     });
     let unsealed = r#"{"type":"reasoning","id":"rs_0","summary":[],"encrypted_content":null}"#;
-    let spelled = r#"{"type":"reasoning","id":"rs_0","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}"#;
+    let reasoning_text = r#"{"type":"reasoning","id":"rs_0","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}"#;
     let cases = [
-        ("nothing behind it", vec![sealed("rs_1")]),
-        ("an empty message behind it", vec![sealed("rs_1"), empty.clone(), owned("fc_1")]),
-        ("two of them", vec![sealed("rs_1"), sealed("rs_2"), owned("fc_1")]),
-        ("one without a seal", vec![thinking(unsealed), owned("fc_1")]),
-        ("and then one with it", vec![thinking(unsealed), sealed("rs_1"), owned("fc_1")]),
-        ("one that is spelled out", vec![thinking(spelled), owned("fc_1")]),
-        ("one of nobody", vec![thinking_block(None), owned("fc_1")]),
+        ("reasoning followed by nothing", vec![sealed("rs_1")]),
+        (
+            "reasoning followed by an empty message",
+            vec![sealed("rs_1"), empty.clone(), owned("fc_1")],
+        ),
+        ("two reasoning items", vec![sealed("rs_1"), sealed("rs_2"), owned("fc_1")]),
+        ("reasoning without encrypted content", vec![thinking(unsealed), owned("fc_1")]),
+        (
+            "reasoning without and then with encrypted content",
+            vec![thinking(unsealed), sealed("rs_1"), owned("fc_1")],
+        ),
+        ("reasoning as plain text", vec![thinking(reasoning_text), owned("fc_1")]),
+        ("reasoning without an item", vec![thinking_block(None), owned("fc_1")]),
     ];
     let mut all = String::new();
     for (name, blocks) in cases {

@@ -1,4 +1,4 @@
-//! The provider's own description of its requests as the judge of ours.
+//! Validates requests against the provider's API description.
 
 use std::sync::OnceLock;
 
@@ -11,8 +11,8 @@ fn validator() -> &'static SpecValidator {
     VALIDATOR.get_or_init(|| SpecValidator::new("openai.trimmed.json", "CreateResponse"))
 }
 
-/// Panics with what is wrong with a request. Of items of a kind that nobody
-/// knows the description says nothing: they are left out.
+/// Panics if a request is invalid. Items of unknown types are skipped, because they are not in the
+/// description.
 pub(crate) fn check(body: &str) {
     let mut body: Value = serde_json::from_str(body).unwrap();
     let items = body["input"].as_array_mut().unwrap();
@@ -20,13 +20,13 @@ pub(crate) fn check(body: &str) {
     validator().check(&body.to_string());
 }
 
-/// Panics where a call and its result are not one pair, or a thought leads to nothing.
+/// Panics if a call and its result don't match, or if reasoning is not followed by another item.
 pub(crate) fn check_pairs(body: &str) {
     let body: Value = serde_json::from_str(body).unwrap();
     let items = body["input"].as_array().unwrap();
     let ids = |kind: &str| {
-        let of = items.iter().filter(|item| item["type"] == kind);
-        let mut ids: Vec<&str> = of.map(|item| item["call_id"].as_str().unwrap()).collect();
+        let matching = items.iter().filter(|item| item["type"] == kind);
+        let mut ids: Vec<&str> = matching.map(|item| item["call_id"].as_str().unwrap()).collect();
         ids.sort_unstable();
         ids
     };
@@ -34,9 +34,9 @@ pub(crate) fn check_pairs(body: &str) {
     assert_eq!(calls, ids("function_call_output"), "{body:#}");
     assert!(calls.windows(2).all(|two| two[0] != two[1]), "{calls:?}");
     assert!(calls.iter().all(|id| (1..=64).contains(&id.len())));
-    for (place, item) in items.iter().enumerate() {
+    for (index, item) in items.iter().enumerate() {
         if item["type"] == "reasoning" {
-            let next = &items[place + 1..];
+            let next = &items[index + 1..];
             let next = next.iter().find(|next| next["type"] != "reasoning");
             let next = next.unwrap();
             assert_ne!(next["role"], "user", "{body:#}");

@@ -1,4 +1,4 @@
-//! What is heard: the recorded stream cut anywhere, and streams that are odd.
+//! Streams: the recorded stream truncated at any byte, and nonstandard streams.
 
 use std::sync::Arc;
 
@@ -16,34 +16,34 @@ async fn a_stream_decodes_the_same_however_it_is_chunked() {
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
-    let (first, heard) = answer(&server, &model, &hello()).await;
+    let (first, streamed_text) = answer(&server, &model, &hello()).await;
     insta::assert_snapshot!("recorded", lines(&first));
-    assert_eq!(heard, "I look – now 🙂.");
+    assert_eq!(streamed_text, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
-        let words = TextSink::default();
-        let again = model.generate(&ask(&hello()), &words).await;
+        let sink = TextSink::default();
+        let again = model.generate(&ask(&hello()), &sink).await;
         assert_eq!(again.unwrap(), first, "round {round}");
-        assert_eq!(words.text(), heard, "round {round}");
+        assert_eq!(sink.text(), streamed_text, "round {round}");
     }
 }
 
 #[tokio::test]
 async fn a_truncated_stream_is_never_a_partial_reply() {
     let bytes = RECORDED.as_bytes();
-    // The last event is whole without the blank line behind it.
+    // The last event is complete without the blank line after it.
     let whole = RECORDED.trim_end().len();
     let lengths: Vec<usize> = (0..whole).step_by(31).chain(whole - 9..=bytes.len()).collect();
     let plans = lengths.iter().map(|length| stream_response(&bytes[..*length]));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     for length in lengths {
-        let answered = model.generate(&ask(&hello()), &TextSink::default()).await;
+        let response = model.generate(&ask(&hello()), &TextSink::default()).await;
         if length >= whole {
-            assert_eq!(answered.unwrap().reply.blocks.len(), 6, "{length}");
+            assert_eq!(response.unwrap().reply.blocks.len(), 6, "{length}");
             continue;
         }
-        let failure = answered.unwrap_err();
+        let failure = response.unwrap_err();
         assert_eq!(failure.class.as_str(), "network", "{length}: {failure:?}");
         assert_eq!(failure.request_id.as_deref(), Some("req_7"));
         let usage = failure.usage.unwrap();
@@ -64,7 +64,7 @@ async fn streams_with_missing_events_are_decoded() {
         }
         bare.push_str(&format!("data: {}\n\n", json!(fields)));
         let kind = fields.remove("type").unwrap();
-        // Calls side by side are told apart by something, or not at all.
+        // Parallel calls can only be told apart by their item ID.
         if kind != "response.function_call_arguments.delta" {
             fields.remove("item_id");
         }
@@ -79,17 +79,17 @@ async fn streams_with_missing_events_are_decoded() {
     let plans = streams.iter().map(|stream| stream_response(stream.as_bytes()));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
-    let (first, said) = answer(&server, &model, &hello()).await;
+    let (first, first_text) = answer(&server, &model, &hello()).await;
     for stream in &streams[1..] {
-        let (again, heard) = answer(&server, &model, &hello()).await;
+        let (again, streamed_text) = answer(&server, &model, &hello()).await;
         let (first, again) = (first.as_ref().unwrap(), again.unwrap());
-        // The spelling of numbers was lost on the way here.
+        // The original format of numbers is lost in this test.
         let values = |message: &Message| serde_json::to_value(message).unwrap();
         let (one, other) =
             (Message::Assistant(Arc::clone(&first.reply)), Message::Assistant(again.reply));
         assert_eq!(values(&one), values(&other), "{stream}");
         assert_eq!((again.stop, again.usage), (first.stop.clone(), first.usage));
-        assert_eq!(heard, said, "{stream}");
+        assert_eq!(streamed_text, first_text, "{stream}");
     }
 }
 
@@ -109,14 +109,14 @@ fn arguments(json: &str) -> String {
     json!({"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "fc_1", "delta": json}).to_string()
 }
 
-/// A call that comes whole, with these arguments as they stand in the JSON.
+/// Returns an event with a complete call that has these additional fields.
 fn complete_call(fields: &str) -> String {
     format!(
         r#"{{"type":"response.output_item.done","item":{{"type":"function_call","name":"clock"{fields}}}}}"#
     )
 }
 
-/// A name and the events of a stream.
+/// Name of a case and the events of its stream.
 type StreamCase = (&'static str, Vec<String>);
 
 fn owned(cases: Vec<(&'static str, Vec<&str>)>) -> Vec<StreamCase> {
@@ -124,7 +124,7 @@ fn owned(cases: Vec<(&'static str, Vec<&str>)>) -> Vec<StreamCase> {
     cases.into_iter().map(|(name, events)| (name, owned(events))).collect()
 }
 
-/// Streams that are not as they should be and still say something.
+/// Nonstandard streams that still contain a reply.
 fn nonstandard_cases() -> Vec<StreamCase> {
     let refusal = r#"{"type":"response.refusal.delta","item_id":"msg_1","delta":"No."}"#;
     let whole = r#"{"type":"response.output_item.done","item":{"type":"message","id":"msg_9","role":"assistant","content":[{"type":"output_text","text":"Hi"},{"type":"sound","data":"x"}]}}"#;
@@ -136,25 +136,25 @@ fn nonstandard_cases() -> Vec<StreamCase> {
     let thought = r#"{"type":"response.reasoning_text.delta","item_id":"rs_1","output_index":5,"delta":"Hm"}"#;
     let other = HI.replace("Hi", "Ho");
     let mut odd = owned(vec![
-        ("pieces and no end of the item", vec![ITEM, HI, HI_ALL]),
-        ("words without a beginning", vec![HI, HI_ALL]),
-        ("words before their beginning", vec![HI, ITEM, HI_ALL]),
-        ("the whole text alone", vec![ITEM, HI_ALL]),
-        ("another text at the end", vec![ITEM, &other, HI_ALL]),
+        ("fragments without the end of the item", vec![ITEM, HI, HI_ALL]),
+        ("text without a start event", vec![HI, HI_ALL]),
+        ("text before its start event", vec![HI, ITEM, HI_ALL]),
+        ("only the full text", vec![ITEM, HI_ALL]),
+        ("a different full text", vec![ITEM, &other, HI_ALL]),
         ("a refusal", vec![ITEM, refusal]),
-        ("a message whole, with a part that nobody knows", vec![whole]),
+        ("a complete message with an unknown part", vec![whole]),
         ("the same item twice", vec![whole, whole]),
         ("the same id twice", vec![whole, &again]),
-        ("a message that is a text", vec![flat]),
-        ("a message of nothing", vec![empty]),
-        ("a message of another shape", vec![strange]),
-        ("an item without a name", vec![nameless]),
-        ("a thought without a beginning", vec![thought, HI]),
-        ("[DONE] and noise", vec![ITEM, HI, "[DONE]", r#"{"type":"hm"}"#, "{}"]),
-        ("nothing at all", vec![]),
+        ("a message that is a string", vec![flat]),
+        ("a message without parts", vec![empty]),
+        ("a message of an unknown format", vec![strange]),
+        ("an item without a type", vec![nameless]),
+        ("reasoning without a start event", vec![thought, HI]),
+        ("[DONE] and irrelevant events", vec![ITEM, HI, "[DONE]", r#"{"type":"hm"}"#, "{}"]),
+        ("an empty reply", vec![]),
     ]);
     odd.push((
-        "arguments that are no JSON",
+        "arguments that are not valid JSON",
         vec![CALL.to_owned(), arguments("{\"a\": "), arguments("oops")],
     ));
     odd.push((
@@ -164,20 +164,20 @@ fn nonstandard_cases() -> Vec<StreamCase> {
     odd.push(("a call without arguments", vec![CALL.to_owned()]));
     for (name, fields) in [
         ("a call without an id", r#","arguments":"{}""#),
-        ("arguments with blanks", r#","call_id":"c","arguments":" {}\n""#),
+        ("arguments with whitespace", r#","call_id":"c","arguments":" {}\n""#),
         ("arguments that are a string", r#","call_id":"c","arguments":"\"a\"""#),
         ("arguments that are an object", r#","call_id":"c","arguments":{"a": 1.0}"#),
-        ("fields twice", r#","call_id":"c","call_id":"d","arguments":"{}","arguments":"[]""#),
+        ("duplicate fields", r#","call_id":"c","call_id":"d","arguments":"{}","arguments":"[]""#),
         ("an id that is a number", r#","call_id":7,"arguments":"{}""#),
     ] {
         odd.push((name, vec![complete_call(fields)]));
     }
     let twin = complete_call(r#","call_id":"c","arguments":"{}""#);
-    odd.push(("two calls of one id", vec![twin.clone(), twin]));
+    odd.push(("two calls with the same id", vec![twin.clone(), twin]));
     odd
 }
 
-/// Streams that make no sense.
+/// Malformed streams.
 fn malformed_cases() -> Vec<StreamCase> {
     let bad_index = ITEM.replace(r#""output_index":0"#, r#""output_index":"0""#);
     let bad_text = HI.replace(r#""Hi""#, "5");
@@ -189,11 +189,11 @@ fn malformed_cases() -> Vec<StreamCase> {
         ("index of a wrong type", vec![&bad_index]),
         ("no item", vec![r#"{"type":"response.output_item.added"}"#]),
         ("no delta", vec![r#"{"type":"response.output_text.delta"}"#]),
-        ("an item that is no object", vec![r#"{"type":"response.output_item.done","item":7}"#]),
+        ("an item that is not an object", vec![r#"{"type":"response.output_item.done","item":7}"#]),
     ])
 }
 
-/// The streams, each with its beginning and its end, and some without.
+/// Complete streams with start and end events, and some without them.
 fn all_streams() -> Vec<(&'static str, String)> {
     let whole = |inner: Vec<String>| {
         let inner: Vec<&str> = inner.iter().map(|event| &**event).collect();
@@ -208,11 +208,11 @@ fn all_streams() -> Vec<(&'static str, String)> {
     let bad_model = START.replace(r#""m""#, "5");
     streams.extend([
         ("usage of wrong types", events(&[ITEM, HI, &bad_usage])),
-        ("usage beyond all measure", events(&[ITEM, HI, much])),
-        ("an end without a response", events(&[ITEM, HI, no_response])),
-        ("items that only the end has", events(&[START, ITEM, HI, more])),
+        ("usage out of range", events(&[ITEM, HI, much])),
+        ("a final event without a response", events(&[ITEM, HI, no_response])),
+        ("items only in the final event", events(&[START, ITEM, HI, more])),
         (
-            "an end of a wrong type",
+            "a final event of a wrong type",
             events(&[ITEM, &STOP.replace(r#"{"status""#, r#"5,"x":{"status""#)]),
         ),
         ("a model of a wrong type", events(&[&bad_model, STOP])),
@@ -231,13 +231,13 @@ async fn nonstandard_streams_are_decoded() {
     let mut all = String::new();
     let mut replies = Vec::new();
     for (name, _) in &cases {
-        let (answered, heard) = answer(&server, &model, &hello()).await;
-        let lines = lines(&answered);
-        all.push_str(&format!("## {name}\n{lines}\nheard {heard:?}\n\n"));
-        replies.extend(answered.map(|answered| answered.reply));
+        let (response, streamed_text) = answer(&server, &model, &hello()).await;
+        let lines = lines(&response);
+        all.push_str(&format!("## {name}\n{lines}\nstreamed {streamed_text:?}\n\n"));
+        replies.extend(response.map(|response| response.reply));
     }
     insta::assert_snapshot!("odd", all);
-    // And what came of them can be sent back.
+    // The decoded replies can be sent back.
     let mut sent = String::new();
     for reply in replies {
         let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
@@ -259,8 +259,8 @@ async fn arguments_may_be_huge() {
     let huge = format!(r#"{{"a":"{}"}}"#, "é".repeat(1024 * 1024));
     let stream = events(&[START, CALL, &arguments(&huge), STOP]);
     let server = Server::new(vec![stream_response(stream.as_bytes())]).await;
-    let answered = answer(&server, &model(&server), &hello()).await.0.unwrap();
-    assert_eq!(answered.reply.calls().next().unwrap().input.as_str(), huge);
+    let response = answer(&server, &model(&server), &hello()).await.0.unwrap();
+    assert_eq!(response.reply.tool_calls().next().unwrap().input.as_str(), huge);
 }
 
 #[tokio::test]
@@ -269,19 +269,19 @@ async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
     let plans = (0..rounds).map(|round| stream_response(&corrupted(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
-    let (mut heard, mut replies) = (0, Vec::new());
+    let (mut reply_count, mut replies) = (0, Vec::new());
     for round in 0..rounds {
         match model.generate(&ask(&hello()), &TextSink::default()).await {
-            Ok(answered) => {
-                heard += 1;
-                if !replies.contains(&answered.reply) {
-                    replies.push(answered.reply);
+            Ok(response) => {
+                reply_count += 1;
+                if !replies.contains(&response.reply) {
+                    replies.push(response.reply);
                 }
             }
             Err(failure) => assert!(failure.class.is_transient(), "{round}: {failure:?}"),
         }
     }
-    assert!(heard > rounds / 10, "{heard}");
+    assert!(reply_count > rounds / 10, "{reply_count}");
     let server =
         Server::new(vec![stream_response(SHORT_STREAMS[2].0.as_bytes()); replies.len()]).await;
     let model = super::harness::model(&server);
@@ -291,8 +291,8 @@ async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
         let question = ask(&messages);
         model.generate(&question, &TextSink::default()).await.unwrap();
     }
-    for seen in server.requests() {
-        super::spec::check_pairs(&seen.body);
+    for request in server.requests() {
+        super::spec::check_pairs(&request.body);
     }
 }
 
@@ -357,8 +357,8 @@ async fn a_response_without_streaming_is_decoded() {
     let model = model(&server);
     let mut all = String::new();
     for _ in 0..rounds {
-        let (answered, heard) = answer(&server, &model, &hello()).await;
-        all.push_str(&format!("{}\nheard {heard:?}\n\n", lines(&answered)));
+        let (answered, streamed) = answer(&server, &model, &hello()).await;
+        all.push_str(&format!("{}\nstreamed {streamed:?}\n\n", lines(&answered)));
     }
     insta::assert_snapshot!("whole", all);
 }

@@ -1,4 +1,4 @@
-//! Asks, a clock that jumps, and one line of text for one answer.
+//! Helpers: requests, a clock that jumps, and a one-line format for responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,10 +11,10 @@ use longhaul_core::raw::StoredText;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_model::scripted::{Script, ScriptedModel};
 
-/// The script of the design, word for word.
+/// The example script of the design document, unchanged.
 pub(crate) const TIDY: &str = include_str!("tidy.yaml");
 
-/// A clock that is where it is asked to be, at once.
+/// A clock whose sleep returns immediately and advances the time.
 #[derive(Debug, Default)]
 pub(crate) struct JumpClock(Mutex<Timestamp>);
 
@@ -24,13 +24,13 @@ impl Clock for JumpClock {
         *self.0.lock().unwrap()
     }
 
-    async fn sleep(&self, span: Millis) {
+    async fn sleep(&self, duration: Millis) {
         let mut time = self.0.lock().unwrap();
-        *time = time.plus(span);
+        *time = time.plus(duration);
     }
 }
 
-/// An ear that keeps the pieces.
+/// A sink that collects the chunks it receives.
 #[derive(Debug, Default)]
 pub(crate) struct TextSink(pub(crate) Mutex<Vec<String>>);
 
@@ -45,7 +45,7 @@ pub(crate) fn model(script: &str) -> ScriptedModel {
     ScriptedModel::new("tidy", script, Arc::new(JumpClock::default()))
 }
 
-/// The question of a turn after these messages.
+/// Returns the request of a turn with these messages.
 pub(crate) fn ask(turn: u32, attempt: u32, messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         run: RunId::from_bytes([7; 16]),
@@ -59,7 +59,7 @@ pub(crate) fn ask(turn: u32, attempt: u32, messages: Vec<Message>) -> ModelReque
     }
 }
 
-/// A conversation that began with `input` and whose tools said `results`.
+/// Returns a conversation that starts with `input` and has these tool results.
 pub(crate) fn conversation(input: &str, results: &[&str]) -> Vec<Message> {
     let results = results.iter().zip(1..).map(|(text, turn)| {
         Message::Results(vec![ToolResult {
@@ -74,25 +74,25 @@ pub(crate) fn conversation(input: &str, results: &[&str]) -> Vec<Message> {
 
 pub(crate) async fn answer(
     model: &ScriptedModel,
-    ask: &ModelRequest,
+    request: &ModelRequest,
 ) -> Result<ModelResponse, Failure> {
-    model.generate(ask, &TextSink::default()).await
+    model.generate(request, &TextSink::default()).await
 }
 
-/// An answer in one line: its text, its calls, and why it stopped.
-pub(crate) fn summary(answered: &Result<ModelResponse, Failure>) -> String {
-    let answered = match answered {
-        Ok(answered) => answered,
+/// Formats a response on one line: its text, calls and stop reason.
+pub(crate) fn summary(response: &Result<ModelResponse, Failure>) -> String {
+    let response = match response {
+        Ok(response) => response,
         Err(failure) => {
             let status = failure.status.map_or(String::new(), |status| format!(" {status}"));
             return format!("!{}{status}: {}", failure.class.as_str(), failure.message);
         }
     };
-    let blocks = answered.reply.blocks.iter().map(|block| match block {
-        Block::Text(words) => words.text.to_string(),
+    let blocks = response.reply.blocks.iter().map(|block| match block {
+        Block::Text(block_text) => block_text.text.to_string(),
         Block::ToolCall(call) => format!("{}={} {}", call.id, call.name, call.input.as_str()),
         Block::Thinking(_) | Block::Other(_) => "?".to_owned(),
     });
     let blocks: Vec<String> = blocks.collect();
-    format!("{} -> {:?}", blocks.join(" | "), answered.stop)
+    format!("{} -> {:?}", blocks.join(" | "), response.stop)
 }

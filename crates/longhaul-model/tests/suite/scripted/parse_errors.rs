@@ -1,4 +1,4 @@
-//! Wrong scripts: one message each, with its place and what would be right.
+//! Invalid scripts: each error has one message with a position and a hint.
 
 use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script};
 
@@ -12,8 +12,8 @@ fn message(text: &str) -> String {
 }
 
 const MISTAKES: &[(&str, &str)] = &[
-    ("", "s.yaml:1:1: it is empty: write `replies:` first"),
-    ("# nothing\n", "s.yaml:2:1: it is empty: write `replies:` first"),
+    ("", "s.yaml:1:1: it is empty: start with `replies:`"),
+    ("# nothing\n", "s.yaml:2:1: it is empty: start with `replies:`"),
     ("replies: []", "s.yaml:1:10: a script needs at least one reply"),
     ("replies:", "s.yaml:1:8: a script needs at least one reply"),
     ("replies: 3", "s.yaml:1:10: expected sequence start"),
@@ -21,7 +21,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("replies:\n  - txt: a", "s.yaml:2:5: unknown key `txt`, did you mean `text`?"),
     (
         "replies:\n  - text: a\n    zebra: 1",
-        "s.yaml:3:5: unknown key `zebra`, there are `text`, `tools`, `delay`, `usage`, `error`",
+        "s.yaml:3:5: unknown key `zebra`, expected one of `text`, `tools`, `delay`, `usage`, `error`",
     ),
     (
         "replies:\n  - text: a\n    tools: [{ nam: x }]",
@@ -36,31 +36,31 @@ const MISTAKES: &[(&str, &str)] = &[
     ("replies:\n  - text: [a]", "s.yaml:2:11: expected string scalar"),
     (
         "replies:\n  - delay: 1s",
-        "s.yaml:2:5: replies[0] says nothing: give it `text` or `tools` (an `error` only comes first)",
+        "s.yaml:2:5: replies[0] is empty; add `text` or `tools` (an `error` only precedes the reply)",
     ),
     (
         "replies:\n  - error: { status: 529 }",
-        "s.yaml:2:5: replies[0] says nothing: give it `text` or `tools` (an `error` only comes first)",
+        "s.yaml:2:5: replies[0] is empty; add `text` or `tools` (an `error` only precedes the reply)",
     ),
     (
         "replies:\n  - text: a\n    delay: soon",
-        "s.yaml:3:12: delay: `soon` is no span of time, write one such as 50ms or 2s",
+        "s.yaml:3:12: delay: `soon` is not a duration; use one such as 50ms or 2s",
     ),
     (
         "replies:\n  - text: a\n    delay: 50",
-        "s.yaml:3:12: delay: `50` is no span of time, write one such as 50ms or 2s",
+        "s.yaml:3:12: delay: `50` is not a duration; use one such as 50ms or 2s",
     ),
     (
         "replies:\n  - text: a\n    delay: -1s",
-        "s.yaml:3:12: delay: `-1s` is no span of time, write one such as 50ms or 2s",
+        "s.yaml:3:12: delay: `-1s` is not a duration; use one such as 50ms or 2s",
     ),
     (
         "replies:\n  - text: a\n    error: { status: 200 }",
-        "s.yaml:3:22: error: status 200 is no failure, write one from 400 to 599",
+        "s.yaml:3:22: error: status 200 is not an error status; use one from 400 to 599",
     ),
     (
         "replies:\n  - text: a\n    error: { status: abc }",
-        "s.yaml:3:22: a whole number is expected here, not negative and not too big",
+        "s.yaml:3:22: expected a whole number, not negative and not too large",
     ),
     ("replies:\n  - text: a\n    error: { times: 2 }", "s.yaml:3:14: the key `status` is missing"),
     (
@@ -69,35 +69,35 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "replies:\n  - text: a\n    usage: { output_tokens: -2 }",
-        "s.yaml:3:29: a whole number is expected here, not negative and not too big",
+        "s.yaml:3:29: expected a whole number, not negative and not too large",
     ),
     (
         "replies: [{ text: a }]\nloop: { from: 1, to: 1, times: 2 }",
-        "s.yaml:2:7: loop: `from: 1` must be less than `to: 1`, which is the first reply after it",
+        "s.yaml:2:7: loop: `from: 1` must be less than `to: 1`, the index after the last reply of the loop",
     ),
     (
         "replies: [{ text: a }]\nloop: { from: 0, to: 2, times: 2 }",
-        "s.yaml:2:7: loop: `to: 2` is past the end of 1 replies",
+        "s.yaml:2:7: loop: `to` is 2, but the script has 1 replies",
     ),
     (
         "replies: [{ text: a }]\nloop: { from: 0, to: 1, times: 0 }",
-        "s.yaml:2:7: loop: `times: 0` would never play its replies, write at least 1",
+        "s.yaml:2:7: loop: `times: 0` would skip the replies of the loop; use at least 1",
     ),
     (
         "replies: [{ text: a }]\nloop: { from: 0, until: 1, times: 1 }",
-        "s.yaml:2:18: unknown key `until`, there are `from`, `to`, `times`",
+        "s.yaml:2:18: unknown key `until`, expected one of `from`, `to`, `times`",
     ),
     (
         "replies:\n  - text: 'a {{ input'",
-        "s.yaml:2:11: replies[0]: broken template: syntax error: unexpected end of input, expected end of variable block",
+        "s.yaml:2:11: replies[0]: invalid template: syntax error: unexpected end of input, expected end of variable block",
     ),
     (
         "replies:\n  - text: 'a {{ inptu }}'",
-        "s.yaml:2:11: replies[0]: a template speaks of `inptu`, but there is only `input` and `last_result`",
+        "s.yaml:2:11: replies[0]: the variable `inptu` is unknown; available: `input` and `last_result`",
     ),
     (
         "replies:\n  - text: a\n    tools: [{ name: x, input: { a: ['{{ env }}'] } }]",
-        "s.yaml:3:31: replies[0]: a template speaks of `env`, but there is only `input` and `last_result`",
+        "s.yaml:3:31: replies[0]: the variable `env` is unknown; available: `input` and `last_result`",
     ),
     (
         "replies:\n  - &a { text: a }\n  - *a\nloop: { from: 0, to: 1, times: *a }",
@@ -121,7 +121,7 @@ fn a_script_error_has_its_position_and_a_hint() {
 #[test]
 fn a_script_of_more_than_a_mebibyte_is_not_read() {
     let text = format!("replies: [{{ text: '{}' }}]", "a".repeat(SCRIPT_BYTES_MAX));
-    assert_eq!(message(&text), "s.yaml: a script has at most 1048576 bytes");
+    assert_eq!(message(&text), "s.yaml: the script is larger than 1048576 bytes");
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn a_deep_script_is_refused_before_it_fills_the_stack() {
 fn a_deep_template_is_refused_before_it_fills_the_stack() {
     for depth in [100, 1_000, 100_000] {
         let text = format!("{{{{ {}1{} }}}}", "(".repeat(depth), ")".repeat(depth));
-        let said = message(&format!("replies: [{{ text: '{text}' }}]"));
-        assert!(said.contains("broken template: ") || depth == 100, "{said}");
+        let error = message(&format!("replies: [{{ text: '{text}' }}]"));
+        assert!(error.contains("invalid template: ") || depth == 100, "{error}");
     }
 }
 
@@ -149,21 +149,21 @@ fn a_deep_template_is_refused_before_it_fills_the_stack() {
 fn an_unreadable_script_file_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.yaml");
-    let said = || match Script::load(&path) {
+    let load_summary = || match Script::load(&path) {
         Ok(script) => format!("{} replies", script.len()),
         Err(error) => error.to_string().replace(&path.display().to_string(), "s.yaml"),
     };
-    let missing = said();
+    let missing = load_summary();
     assert!(missing.starts_with("s.yaml: the script can't be read: "), "{missing}");
     let table: &[(&[u8], &str)] = &[
         (TIDY.as_bytes(), "4 replies"),
-        (b"replies:\n  - text: \xff", "s.yaml: the script is not text in UTF-8"),
+        (b"replies:\n  - text: \xff", "s.yaml: the script is not UTF-8"),
         (b"replies:\n  - txt: a", "s.yaml:2:5: unknown key `txt`, did you mean `text`?"),
-        (&[b'#'; SCRIPT_BYTES_MAX + 1], "s.yaml: a script has at most 1048576 bytes"),
+        (&[b'#'; SCRIPT_BYTES_MAX + 1], "s.yaml: the script is larger than 1048576 bytes"),
     ];
     for (bytes, expected) in table {
         std::fs::write(&path, bytes).unwrap();
-        assert_eq!(said(), *expected);
+        assert_eq!(load_summary(), *expected);
     }
 }
 
@@ -177,6 +177,6 @@ fn yaml_aliases_can_not_expand_a_script() {
     let body = text.replace('\n', "\n        ");
     let script =
         format!("replies:\n  - text: a\n    tools:\n    - name: x\n      input:\n        {body}");
-    let said = message(&script);
-    assert!(said.starts_with("s.yaml:") && said.contains("too large"), "{said}");
+    let error = message(&script);
+    assert!(error.starts_with("s.yaml:") && error.contains("too large"), "{error}");
 }

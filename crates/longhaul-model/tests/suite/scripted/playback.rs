@@ -1,4 +1,4 @@
-//! What the scripted model says, fails of, uses and costs.
+//! Replies, failures, usage and costs of the scripted model.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use longhaul_model::scripted::{BANNER, Script, ScriptedModel};
 
 use super::harness::{JumpClock, TIDY, TextSink, answer, ask, conversation, model, summary};
 
-/// What a script says to these turns and tries, with this talk before it.
-async fn play(script: &str, asked: (u32, u32), talk: Vec<Message>) -> String {
-    summary(&answer(&model(script), &ask(asked.0, asked.1, talk)).await)
+/// Returns the response of a script in this turn and attempt, after these messages.
+async fn play(script: &str, turn_and_attempt: (u32, u32), messages: Vec<Message>) -> String {
+    summary(&answer(&model(script), &ask(turn_and_attempt.0, turn_and_attempt.1, messages)).await)
 }
 
 #[tokio::test]
 async fn the_documented_script_plays_as_documented() {
     const LIST: &str = r#"vault_list {"folder":"Tasks"} -> ToolUse"#;
     const WRITE: &str = r#"vault_write {"folder":"Tasks","title":"Buy milk","content":"...","tags":[],"confidence":90} -> ToolUse"#;
-    const OUTAGE: &str = "!overloaded 529: the script fails this call with status 529";
+    const OUTAGE: &str = "!overloaded 529: the script makes this call fail with status 529";
     let table = [
         ((1, 1), format!("Looking first. | call_1_1={LIST}")),
         ((1, 2), format!("Looking first. | call_1_1={LIST}")),
@@ -28,15 +28,15 @@ async fn the_documented_script_plays_as_documented() {
         ((99, 1), format!("Looking first. | call_99_1={LIST}")),
         ((100, 1), format!("Wrote it. | call_100_1={WRITE}")),
         ((101, 1), "Done: saved -> EndTurn".into()),
-        ((102, 1), format!("{OUTAGE}, 1 of 2")),
-        ((102, 2), format!("{OUTAGE}, 2 of 2")),
+        ((102, 1), format!("{OUTAGE}, attempt 1 of 2")),
+        ((102, 2), format!("{OUTAGE}, attempt 2 of 2")),
         ((102, 3), "After the outage. -> EndTurn".into()),
-        ((500, 1), format!("{OUTAGE}, 1 of 2")),
+        ((500, 1), format!("{OUTAGE}, attempt 1 of 2")),
         ((500, 3), "After the outage. -> EndTurn".into()),
     ];
-    for (asked, expected) in table {
-        let said = play(TIDY, asked, conversation("milk", &["listed", "saved"])).await;
-        assert_eq!(said, expected, "turn and attempt {asked:?}");
+    for (turn_and_attempt, expected) in table {
+        let output = play(TIDY, turn_and_attempt, conversation("milk", &["listed", "saved"])).await;
+        assert_eq!(output, expected, "turn and attempt {turn_and_attempt:?}");
     }
 }
 
@@ -69,27 +69,27 @@ async fn a_scripted_status_maps_to_a_failure_class() {
 
 #[tokio::test]
 async fn the_template_input_is_the_runs_own_message() {
-    let said = |text: &str| {
-        let words = TextBlock { text: text.into(), extra: None };
+    let assistant = |text: &str| {
+        let block = TextBlock { text: text.into(), extra: None };
         Message::Assistant(Arc::new(Reply {
             api: "scripted".into(),
-            blocks: vec![Block::Text(words)],
+            blocks: vec![Block::Text(block)],
         }))
     };
-    let before = [Message::user("one"), said("A one")];
+    let before = [Message::user("one"), assistant("A one")];
     let own = [Message::user("two")];
-    let later = [Message::user("two"), said("A two"), Message::user("three")];
+    let later = [Message::user("two"), assistant("A two"), Message::user("three")];
     let table = [
         (1, own.to_vec(), "two"),
         (1, [&before[..], &own[..]].concat(), "two"),
         (2, [&before[..], &later[..]].concat(), "two"),
         (2, later.to_vec(), "two"),
-        // Of a talk that was shortened it is what there is.
+        // In a compacted conversation the first user message is used.
         (9, [&before[..], &later[..]].concat(), "one"),
     ];
     let script = "replies: [{ text: '{{ input }}' }]";
-    for (turn, talk, expected) in table {
-        let line = play(script, (turn, 1), talk).await;
+    for (turn, messages, expected) in table {
+        let line = play(script, (turn, 1), messages).await;
         assert_eq!(line, format!("{expected} -> EndTurn"));
     }
 }
@@ -116,19 +116,19 @@ async fn templates_are_filled_from_the_conversation() {
         let script = format!(
             "replies: [{{ text: {text}, tools: [{{ name: t, input: {{ a: [{text}] }} }}] }}]"
         );
-        let said = play(&script, (1, 1), conversation(input, &["old", "new"])).await;
+        let output = play(&script, (1, 1), conversation(input, &["old", "new"])).await;
         let call = serde_json::json!({ "a": [expected] });
         let whole = format!("{expected} | call_1_1=t {call} -> ToolUse");
-        assert_eq!(said, whole, "{template} of {input}");
+        assert_eq!(output, whole, "{template} of {input}");
     }
 }
 
 #[tokio::test]
 async fn line_ends_and_order_of_the_script_are_kept() {
     let script = "replies:\n  - text: |\n      a {{ input }}\n      b\n    tools:\n      - name: one\n      - { name: two, input: { z: on, a: 1.0, m: null, n: ~, t: true } }\n";
-    let said = play(script, (3, 1), conversation("x", &[])).await;
+    let output = play(script, (3, 1), conversation("x", &[])).await;
     let two = r#"call_3_2=two {"z":"on","a":1.0,"m":null,"n":null,"t":true}"#;
-    assert_eq!(said, format!("a x\nb\n | call_3_1=one {{}} | {two} -> ToolUse"));
+    assert_eq!(output, format!("a x\nb\n | call_3_1=one {{}} | {two} -> ToolUse"));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_template_that_can_not_be_filled_is_a_failure_that_names_script_and_re
         ),
         (
             "{ tools: [{ name: t, input: '{{ input.a.b }}' }] }",
-            "input of t: undefined value: `input.a` is undefined in `{{ input.a.b }}`",
+            "can't render the input of `t`: undefined value: `input.a` is undefined in `{{ input.a.b }}`",
         ),
         (
             "{ text: '{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}' }",
@@ -161,26 +161,26 @@ async fn a_template_that_can_not_be_filled_is_a_failure_that_names_script_and_re
     ];
     for (reply, expected) in table {
         let script = format!("replies: [{{ text: a }}, {reply}]");
-        let said = play(&script, (2, 1), conversation("{}", &[])).await;
-        assert_eq!(said, format!("!invalid_request: scripted/tidy: replies[1]: {expected}"));
+        let output = play(&script, (2, 1), conversation("{}", &[])).await;
+        assert_eq!(output, format!("!invalid_request: scripted/tidy: replies[1]: {expected}"));
     }
 }
 
 #[tokio::test]
 async fn usage_is_scripted_or_estimated_and_free() {
-    let told = answer(&model(TIDY), &ask(101, 1, conversation("x", &["y"]))).await.unwrap();
+    let response = answer(&model(TIDY), &ask(101, 1, conversation("x", &["y"]))).await.unwrap();
     let usage = Usage { input_tokens: 120, output_tokens: 8, ..Usage::default() };
-    assert_eq!((told.usage, told.cost), (usage, Some(MicroUsd::ZERO)));
+    assert_eq!((response.usage, response.cost), (usage, Some(MicroUsd::ZERO)));
 
     let model = model("replies: [{ text: 'four words of text', tools: [{ name: t }] }]");
-    let asked = ask(1, 1, conversation("123456789", &[]));
-    let guessed = answer(&model, &asked).await.unwrap();
-    // 8 and 2 bytes of system and tools, 9 of talk; 18 of text and 3 of the call.
+    let request = ask(1, 1, conversation("123456789", &[]));
+    let guessed = answer(&model, &request).await.unwrap();
+    // 8 and 2 bytes of system prompt and tools, 9 of messages; 18 of text and 3 of the call.
     let usage =
         Usage { input_tokens: 4 + 3, output_tokens: 7, estimated: true, ..Usage::default() };
     assert_eq!((guessed.usage, guessed.cost), (usage, Some(MicroUsd::ZERO)));
 
-    let quote = model.estimate(&asked);
+    let quote = model.estimate(&request);
     assert_eq!(quote.pricing.price, Some(Price::default()));
     assert_eq!((quote.hold.micro_usd, quote.hold.tokens), (MicroUsd::ZERO, 4 + 3 + 100));
 }
@@ -211,11 +211,11 @@ async fn text_is_streamed_in_a_few_chunks() {
         ("ä\u{2003}ö  ü", vec!["ä\u{2003}", "ö ", " ", "ü"]),
     ];
     for (text, expected) in table {
-        let heard = TextSink::default();
+        let sink = TextSink::default();
         let model = model(&format!("replies: [{{ text: '{text}' }}]"));
-        let said = model.generate(&ask(1, 1, Vec::new()), &heard).await.unwrap();
-        assert_eq!(*heard.0.lock().unwrap(), expected);
-        assert_eq!(said.reply.text(), text);
+        let response = model.generate(&ask(1, 1, Vec::new()), &sink).await.unwrap();
+        assert_eq!(*sink.0.lock().unwrap(), expected);
+        assert_eq!(response.reply.text(), text);
     }
 }
 

@@ -1,18 +1,18 @@
-//! What holds of every script and every turn.
+//! Property tests of the scripted model.
 
 use futures_util::FutureExt as _;
 use longhaul_core::id::RunId;
 use longhaul_core::raw::StoredText;
-use longhaul_model::scripted::{Loop, reply_index};
+use longhaul_model::scripted::{ScriptLoop, reply_index};
 use proptest::prelude::*;
 
 use super::harness::{TIDY, answer, ask, conversation, model};
 
-fn shapes() -> impl Strategy<Value = (usize, Option<Loop>)> {
+fn shapes() -> impl Strategy<Value = (usize, Option<ScriptLoop>)> {
     (1_usize..20).prop_flat_map(|replies| {
         let round = (0..replies, 1..=replies, 1..=u32::MAX).prop_map(|(from, to, times)| {
             let (from, to) = (from.min(to - 1), to);
-            Loop { from, to, times }
+            ScriptLoop { from, to, times }
         });
         (Just(replies), proptest::option::of(round))
     })
@@ -35,16 +35,16 @@ proptest! {
     ) {
         let from = from.min(replies - 1);
         let to = (from + length).min(replies);
-        let round = Loop { from, to, times };
+        let round = ScriptLoop { from, to, times };
         let turns = from as u32 + (to - from) as u32 * times;
-        let said: Vec<usize> = (1..=turns).map(|turn| reply_index(turn, replies, Some(round))).collect();
+        let indexes: Vec<usize> = (1..=turns).map(|turn| reply_index(turn, replies, Some(round))).collect();
         for reply in 0..to {
-            let count = said.iter().filter(|place| **place == reply).count();
+            let count = indexes.iter().filter(|index| **index == reply).count();
             prop_assert_eq!(count, if reply < from { 1 } else { times as usize });
         }
     }
 
-    /// Not on what was asked before, of which model, for which run, with which tools.
+    /// Earlier requests, the model name, the run and the tools have no influence.
     #[test]
     fn a_reply_depends_on_turn_attempt_and_conversation_alone(
         turn in 1_u32..110,
@@ -69,14 +69,14 @@ proptest! {
         prop_assert_eq!(fresh, again);
     }
 
-    /// Whatever people and tools say is a value: it is never compiled, and it arrives whole.
+    /// Text from people and tools is never compiled as a template, and is rendered unchanged.
     #[test]
     fn text_of_the_conversation_is_never_a_template(text in "[{}%# a-z_|'\"]{1,40}") {
         prop_assume!(serde_json::from_str::<serde_json::Value>(&text).is_err());
         let script = "replies: [{ text: '{{ input }}+{{ last_result }}' }]";
-        let asked = ask(1, 1, conversation(&text, &[&text]));
-        let said = answer(&model(script), &asked).now_or_never().unwrap().unwrap();
-        prop_assert_eq!(said.reply.text(), format!("{text}+{text}"));
+        let request = ask(1, 1, conversation(&text, &[&text]));
+        let response = answer(&model(script), &request).now_or_never().unwrap().unwrap();
+        prop_assert_eq!(response.reply.text(), format!("{text}+{text}"));
     }
 
     #[test]

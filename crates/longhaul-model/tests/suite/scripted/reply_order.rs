@@ -1,12 +1,12 @@
-//! Which reply a turn gets, as a table.
+//! The reply index of each turn, as a table.
 
-use longhaul_model::scripted::{Loop, reply_index};
+use longhaul_model::scripted::{ScriptLoop, reply_index};
 
-/// The first `turns` places, as text.
+/// Returns the indexes of the first `turns` turns, as text.
 fn reply_order(replies: usize, round: Option<(usize, usize, u32)>, turns: u32) -> String {
-    let round = round.map(|(from, to, times)| Loop { from, to, times });
-    let places = (1..=turns).map(|turn| reply_index(turn, replies, round).to_string());
-    places.collect::<Vec<_>>().join(" ")
+    let round = round.map(|(from, to, times)| ScriptLoop { from, to, times });
+    let indexes = (1..=turns).map(|turn| reply_index(turn, replies, round).to_string());
+    indexes.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -23,8 +23,8 @@ fn a_turn_gets_the_reply_at_its_index() {
     ];
     for (replies, round, expected) in table {
         let turns = expected.split(' ').count() as u32;
-        let said = reply_order(replies, round, turns);
-        assert_eq!(said, expected, "{replies} replies, loop {round:?}");
+        let order = reply_order(replies, round, turns);
+        assert_eq!(order, expected, "{replies} replies, loop {round:?}");
     }
 }
 

@@ -1,25 +1,23 @@
-//! A driver that does what `next` says, by a number: the same number in the
-//! same state does the same thing. And a kind world that brings any run to its end.
-//!
-//! Never: draws a random number.
+//! A deterministic driver: a number selects how it executes the step that `next` returns. Also
+//! brings any run to its end by answering all gates and firing all timers.
 
 use longhaul_core::event::tool::{ToolOutput, ToolVerified, VerifyOutcome};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::StopReason;
 use longhaul_core::status::Wait;
 use longhaul_run::input::ToolCallStatus;
-use longhaul_run::next::{CallAction, CallTask};
-use longhaul_run::state::control::Idle;
+use longhaul_run::next::{ToolCallAction, ToolCallTask};
+use longhaul_run::state::control::IdleReason;
 use longhaul_run::{Input, Step, next};
 
 use super::rows::Head;
 use super::script::outcome_line;
-use super::{TellOutcome, TestRun, inputs};
+use super::{InputOutcome, TestRun, inputs};
 
-/// What a driven run is brought to its end with at most.
+/// Maximum number of steps to bring a run to its end.
 const STEPS_MAX: usize = 600;
 
-/// Replies that random models give.
+/// Replies of random models.
 const REPLIES: [&str; 12] = [
     "read/pure {\"path\": \"a\"}",
     "shell/once {\"command\": \"make\"}",
@@ -45,19 +43,19 @@ const CLASSES: [FailureClass; 6] = [
 ];
 
 impl TestRun {
-    /// Claims a ready run, does the next thing to one that is driven, and now
-    /// and then helps one that rests.
+    /// Claims a ready run, executes the next step of a driven one, and sometimes
+    /// answers gates or fires timers of an idle one.
     pub(crate) fn drive(&mut self, pick: usize) -> String {
         match self.rows.head {
             Head::Ready => outcome_line(self.claim()),
             Head::Leased => {
                 let input = self.next_input(pick);
-                let told = self.send_input(input);
-                let TellOutcome::Events(events) = &told else {
-                    panic!("what the run wanted was not taken: {told:?}");
+                let outcome = self.send_input(input);
+                let InputOutcome::Events(events) = &outcome else {
+                    panic!("the result of a step was not accepted: {outcome:?}");
                 };
-                assert!(!events.is_empty(), "a step that changes nothing");
-                outcome_line(told)
+                assert!(!events.is_empty(), "a step changed nothing");
+                outcome_line(outcome)
             }
             Head::Parked if pick.is_multiple_of(3) => {
                 self.unblock();
@@ -68,8 +66,8 @@ impl TestRun {
         }
     }
 
-    /// Decides before a fact comes from outside, and writes after: the journal
-    /// has moved on, and the same input is decided again.
+    /// Decides before an outsider's event arrives and writes afterwards. The journal has then grown,
+    /// so the same input is decided again.
     pub(crate) fn race(&mut self, pick: usize, line: &str) -> String {
         if self.rows.head != Head::Leased {
             return self.play(line);
@@ -77,58 +75,60 @@ impl TestRun {
         let input = self.next_input(pick);
         let first = self.decide_only(input.clone(), None);
         let before = self.run.seq();
-        let came = self.play(line);
+        let result = self.play(line);
         if self.run.seq() == before || self.rows.head != Head::Leased {
-            return came;
+            return result;
         }
-        assert!(first.is_ok(), "the step itself was not taken: {first:?}");
+        assert!(first.is_ok(), "the result of the step was not accepted: {first:?}");
         match self.send_input(input) {
-            TellOutcome::Events(events) => {
-                format!("{came} then {}", outcome_line(TellOutcome::Events(events)))
+            InputOutcome::Events(events) => {
+                format!("{result} then {}", outcome_line(InputOutcome::Events(events)))
             }
-            told => panic!("decided again after `{line}`, it is not taken: {told:?}"),
+            outcome => panic!("the input was not accepted after `{line}`: {outcome:?}"),
         }
     }
 
-    /// What a driver that does the next step would tell.
+    /// Returns the input of a driver that has executed the next step.
     fn next_input(&self, pick: usize) -> Input {
-        let stops = self.run.is_stopping();
+        let stops = self.run.is_cancelling();
         match next(&self.run, self.now) {
             Step::Prepare if pick == 1 => Input::MissingDependency("set a key".into()),
-            // So narrow that a few words fill it.
+            // A window so small that a few messages fill it.
             Step::Prepare if pick.is_multiple_of(3) => {
                 inputs::prepared_with_window(700, (pick % 2 == 1).then_some("cheap/x"))
             }
             Step::Prepare => inputs::prepared(["scripted/spare", "identical_calls=5"].into_iter()),
-            Step::RefreshPerception if pick == 1 => Input::MissingDependency("nobody looks".into()),
+            Step::RefreshPerception if pick == 1 => {
+                Input::MissingDependency("no context provider".into())
+            }
             Step::RefreshPerception => inputs::perception_refreshed(["", "rain", "sun"][pick % 3]),
             Step::AskModel(_) if stops => inputs::failed(FailureClass::Stopped, None),
-            Step::AskModel(_) if self.run.is_interrupted() => match pick % 3 {
+            Step::AskModel(_) if self.run.has_interrupting_steer() => match pick % 3 {
                 0 => inputs::interrupted("Half a"),
                 1 => inputs::interrupted(""),
                 _ => reply(pick),
             },
-            // What has failed once fails again, half of the time.
-            Step::AskModel(ask) if ask.attempt > 1 && pick < 20 => {
+            // A retry fails again, half of the time.
+            Step::AskModel(request) if request.attempt > 1 && pick < 20 => {
                 inputs::failed(FailureClass::Overloaded, None)
             }
             Step::AskModel(_) => reply(pick),
             Step::UseTools(todos) => tools(&todos, pick),
             Step::Compact(_) if stops => inputs::failed(FailureClass::Stopped, None),
-            Step::Compact(_) if self.run.is_interrupted() => inputs::interrupted("Half a"),
-            Step::Compact(ask) => match pick % 5 {
+            Step::Compact(_) if self.run.has_interrupting_steer() => inputs::interrupted("Half a"),
+            Step::Compact(request) => match pick % 5 {
                 0 => inputs::failed(FailureClass::Network, None),
                 1 if pick % 2 == 1 => inputs::failed(FailureClass::Refused, None),
-                _ => inputs::compacted(pick % (ask.messages.len() + 2)),
+                _ => inputs::compacted(pick % (request.messages.len() + 2)),
             },
             Step::Park(_) | Step::Finish(_) | Step::Advance if pick == 2 => Input::Release,
             Step::Park(_) | Step::Finish(_) | Step::Advance => Input::Advance,
-            Step::Idle => panic!("driven, with nothing to do"),
+            Step::Idle => panic!("a driven run has no next step"),
         }
     }
 
-    /// From now on everybody helps: gates are answered, timers come, money is
-    /// there, tools work and the model has only its last words to say.
+    /// Brings the run to its end: answers gates, fires timers, raises budgets, lets tools succeed
+    /// and lets the model give its final answer.
     pub(crate) fn run_to_end(&mut self) -> usize {
         for step in 0..STEPS_MAX {
             match self.rows.head {
@@ -139,14 +139,16 @@ impl TestRun {
                 Head::Parked => self.unblock(),
             }
         }
-        panic!("no end in {STEPS_MAX} steps: {:?}", self.run.control());
+        panic!("the run did not end in {STEPS_MAX} steps: {:?}", self.run.control());
     }
 
     fn unblock(&mut self) {
         let before = self.run.seq();
         if self.run.control().gates.is_empty() {
             let rest = self.run.control().idle.as_ref();
-            let is_broke = |rest: &Idle| matches!(rest, Idle::Parked { wait: Wait::Budget(_), .. });
+            let is_broke = |rest: &IdleReason| {
+                matches!(rest, IdleReason::Parked { wait: Wait::Budget(_), .. })
+            };
             if rest.is_some_and(is_broke) {
                 self.play("raise money 90000000");
                 self.play("raise tokens 90000000");
@@ -160,12 +162,16 @@ impl TestRun {
                 }
             }
         }
-        // A gate whose time is over takes no answer, only its timer.
+        // A gate whose deadline has passed accepts no answer, only its timer.
         if self.run.seq() == before {
             self.fire_next();
         }
         let waits = self.rows.head == Head::Parked && self.rows.timers.is_empty();
-        assert!(self.run.seq() > before || !waits, "nothing wakes it: {:?}", self.run.control());
+        assert!(
+            self.run.seq() > before || !waits,
+            "nothing can wake the run: {:?}",
+            self.run.control()
+        );
     }
 }
 
@@ -183,9 +189,9 @@ fn reply(pick: usize) -> Input {
     }
 }
 
-fn tools(todos: &[CallTask], pick: usize) -> Input {
-    let verify = todos.iter().find(|todo| todo.action == CallAction::Verify);
-    let made = todos.iter().filter(|todo| todo.action == CallAction::Run);
+fn tools(todos: &[ToolCallTask], pick: usize) -> Input {
+    let verify = todos.iter().find(|todo| todo.action == ToolCallAction::Verify);
+    let made = todos.iter().filter(|todo| todo.action == ToolCallAction::Run);
     let alone = made.clone().count() == 0;
     if let Some(todo) = verify.filter(|_| pick.is_multiple_of(2) || alone) {
         let finding = match pick % 3 {

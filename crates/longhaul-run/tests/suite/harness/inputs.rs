@@ -1,15 +1,13 @@
-//! Inputs in short words: replies, results, answers, messages.
-//!
-//! Never: writes. It only makes what is told to a run.
+//! Constructors for inputs: replies, results, failures and summaries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::event::environment::MemoryCompacted;
-use longhaul_core::event::run::{Compactor, RunPrepared};
-use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::run::{CompactionModel, RunPrepared};
+use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::event::turn::{CallClassification, OutputCheck, PerceptionUpdate};
+use longhaul_core::event::turn::{OutputCheck, PerceptionUpdate, ToolCallClassification};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::{Block, Message, Reply, StopReason, TextBlock, ToolCall};
@@ -23,15 +21,15 @@ use longhaul_run::input::{
     InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
 };
 
-/// What every model of these tests charges.
+/// Price of all models in these tests.
 pub(crate) const PRICE: Price =
     Price { input: 3_000_000, output: 15_000_000, cached: 300_000, cache_write: 3_750_000 };
 
-/// What whoever sums up charges.
+/// Price of the model that summarizes conversations.
 pub(crate) const COMPACTOR_PRICE: Price =
     Price { input: 1_000_000, output: 5_000_000, cached: 100_000, cache_write: 1_000_000 };
 
-/// What every reply of these tests uses.
+/// Usage of every reply in these tests.
 pub(crate) const USAGE: Usage = Usage {
     input_tokens: 100,
     output_tokens: 20,
@@ -41,7 +39,7 @@ pub(crate) const USAGE: Usage = Usage {
     estimated: false,
 };
 
-/// How long everything takes.
+/// Duration of every request and call.
 pub(crate) const ACTIVE: Millis = Millis(700);
 
 pub(crate) fn pricing() -> ModelPricing {
@@ -53,13 +51,14 @@ pub(crate) fn pricing() -> ModelPricing {
     }
 }
 
-/// What is seen, with these models behind the first.
-/// A word such as `identical_calls=4` says when a run that turns in circles ends.
-pub(crate) fn prepared<'a>(words: impl Iterator<Item = &'a str>) -> Input {
-    let (circles, fallbacks): (Vec<&str>, Vec<&str>) =
-        words.partition(|word| word.starts_with("identical_calls="));
-    let circles = circles.first().map(|word| word["identical_calls=".len()..].parse().unwrap());
-    let seen = RunPrepared {
+/// Creates a `Prepared` input with these fallback models. A word such as `identical_calls=4` sets the
+/// number of identical calls after which the run ends.
+pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> Input {
+    let (loop_limits, fallbacks): (Vec<&str>, Vec<&str>) =
+        args.partition(|arg| arg.starts_with("identical_calls="));
+    let loop_limits =
+        loop_limits.first().map(|arg| arg["identical_calls=".len()..].parse().unwrap());
+    let preparation = RunPrepared {
         system: StoredText::inline("You are a writer."),
         tools: StoredText::inline("[]"),
         initial_messages: vec![Message::user("Write a poem.")],
@@ -70,25 +69,25 @@ pub(crate) fn prepared<'a>(words: impl Iterator<Item = &'a str>) -> Input {
         world: None,
         context: BTreeMap::new(),
         external_tools: Vec::new(),
-        identical_calls: circles,
+        identical_calls: loop_limits,
     };
-    Input::Prepared(Box::new(seen), Vec::new())
+    Input::Prepared(Box::new(preparation), Vec::new())
 }
 
-/// The same with a window of so many tokens, and whoever sums up, if somebody does.
+/// Like `prepared`, with a context window of this many tokens and an optional summary model.
 pub(crate) fn prepared_with_window(window_tokens: u64, helper: Option<&str>) -> Input {
-    let Input::Prepared(mut seen, blobs) = prepared(["scripted/spare"].into_iter()) else {
-        panic!("what is seen is perceived");
+    let Input::Prepared(mut preparation, blobs) = prepared(["scripted/spare"].into_iter()) else {
+        panic!("unexpected input");
     };
-    seen.pricing.window_tokens = window_tokens;
-    seen.compactor = helper.map(|model| Compactor {
+    preparation.pricing.window_tokens = window_tokens;
+    preparation.compactor = helper.map(|model| CompactionModel {
         model: model.into(),
         pricing: ModelPricing { price: Some(COMPACTOR_PRICE), ..pricing() },
     });
-    Input::Prepared(seen, blobs)
+    Input::Prepared(preparation, blobs)
 }
 
-/// Somebody looked again, and saw this; nothing: all is as it was.
+/// Creates a perception refresh with this state. An empty text means an unchanged state.
 pub(crate) fn perception_refreshed(world: &str) -> Input {
     if world.is_empty() {
         return Input::PerceptionRefreshed(Box::default());
@@ -102,33 +101,34 @@ pub(crate) fn perception_refreshed(world: &str) -> Input {
     }))
 }
 
-/// Last words that were judged: `valid {json}` or why they do not.
+/// Creates a final answer that was checked: `valid {json}`, or the reason why it is invalid.
 pub(crate) fn replied_with_check(verdict: &str) -> Input {
-    let fit = match verdict.strip_prefix("valid ") {
+    let output_check = match verdict.strip_prefix("valid ") {
         Some(data) => OutputCheck::Valid(RawJson::parse(data).unwrap()),
         None => OutputCheck::Invalid(verdict.to_owned()),
     };
     match replied("Here it is.", "", StopReason::EndTurn) {
         Input::ModelReplied(mut replied) => {
-            replied.output_check = Some(fit);
+            replied.output_check = Some(output_check);
             Input::ModelReplied(replied)
         }
         other => other,
     }
 }
 
-/// A reply of `text` and calls in the form `name/class {json} + name/class`.
+/// Creates a reply with `text` and calls in the form `name/class {json} + name/class`.
 pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> Input {
-    let calls: Vec<(ToolCall, CallClassification)> = calls
+    let calls: Vec<(ToolCall, ToolCallClassification)> = calls
         .split(" + ")
         .filter(|call| !call.trim().is_empty())
         .zip(1..)
         .map(|(call, index)| parse_call(call.trim(), index))
         .collect();
-    let words = Block::Text(TextBlock { text: text.into(), extra: None });
-    let words = (!text.is_empty()).then_some(words);
+    let text_block = Block::Text(TextBlock { text: text.into(), extra: None });
+    let text_block = (!text.is_empty()).then_some(text_block);
     let called = calls.iter().map(|(call, _)| Block::ToolCall(call.clone()));
-    let reply = Reply { api: "scripted".into(), blocks: words.into_iter().chain(called).collect() };
+    let reply =
+        Reply { api: "scripted".into(), blocks: text_block.into_iter().chain(called).collect() };
     Input::ModelReplied(Box::new(ModelReply {
         response: ModelResponse {
             reply: Arc::new(reply),
@@ -137,22 +137,22 @@ pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> Input {
             cost: Some(PRICE.cost(USAGE)),
             model: "poem-1".into(),
         },
-        calls: calls.into_iter().map(|(_, appraisal)| appraisal).collect(),
+        calls: calls.into_iter().map(|(_, classification)| classification).collect(),
         output_check: None,
         active: ACTIVE,
     }))
 }
 
-/// `name/class`, `name/class?` when the tool can look, `name/class!tell` for
-/// its word in doubt, `name/bad` for a call that can't be made; then its input.
-fn parse_call(call: &str, index: usize) -> (ToolCall, CallClassification) {
+/// Parses a call: `name/class`, `name/class?` if the tool can verify calls, `name/class!tell` for
+/// the tool's in-doubt policy, `name/bad` for a call that can't be made; then its input.
+fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
     let (head, input) = call.split_once(' ').unwrap_or((call, "{}"));
     let (name, class) = head.split_once('/').unwrap_or((head, "pure"));
     let (class, doubt) = class.split_once('!').unwrap_or((class, ""));
     let input = RawJson::parse(input).unwrap();
     let command = input.to_value()["command"].as_str().map(str::to_owned);
     let parts = command.iter().flat_map(|command| command.split("; "));
-    let appraisal = CallClassification {
+    let classification = ToolCallClassification {
         tool: ToolName::new(name).unwrap(),
         class: match class.trim_end_matches('?') {
             "pure" | "bad" => EffectClass::Pure,
@@ -174,7 +174,7 @@ fn parse_call(call: &str, index: usize) -> (ToolCall, CallClassification) {
         may_outlive_worker: name == "shell",
     };
     let call = ToolCall { id: format!("call_{index}"), name: name.into(), input, extra: None };
-    (call, appraisal)
+    (call, classification)
 }
 
 pub(crate) fn failed(class: FailureClass, retry_after: Option<u64>) -> Input {
@@ -183,9 +183,9 @@ pub(crate) fn failed(class: FailureClass, retry_after: Option<u64>) -> Input {
     Input::ModelFailed { failure, cost: None, active: ACTIVE }
 }
 
-/// A call that is of no use and has cost this much.
+/// Creates a failure of a request that has nevertheless cost this much.
 pub(crate) fn failed_with_cost(class: FailureClass, cost: Option<u64>) -> Input {
-    let mut failure = Failure::new(class, "it was of no use");
+    let mut failure = Failure::new(class, "the reply was unusable");
     failure.usage = Some(USAGE);
     Input::ModelFailed { failure, cost: cost.map(MicroUsd), active: ACTIVE }
 }
@@ -221,10 +221,10 @@ pub(crate) fn tool_result(call: CallId, end: ToolCallStatus, text: &str) -> Tool
     }
 }
 
-pub(crate) fn class_of(word: &str) -> FailureClass {
-    serde_json::from_value(word.into()).unwrap()
+pub(crate) fn class_of(name: &str) -> FailureClass {
+    serde_json::from_value(name.into()).unwrap()
 }
 
-pub(crate) fn delivery_of(word: &str) -> Delivery {
-    serde_json::from_value(word.into()).unwrap()
+pub(crate) fn delivery_of(name: &str) -> SteerDelivery {
+    serde_json::from_value(name.into()).unwrap()
 }

@@ -1,11 +1,10 @@
-//! The rows beside a journal, as any store keeps them.
-//!
-//! Never: folds.
+//! In-memory rows beside a journal, as a store keeps them.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::change::{
-    Change, Due, GateTransition, HeadUpdate, RuleRow, SteerRow, SteerStatus, TimerKind, TimerUpdate,
+    Change, DueTime, GateTransition, RuleRow, SchedulingUpdate, SteerRow, SteerStatus, TimerKind,
+    TimerUpdate,
 };
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{RunId, TimerId};
@@ -17,7 +16,7 @@ use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget, Usage};
 
 use super::Author;
 
-/// How the head stands.
+/// Scheduling state of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Head {
     Ready,
@@ -27,14 +26,14 @@ pub(crate) enum Head {
     Ended,
 }
 
-/// Why a row does not let a batch pass.
+/// Reason why a row refuses a batch.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RowConflict {
     OverBudget(RemainingBudget),
     Row(&'static str),
 }
 
-/// The account, and every hold there ever was.
+/// Budget account with the totals of all holds and settlements.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Account {
     pub(crate) cap: RemainingBudget,
@@ -45,7 +44,7 @@ pub(crate) struct Account {
     pub(crate) settled_ever: Hold,
 }
 
-/// The run's own sums.
+/// Usage of the run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RunUsage {
     pub(crate) usage: Usage,
@@ -55,7 +54,7 @@ pub(crate) struct RunUsage {
     pub(crate) active: Millis,
 }
 
-/// Everything but the journal.
+/// All rows of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
     pub(crate) run: RunId,
@@ -95,21 +94,21 @@ impl Rows {
         }
     }
 
-    /// Whether such an author may write now.
+    /// Returns whether an author of this kind may write now.
     pub(crate) fn admits(&self, author: Author) -> bool {
         match author {
             Author::Driver => self.head == Head::Leased,
             Author::Closer => matches!(self.head, Head::Ready | Head::Parked | Head::Paused),
-            // Even a run that has ended is told its timers.
+            // Timers are delivered even to a run that has ended.
             Author::Outsider => true,
         }
     }
 
-    /// What an outsider's facts do to a head that rests.
+    /// Applies the effect of an outsider's events on an idle run.
     pub(crate) fn wake_from(&mut self, events: &[Event]) {
         for event in events {
             let wakes = event.from_outside();
-            assert_ne!(wakes, None, "no outsider may state {}", event.kind());
+            assert_ne!(wakes, None, "an outsider may not append {}", event.kind());
             match (self.head, wakes) {
                 (Head::Parked, Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused))
                 | (Head::Paused, Some(WakeTarget::ParkedOrPaused)) => self.head = Head::Ready,
@@ -120,14 +119,14 @@ impl Rows {
 
     pub(crate) fn change(&mut self, change: Change, now: Timestamp) -> Result<(), RowConflict> {
         match change {
-            Change::SetHead(to) => self.head = head_after(&to),
+            Change::UpdateScheduling(to) => self.head = head_after(&to),
             Change::RaiseGate(spec) => {
-                assert!(self.gate_index(spec.id).is_none(), "a gate is raised once");
+                assert!(self.gate_index(spec.id).is_none(), "a gate is raised only once");
                 self.gates.push(GateRow {
                     run: self.run,
                     status: GateStatus::Open,
                     raised_at: now,
-                    deadline: spec.timeout.map(|span| now.plus(span)),
+                    deadline: spec.timeout.map(|timeout| now.plus(timeout)),
                     submitter: self.submitter.clone(),
                     answers: Vec::new(),
                     spec: *spec,
@@ -183,7 +182,7 @@ impl Rows {
             }
             Change::AppendThread(row) => self.remembered += row.messages.len(),
             Change::PutBlob(_) => {}
-            other => panic!("the heart does not do this yet: {other:?}"),
+            other => panic!("the state machine does not make this change yet: {other:?}"),
         }
         Ok(())
     }
@@ -195,15 +194,15 @@ impl Rows {
     fn close_gate(
         &mut self,
         gate: longhaul_core::id::GateId,
-        how: GateTransition,
+        transition: GateTransition,
         now: Timestamp,
     ) -> Result<(), RowConflict> {
-        let place = self.gate_index(gate).ok_or(RowConflict::Row("no gate"))?;
-        let row = &mut self.gates[place];
+        let index = self.gate_index(gate).ok_or(RowConflict::Row("no gate"))?;
+        let row = &mut self.gates[index];
         if row.status != GateStatus::Open {
             return Err(RowConflict::Row("gate closed"));
         }
-        let (status, answer) = match how {
+        let (status, answer) = match transition {
             GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
             GateTransition::Answered(answer) => (GateStatus::Answered, Some(answer)),
             GateTransition::Expired => (GateStatus::Expired, None),
@@ -219,9 +218,9 @@ impl Rows {
         match to {
             TimerUpdate::Arm { timer, due, kind: what, .. } => {
                 let due = match due {
-                    Due::Now => now,
-                    Due::After(span) => now.plus(span),
-                    Due::At(at) => at,
+                    DueTime::Now => now,
+                    DueTime::After(delay) => now.plus(delay),
+                    DueTime::At(at) => at,
                 };
                 self.timers.insert(timer, (due, what));
             }
@@ -248,13 +247,13 @@ impl Rows {
         Ok(())
     }
 
-    /// The timer that is due first.
+    /// Returns the timer that is due first.
     pub(crate) fn first_timer(&self) -> Option<(Timestamp, TimerId)> {
         let due = self.timers.iter().map(|(timer, (due, _))| (*due, *timer));
         due.min()
     }
 
-    /// A timer as the sweep hands it on.
+    /// Returns a timer in the form that the sweep reports.
     pub(crate) fn due_timer(&self, timer: TimerId) -> Option<DueTimer> {
         let (due, what) = self.timers.get(&timer)?.clone();
         let gate = match &what {
@@ -280,12 +279,12 @@ pub(crate) fn is_queued(row: &SteerRow) -> bool {
     row.status == SteerStatus::Queued
 }
 
-fn head_after(to: &HeadUpdate) -> Head {
+fn head_after(to: &SchedulingUpdate) -> Head {
     match to {
-        HeadUpdate::Park { .. } => Head::Parked,
-        HeadUpdate::Pause => Head::Paused,
-        HeadUpdate::Release => Head::Ready,
-        HeadUpdate::End { .. } => Head::Ended,
+        SchedulingUpdate::Park { .. } => Head::Parked,
+        SchedulingUpdate::Pause => Head::Paused,
+        SchedulingUpdate::Release => Head::Ready,
+        SchedulingUpdate::End { .. } => Head::Ended,
     }
 }
 

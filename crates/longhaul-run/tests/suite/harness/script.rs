@@ -1,6 +1,6 @@
-//! Tests as text: each line is something that happens, and what comes of it.
+//! Tests as scripts: each line is an action and its expected outcome.
 //!
-//! Never: hides a line. The whole script is compared with what really happened.
+//! The whole script is compared with the actual outcomes, so no line is skipped.
 
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::event::tool::{
@@ -10,7 +10,7 @@ use longhaul_core::id::SteerId;
 use longhaul_core::message::StopReason;
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{Answer, Decision, GateStatus, Scope};
+use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateStatus};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
@@ -20,37 +20,37 @@ use longhaul_run::input::ToolCallStatus;
 
 use super::inputs;
 use super::summary::summarize;
-use super::{TellOutcome, TestRun};
+use super::{InputOutcome, TestRun};
 
-/// Plays a script of `line => what comes of it` and compares the whole of it.
+/// Plays a script of `action => outcome` lines and compares all outcomes.
 #[track_caller]
 pub(crate) fn check(policy: Policy, script: &str) -> TestRun {
     check_in(TestRun::new(policy), script)
 }
 
-/// The same in a world that stands already.
+/// Like `check`, with an existing run.
 #[track_caller]
-pub(crate) fn check_in(mut world: TestRun, script: &str) -> TestRun {
-    let mut before = world.status_line();
+pub(crate) fn check_in(mut test_run: TestRun, script: &str) -> TestRun {
+    let mut before = test_run.status_line();
     let mut went = Vec::new();
     let mut expected = Vec::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (op, expect) = line.split_once("=>").unwrap_or((line, ""));
-        let mut came = world.play(op.trim());
-        if world.status_line() != before {
-            before = world.status_line();
-            came = format!("{came} | {before}");
+        let mut result = test_run.play(op.trim());
+        if test_run.status_line() != before {
+            before = test_run.status_line();
+            result = format!("{result} | {before}");
         }
         expected.push(format!("{} => {}", op.trim(), expect.trim()));
-        went.push(format!("{} => {}", op.trim(), came.trim()));
+        went.push(format!("{} => {}", op.trim(), result.trim()));
     }
     let (went, expected) = (went.join("\n"), expected.join("\n"));
-    assert!(went == expected, "it went like this:\n{went}\n");
-    world
+    assert!(went == expected, "the actual outcomes are:\n{went}\n");
+    test_run
 }
 
 impl TestRun {
-    /// Lets one line happen, and says in short what came of it.
+    /// Executes one line and returns its outcome as a short text.
     pub(crate) fn play(&mut self, line: &str) -> String {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {
@@ -71,7 +71,7 @@ impl TestRun {
         }
     }
 
-    /// The input that a line stands for; none: there is nothing to say it to.
+    /// Returns the input for a line. `None` means that there is nothing it could apply to.
     pub(crate) fn input(&mut self, verb: &str, rest: &str) -> Option<Input> {
         driver(verb, rest).or_else(|| self.outsider(verb, rest).map(Input::Command))
     }
@@ -119,26 +119,26 @@ impl TestRun {
                     output: ToolOutput::text(text),
                 })
             }
-            other => panic!("nobody knows what `{other}` means"),
+            other => panic!("unknown action `{other}`"),
         })
     }
 
-    /// `yes`, `yes run`, `yes by bob`, `no`, `no NOTE`, `edit JSON`, `answer WORDS`,
-    /// each at the oldest open gate, or at gate 2 with `yes @2`; `blind` names no
-    /// digest and `stale` a wrong one, `yes note WORDS` says something with it.
+    /// Parses `yes`, `yes run`, `yes by bob`, `no`, `no NOTE`, `edit JSON` and `answer TEXT`. The
+    /// answer goes to the oldest open gate, or to gate 2 with `yes @2`. `blind` sends no digest,
+    /// `stale` a wrong one, and `yes note TEXT` adds a note.
     fn answer(&mut self, verb: &str, rest: &str) -> Option<RunCommand> {
-        let (place, rest) = match rest.strip_prefix('@') {
+        let (index, rest) = match rest.strip_prefix('@') {
             Some(rest) => {
-                let (place, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-                (Some(place.parse::<usize>().unwrap() - 1), rest)
+                let (index, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                (Some(index.parse::<usize>().unwrap() - 1), rest)
             }
             None => (None, rest),
         };
         let (rest, by) = rest.split_once("by ").unwrap_or((rest, "cli:anna"));
         let rest = rest.trim();
         let open = |gate: &&longhaul_core::policy::gate::GateRow| gate.status == GateStatus::Open;
-        let gate = match place {
-            Some(place) => self.rows.gates.get(place)?,
+        let gate = match index {
+            Some(index) => self.rows.gates.get(index)?,
             None => self.rows.gates.iter().find(open)?,
         };
         let decision = match verb {
@@ -149,7 +149,7 @@ impl TestRun {
             _ => Decision::Complete,
         };
         let note = match (verb, rest.strip_prefix("note ")) {
-            (_, Some(words)) => Some(words.to_owned()),
+            (_, Some(text)) => Some(text.to_owned()),
             ("no", None) if !rest.is_empty() && rest != "run" => Some(rest.to_owned()),
             _ => None,
         };
@@ -161,7 +161,7 @@ impl TestRun {
         let answer = Answer {
             decision,
             by: by.into(),
-            scope: if rest == "run" { Scope::Run } else { Scope::Once },
+            scope: if rest == "run" { AnswerScope::Run } else { AnswerScope::Once },
             note,
             payload: None,
             digest,
@@ -169,33 +169,36 @@ impl TestRun {
         Some(RunCommand::Answer { gate: Box::new(gate.clone()), answer })
     }
 
-    /// Lets time pass and tells every timer that is due, in order.
-    pub(crate) fn tick(&mut self, span: Millis) -> String {
-        let until = self.now.plus(span);
-        let mut came = Vec::new();
+    /// Advances the time and fires all due timers in order.
+    pub(crate) fn tick(&mut self, duration: Millis) -> String {
+        let until = self.now.plus(duration);
+        let mut results = Vec::new();
         while let Some((due, _)) = self.rows.first_timer().filter(|(due, _)| *due <= until) {
             self.now = self.now.max(due);
-            came.push(self.fire_next());
+            results.push(self.fire_next());
         }
         self.now = until;
-        came.retain(|came| !came.is_empty());
-        came.join(" ")
+        results.retain(|results| !results.is_empty());
+        results.join(" ")
     }
 
-    /// Waits for the first timer and tells it.
+    /// Advances the time to the first timer and fires it.
     pub(crate) fn fire_next(&mut self) -> String {
         let Some((due, timer)) = self.rows.first_timer() else {
             return "-".into();
         };
         self.now = self.now.max(due);
         let due = self.rows.due_timer(timer).unwrap();
-        let told = self.send_input(Input::Command(RunCommand::Timer(Box::new(due))));
-        assert!(matches!(told, TellOutcome::Events(_)), "a timer is told: {told:?}");
-        outcome_line(told)
+        let outcome = self.send_input(Input::Command(RunCommand::Timer(Box::new(due))));
+        assert!(
+            matches!(outcome, InputOutcome::Events(_)),
+            "the timer was not accepted: {outcome:?}"
+        );
+        outcome_line(outcome)
     }
 }
 
-/// What a driver, or whoever closes the run, says.
+/// Returns the input of a driver, or of a process that closes the run.
 fn driver(verb: &str, rest: &str) -> Option<Input> {
     let (first, text) = rest.split_once(' ').unwrap_or((rest, ""));
     let call = || first.parse().unwrap();
@@ -213,7 +216,7 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
             Some(Input::ToolsDone(vec![done]))
         }
         "look" => Some(inputs::perception_refreshed(rest)),
-        "judged" => Some(inputs::replied_with_check(rest)),
+        "checked" => Some(inputs::replied_with_check(rest)),
         "progress" => Some(Input::Progress(ToolProgress {
             call: call(),
             percent: None,
@@ -264,7 +267,7 @@ fn raise(rest: &str) -> Option<BudgetRaise> {
     Some(raise)
 }
 
-/// The digest that whoever looks at the gate now is shown.
+/// Returns the digest that the gate currently shows.
 fn current_digest(gate: &longhaul_core::policy::gate::GateRow) -> longhaul_core::raw::Hash {
     let edit = gate.answers.iter().rev().find_map(|given| {
         let Decision::Edit(edited) = &given.answer.decision else {
@@ -282,11 +285,11 @@ fn current_digest(gate: &longhaul_core::policy::gate::GateRow) -> longhaul_core:
     longhaul_core::raw::Hash::digest(longhaul_core::raw::canonical_json(&value).as_bytes())
 }
 
-/// What came of it, in short.
-pub(crate) fn outcome_line(told: TellOutcome) -> String {
-    match told {
-        TellOutcome::Events(events) => events.iter().map(summarize).collect::<Vec<_>>().join(" "),
-        TellOutcome::Rejected(refusal) => format!("!{}", refusal.code()),
-        TellOutcome::RowConflict(why) => format!("!{why}"),
+/// Returns the outcome as a short text.
+pub(crate) fn outcome_line(outcome: InputOutcome) -> String {
+    match outcome {
+        InputOutcome::Events(events) => events.iter().map(summarize).collect::<Vec<_>>().join(" "),
+        InputOutcome::Rejected(refusal) => format!("!{}", refusal.code()),
+        InputOutcome::RowConflict(why) => format!("!{why}"),
     }
 }

@@ -1,16 +1,14 @@
-//! Facts and states in a word or two, for tests that are text.
-//!
-//! Never: everything. What matters in a test can be asked for by name.
+//! Short texts for events and states, for tests that are written as scripts.
 
 use longhaul_core::event::Event;
 use longhaul_core::message::{Message, Part};
-use longhaul_core::status::Outcome;
-use longhaul_run::state::control::Idle;
+use longhaul_core::status::RunOutcome;
+use longhaul_run::state::control::IdleReason;
 use longhaul_run::{Step, next};
 
 use super::TestRun;
 
-/// A fact in short.
+/// Returns the kind of an event with its most important detail.
 pub(crate) fn summarize(event: &Event) -> String {
     let kind = event.kind();
     let detail = match event {
@@ -19,7 +17,7 @@ pub(crate) fn summarize(event: &Event) -> String {
         Event::RunCompleted(data) => data.output.text.clone(),
         Event::RunRetried(data) => data.attempt.to_string(),
         Event::TurnStarted(data) => {
-            let about = data.runtime_messages.iter().map(|aside| format!("{:?}", aside.topic));
+            let about = data.runtime_messages.iter().map(|message| format!("{:?}", message.topic));
             about.collect::<Vec<_>>().join(" ").to_lowercase()
         }
         Event::TurnFailed(data) => data.failure.class.as_str().to_owned(),
@@ -48,16 +46,16 @@ pub(crate) fn summarize(event: &Event) -> String {
 }
 
 impl TestRun {
-    /// How the run stands, as a list shows it.
+    /// Returns the status of the run as shown in lists.
     pub(crate) fn status_line(&self) -> String {
         let status = self.run.status().as_str();
         match &self.run.control().idle {
-            Some(Idle::Parked { wait, .. }) => format!("{status} {}", wait.reason()),
-            Some(Idle::Paused) | None => status.to_owned(),
+            Some(IdleReason::Parked { wait, .. }) => format!("{status} {}", wait.reason()),
+            Some(IdleReason::Paused) | None => status.to_owned(),
         }
     }
 
-    /// One thing that a script asks for.
+    /// Returns the part of the state that a script asks for.
     pub(crate) fn show(&self, what: &str) -> String {
         match what {
             "said" => self.last_message(),
@@ -65,10 +63,10 @@ impl TestRun {
             "step" => self.step(),
             "gates" => {
                 let gates = self.run.control().gates.iter();
-                let asks: Vec<_> = gates.map(|gate| gate.ask.clone()).collect();
-                asks.join(" | ")
+                let questions: Vec<_> = gates.map(|gate| gate.ask.clone()).collect();
+                questions.join(" | ")
             }
-            "world" => match self.run.perception().world() {
+            "world" => match self.run.perception().world_hash() {
                 Some(_) => "told".into(),
                 None => "untold".into(),
             },
@@ -78,34 +76,34 @@ impl TestRun {
                 let rest = if sums.unpriced { " and more" } else { "" };
                 format!("{}{rest}", sums.cost.0)
             }
-            "why" => longhaul_run::explain::explain(&self.run).message,
+            "why" => longhaul_run::explain::explain_run_state(&self.run).message,
             "crashes" => self.run.control().crashes.to_string(),
             "outcome" => match self.run.outcome() {
-                Some(Outcome::Failed(fault)) => format!("{}: {}", fault.code, fault.message),
-                Some(Outcome::Completed(output)) => serde_json::to_string(output).unwrap(),
-                Some(Outcome::Cancelled(why)) => why.clone(),
+                Some(RunOutcome::Failed(error)) => format!("{}: {}", error.code, error.message),
+                Some(RunOutcome::Completed(output)) => serde_json::to_string(output).unwrap(),
+                Some(RunOutcome::Cancelled(why)) => why.clone(),
                 None => "none".into(),
             },
-            other => panic!("`{other}` can't be shown"),
+            other => panic!("unknown query `{other}`"),
         }
     }
 
-    /// The last message that the model reads.
+    /// Returns the last message of the conversation.
     fn last_message(&self) -> String {
-        let words = |parts: &[Part]| {
-            let words = parts.iter().map(|part| match part {
+        let texts = |parts: &[Part]| {
+            let texts = parts.iter().map(|part| match part {
                 Part::Text(text) => text.to_string(),
                 Part::Image(_) => "[image]".into(),
             });
-            words.collect::<Vec<_>>().join(" / ")
+            texts.collect::<Vec<_>>().join(" / ")
         };
         match self.run.transcript().messages().last().map(|last| &**last) {
-            Some(Message::User(parts)) => words(parts),
+            Some(Message::User(parts)) => texts(parts),
             Some(Message::Assistant(reply)) => format!("model: {}", reply.text()),
             Some(Message::Results(results)) => {
                 let results = results.iter().map(|result| {
                     let mark = if result.is_error { "! " } else { "" };
-                    format!("{}: {mark}{}", result.call, words(&result.content))
+                    format!("{}: {mark}{}", result.call, texts(&result.content))
                 });
                 results.collect::<Vec<_>>().join(" | ")
             }
@@ -113,25 +111,26 @@ impl TestRun {
         }
     }
 
-    /// Milliseconds until each timer is due.
+    /// Returns the milliseconds until each timer is due.
     fn timers(&self) -> String {
         let mut due: Vec<u64> =
-            self.rows.timers.values().map(|(due, _)| due.since(self.now).0).collect();
+            self.rows.timers.values().map(|(due, _)| due.duration_since(self.now).0).collect();
         due.sort_unstable();
         format!("{due:?}")
     }
 
     fn step(&self) -> String {
         match next(&self.run, self.now) {
-            Step::AskModel(ask) => {
-                format!("ask turn {} try {} max {}", ask.turn, ask.attempt, ask.max_tokens)
-            }
-            Step::Compact(ask) => {
-                let by = match ask.model == self.run.transcript().model() {
+            Step::AskModel(request) => format!(
+                "ask turn {} try {} max {}",
+                request.turn, request.attempt, request.max_tokens
+            ),
+            Step::Compact(request) => {
+                let by = match request.model == self.run.transcript().model() {
                     true => String::new(),
-                    false => format!(" by {}", ask.model),
+                    false => format!(" by {}", request.model),
                 };
-                format!("compact turn {} try {}{by}", ask.turn, ask.attempt)
+                format!("compact turn {} try {}{by}", request.turn, request.attempt)
             }
             Step::UseTools(todos) => {
                 let todos = todos.iter().map(|todo| {

@@ -1,6 +1,4 @@
-//! The keyring of a store in memory, with doors where a test wants to stand.
-//!
-//! Never: another answer than the store's.
+//! The auth store of an in-memory store, with latches at chosen operations.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{
-    AuthStore, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, LinkRow, NewKey,
+    AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, NewKey,
     NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::store::StoreError;
@@ -17,20 +15,20 @@ use longhaul_testkit::mem_store::MemStore;
 
 use longhaul_testkit::latch::Latch;
 
-/// Where somebody waits.
+/// Operations with a latch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockPoint {
     /// Before all keys are read.
     Keys,
-    /// After a request was begun, before whoever began it hears of it.
+    /// After a request was begun, before the result is returned.
     AfterBegin,
-    /// Before an answer is kept.
+    /// Before a response is stored.
     BeforeComplete,
-    /// Before a request that came to nothing is forgotten.
+    /// Before a failed request is aborted.
     BeforeAbort,
 }
 
-/// A keyring with doors.
+/// An auth store with latches.
 #[derive(Debug)]
 pub(crate) struct BlockingAuthStore {
     inner: MemStore,
@@ -51,38 +49,38 @@ impl BlockingAuthStore {
         }
     }
 
-    /// How often a link was looked up.
+    /// Returns how often a link was looked up.
     pub(crate) fn link_reads(&self) -> usize {
         self.link_reads.load(Ordering::SeqCst)
     }
 
-    /// The store behind it.
+    /// Returns the underlying store.
     pub(crate) fn store(&self) -> &MemStore {
         &self.inner
     }
 
-    /// From now on no answer can be kept, as if the server died before that.
+    /// Makes storing responses fail, as if the server had crashed before.
     pub(crate) fn lose_responses(&self) {
         self.loses_responses.store(true, Ordering::SeqCst);
     }
 
-    /// From now on there is a door at this spot.
-    pub(crate) fn block(&self, spot: BlockPoint) -> Latch {
-        let door = Latch::new();
-        self.latches.lock().unwrap().push((spot, door.clone()));
-        door
+    /// Adds a closed latch at this operation.
+    pub(crate) fn block(&self, point: BlockPoint) -> Latch {
+        let latch = Latch::closed();
+        self.latches.lock().unwrap().push((point, latch.clone()));
+        latch
     }
 
-    /// From now on the list of keys can't be read, for this reason; none: it can.
+    /// Makes reading the list of keys fail with this error. `None` means that it succeeds.
     pub(crate) fn set_failure(&self, why: Option<fn() -> StoreError>) {
         *self.failure.lock().unwrap() = why;
     }
 
-    async fn wait_at(&self, spot: BlockPoint) {
-        let doors = self.latches.lock().unwrap().clone();
-        for (at, door) in doors {
-            if at == spot {
-                door.wait().await;
+    async fn wait_at(&self, point: BlockPoint) {
+        let latches = self.latches.lock().unwrap().clone();
+        for (at, latch) in latches {
+            if at == point {
+                latch.wait().await;
             }
         }
     }
@@ -94,16 +92,16 @@ impl AuthStore for BlockingAuthStore {
         self.inner.add_key(key).await
     }
 
-    async fn key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError> {
-        self.inner.key(hash).await
+    async fn find_key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError> {
+        self.inner.find_key(hash).await
     }
 
-    async fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
+    async fn list_keys(&self) -> Result<Vec<KeyRow>, StoreError> {
         self.wait_at(BlockPoint::Keys).await;
         let fails = *self.failure.lock().unwrap();
         match fails {
             Some(why) => Err(why()),
-            None => self.inner.keys().await,
+            None => self.inner.list_keys().await,
         }
     }
 
@@ -111,16 +109,20 @@ impl AuthStore for BlockingAuthStore {
         self.inner.revoke_key(name).await
     }
 
-    async fn touch_key(&self, hash: Hash) -> Result<(), StoreError> {
-        self.inner.touch_key(hash).await
+    async fn record_key_use(&self, hash: Hash) -> Result<(), StoreError> {
+        self.inner.record_key_use(hash).await
     }
 
-    async fn add_token(&self, pass: NewToken) -> Result<(), StoreError> {
-        self.inner.add_token(pass).await
+    async fn add_token(&self, token: NewToken) -> Result<(), StoreError> {
+        self.inner.add_token(token).await
     }
 
-    async fn token(&self, kind: TokenKind, hash: Hash) -> Result<Option<TokenRow>, StoreError> {
-        self.inner.token(kind, hash).await
+    async fn find_token(
+        &self,
+        kind: TokenKind,
+        hash: Hash,
+    ) -> Result<Option<TokenRow>, StoreError> {
+        self.inner.find_token(kind, hash).await
     }
 
     async fn consume_token(
@@ -131,35 +133,38 @@ impl AuthStore for BlockingAuthStore {
         self.inner.consume_token(kind, hash).await
     }
 
-    async fn add_link(&self, link: LinkRow) -> Result<(), StoreError> {
-        self.inner.add_link(link).await
+    async fn add_gate_link(&self, link: GateLinkRow) -> Result<(), StoreError> {
+        self.inner.add_gate_link(link).await
     }
 
-    async fn link(&self, hash: Hash) -> Result<Option<LinkRow>, StoreError> {
+    async fn find_gate_link(&self, hash: Hash) -> Result<Option<GateLinkRow>, StoreError> {
         self.link_reads.fetch_add(1, Ordering::SeqCst);
-        self.inner.link(hash).await
+        self.inner.find_gate_link(hash).await
     }
 
-    async fn begin_request(&self, ask: IdempotencyRequest) -> Result<IdempotencyState, StoreError> {
-        let begun = self.inner.begin_request(ask).await;
+    async fn begin_request(
+        &self,
+        request: IdempotencyRequest,
+    ) -> Result<IdempotencyState, StoreError> {
+        let state = self.inner.begin_request(request).await;
         self.wait_at(BlockPoint::AfterBegin).await;
-        begun
+        state
     }
 
     async fn complete_request(
         &self,
-        of: IdempotencyKey,
+        key: IdempotencyKey,
         reply: StoredResponse,
     ) -> Result<(), StoreError> {
         self.wait_at(BlockPoint::BeforeComplete).await;
         if self.loses_responses.load(Ordering::SeqCst) {
             return Err(StoreError::Busy { at: "here".into() });
         }
-        self.inner.complete_request(of, reply).await
+        self.inner.complete_request(key, reply).await
     }
 
-    async fn abort_request(&self, of: IdempotencyKey) -> Result<(), StoreError> {
+    async fn abort_request(&self, key: IdempotencyKey) -> Result<(), StoreError> {
         self.wait_at(BlockPoint::BeforeAbort).await;
-        self.inner.abort_request(of).await
+        self.inner.abort_request(key).await
     }
 }

@@ -1,6 +1,4 @@
-//! A client made of bytes: it can send what no decent client would.
-//!
-//! Never: repairs what it is told to send.
+//! A raw HTTP client that can send invalid requests unchanged.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::suite::harness::TIMEOUT;
 
-/// Which key is shown.
+/// Credential of a request.
 #[derive(Debug, Clone)]
 enum TestCredential {
     Local,
@@ -19,7 +17,7 @@ enum TestCredential {
     None,
 }
 
-/// A request as a test writes it.
+/// A request of a test.
 #[derive(Debug, Clone)]
 pub(crate) struct TestRequest {
     method: String,
@@ -29,7 +27,7 @@ pub(crate) struct TestRequest {
     credential: TestCredential,
 }
 
-/// A request with the machine's own key.
+/// Creates a request with the local machine key.
 pub(crate) fn request(method: &str, path: impl Into<String>) -> TestRequest {
     TestRequest {
         method: method.to_owned(),
@@ -49,53 +47,53 @@ pub(crate) fn post(path: impl Into<String>, body: &Value) -> TestRequest {
 }
 
 impl TestRequest {
-    /// With this key instead of the machine's own.
+    /// Uses this key instead of the local machine key.
     pub(crate) fn with_key(mut self, key: &str) -> Self {
         self.credential = TestCredential::Key(key.to_owned());
         self
     }
 
-    /// Without a key.
+    /// Sends no key.
     pub(crate) fn without_key(mut self) -> Self {
         self.credential = TestCredential::None;
         self
     }
 
-    /// With a header.
+    /// Adds a header.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With several headers.
+    /// Adds several headers.
     pub(crate) fn headers(self, headers: &[(&str, &str)]) -> Self {
-        let add = |ask: Self, (name, value): &(&str, &str)| ask.header(name, value);
+        let add = |request: Self, (name, value): &(&str, &str)| request.header(name, value);
         headers.iter().fold(self, add)
     }
 
-    /// With a session.
+    /// Uses a session cookie.
     pub(crate) fn cookie(self, cookie: &str) -> Self {
         self.without_key().header("cookie", cookie)
     }
 
-    /// Under an idempotency key.
+    /// Sets an idempotency key.
     pub(crate) fn idempotency_key(self, key: &str) -> Self {
         self.header("idempotency-key", key)
     }
 
-    /// With a JSON body.
+    /// Sets a JSON body.
     pub(crate) fn json(self, body: &Value) -> Self {
         self.body("application/json", body.to_string())
     }
 
-    /// With a body of some kind.
+    /// Sets a body with this content type.
     pub(crate) fn body(self, kind: &str, body: impl Into<Vec<u8>>) -> Self {
-        let mut asked = self.header("content-type", kind);
-        asked.body = body.into();
-        asked
+        let mut request = self.header("content-type", kind);
+        request.body = body.into();
+        request
     }
 
-    /// As it goes over the wire.
+    /// Returns the bytes of the request.
     pub(crate) fn bytes(&self, host: &str, local: &str) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let mut line = |name: &str, value: &str| head.push_str(&format!("{name}: {value}\r\n"));
@@ -122,7 +120,7 @@ impl TestRequest {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TestResponse {
     pub(crate) status: u16,
@@ -132,7 +130,7 @@ pub(crate) struct TestResponse {
 
 impl TestResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(known, _)| known == name);
+        let found = self.headers.iter().find(|(header_name, _)| header_name == name);
         found.map(|(_, value)| value.as_str())
     }
 
@@ -142,16 +140,16 @@ impl TestResponse {
 
     pub(crate) fn json(&self) -> Value {
         let read = serde_json::from_slice(&self.body);
-        read.unwrap_or_else(|_| panic!("no JSON: {} {}", self.status, self.text()))
+        read.unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text()))
     }
 
-    /// The JSON of an answer that has this status.
+    /// Returns the JSON body of a response and asserts its status.
     pub(crate) fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         self.json()
     }
 
-    /// The code of a problem, which must be a whole one.
+    /// Returns the code of a problem and asserts that all its fields are set.
     pub(crate) fn problem(&self) -> String {
         let kind = self.header("content-type");
         assert_eq!(kind, Some("application/problem+json"), "{}", self.text());
@@ -178,48 +176,47 @@ impl TestConnection {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let came = Vec::new();
-        Self { stream, received: came }
+        let received = Vec::new();
+        Self { stream, received }
     }
 
-    /// Sends bytes; false: the other side has closed.
+    /// Sends bytes. Returns `false` if the server has closed the connection.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).await.is_ok()
     }
 
-    /// Says that no more will be sent.
+    /// Closes the sending side of the connection.
     pub(crate) async fn close(&mut self) {
         _ = self.stream.shutdown().await;
     }
 
-    /// Reads what is there; false: the other side has closed.
+    /// Reads the available data. Returns `false` if the server has closed the connection.
     pub(crate) async fn read(&mut self) -> bool {
         self.received.reserve(256 * 1024);
         let reading = self.stream.read_buf(&mut self.received);
         let read = tokio::time::timeout(TIMEOUT, reading).await;
-        let read =
-            read.unwrap_or_else(|_| panic!("nothing comes after {:?}", self.received_text()));
+        let read = read.unwrap_or_else(|_| panic!("no data after {:?}", self.received_text()));
         read.is_ok_and(|count| count > 0)
     }
 
-    /// Reads what comes within a moment; false: nothing does.
+    /// Reads what arrives within a short time. Returns `false` if nothing does.
     pub(crate) async fn read_soon(&mut self) -> bool {
         let reading = self.stream.read_buf(&mut self.received);
         let read = tokio::time::timeout(Duration::from_millis(5), reading).await;
         matches!(read, Ok(Ok(1..)))
     }
 
-    /// Whether the other side has closed.
+    /// Returns whether the server has closed the connection.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.stream.try_read_buf(&mut self.received), Ok(0))
     }
 
-    /// Whether anything is there to be read.
+    /// Returns whether there is anything to read.
     pub(crate) fn has_received(&mut self) -> bool {
         self.stream.try_read_buf(&mut self.received).is_ok()
     }
 
-    /// Reads until the other side closes.
+    /// Reads until the server closes the connection.
     pub(crate) async fn read_all(&mut self) -> Vec<u8> {
         while self.read().await {}
         std::mem::take(&mut self.received)
@@ -230,7 +227,7 @@ impl TestConnection {
         String::from_utf8_lossy(start).into_owned()
     }
 
-    /// The head of an answer; none: the other side has closed.
+    /// Reads the head of a response. `None` means that the connection was closed.
     pub(crate) async fn read_head(&mut self) -> Option<TestResponse> {
         let end = loop {
             let found = self.received.windows(4).position(|at| at == b"\r\n\r\n");
@@ -254,7 +251,7 @@ impl TestConnection {
         Some(TestResponse { status, headers, body })
     }
 
-    /// A whole answer; none: the other side has closed.
+    /// Reads a whole response. `None` means that the connection was closed.
     pub(crate) async fn read_response(&mut self) -> Option<TestResponse> {
         let mut answer = self.read_head().await?;
         let length = answer.header("content-length");
@@ -281,32 +278,32 @@ impl TestConnection {
         Some(answer)
     }
 
-    /// Sends a request that may be larger than the other side will read, and
-    /// reads the answer meanwhile.
+    /// Sends a request that may be larger than the server accepts, and reads the response at
+    /// the same time.
     pub(crate) async fn send_slowly(self, bytes: Vec<u8>) -> Option<TestResponse> {
         let (reads, mut writes) = self.stream.into_split();
         let writing = async {
-            // Whether it takes all of it is for the other side to say.
+            // The server decides whether it reads everything.
             _ = writes.write_all(&bytes).await;
             std::future::pending::<()>().await;
         };
         let reading = async {
-            let (mut came, mut reads) = (Vec::new(), reads);
-            while let Ok(1..) = reads.read_buf(&mut came).await {}
-            came
+            let (mut received, mut reads) = (Vec::new(), reads);
+            while let Ok(1..) = reads.read_buf(&mut received).await {}
+            received
         };
         let both = async {
             tokio::select! {
                 () = writing => Vec::new(),
-                came = reading => came,
+                received = reading => received,
             }
         };
-        let came = tokio::time::timeout(TIMEOUT, both).await;
-        parse_response(&came.expect("it is answered or closed"))
+        let received = tokio::time::timeout(TIMEOUT, both).await;
+        parse_response(&received.expect("the server responds or closes"))
     }
 }
 
-/// The answer that some bytes hold, to their end.
+/// Parses the response in these bytes, which extends to their end.
 pub(crate) fn parse_response(bytes: &[u8]) -> Option<TestResponse> {
     let text = String::from_utf8_lossy(bytes);
     let (head, body) = text.split_once("\r\n\r\n")?;
@@ -323,52 +320,52 @@ pub(crate) fn parse_response(bytes: &[u8]) -> Option<TestResponse> {
     })
 }
 
-/// A body in chunks, as far as it came.
+/// A chunked body, as far as it was received.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkedBody {
     pub(crate) text: Vec<u8>,
     pub(crate) is_complete: bool,
-    /// So much of the chunk under way is still to come.
+    /// Number of missing bytes of the current chunk.
     remaining: usize,
 }
 
 impl ChunkedBody {
-    /// Takes in what came, also a part of a chunk.
-    pub(crate) fn push(&mut self, came: &mut Vec<u8>) {
+    /// Decodes the received bytes, also a part of a chunk.
+    pub(crate) fn push(&mut self, received: &mut Vec<u8>) {
         while !self.is_complete {
             if self.remaining > 0 {
-                let now = self.remaining.min(came.len());
-                self.text.extend(came.drain(..now));
+                let now = self.remaining.min(received.len());
+                self.text.extend(received.drain(..now));
                 self.remaining -= now;
                 if self.remaining > 0 {
                     return;
                 }
             }
-            // The end of the chunk before stands before a size.
-            let start = if came.starts_with(b"\r\n") { 2 } else { 0 };
-            let found = came[start..].windows(2).position(|at| at == b"\r\n");
+            // A chunk size follows the end of the previous chunk.
+            let start = if received.starts_with(b"\r\n") { 2 } else { 0 };
+            let found = received[start..].windows(2).position(|at| at == b"\r\n");
             let Some(end) = found else { return };
-            let size = std::str::from_utf8(&came[start..start + end]).unwrap();
+            let size = std::str::from_utf8(&received[start..start + end]).unwrap();
             self.remaining = usize::from_str_radix(size, 16).unwrap();
             self.is_complete = self.remaining == 0;
-            came.drain(..start + end + 2);
+            received.drain(..start + end + 2);
         }
-        came.clear();
+        received.clear();
     }
 }
 
-/// One answer to one request, on a connection of its own.
+/// Sends one request on its own connection and returns the response.
 pub(crate) async fn send_request(
     address: SocketAddr,
-    asked: &TestRequest,
+    request: &TestRequest,
     local: &str,
 ) -> TestResponse {
     let mut wire = TestConnection::connect(address).await;
     let host = format!("localhost:{}", address.port());
-    wire.send(&asked.bytes(&host, local)).await;
-    let answer = match asked.is_head() {
+    wire.send(&request.bytes(&host, local)).await;
+    let answer = match request.is_head() {
         true => wire.read_head().await,
         false => wire.read_response().await,
     };
-    answer.unwrap_or_else(|| panic!("closed without an answer to {asked:?}"))
+    answer.unwrap_or_else(|| panic!("closed without a response to {request:?}"))
 }

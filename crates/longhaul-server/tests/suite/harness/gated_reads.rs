@@ -1,4 +1,4 @@
-//! A store whose reads of journals wait at a door of the test.
+//! A store whose journal reads wait at a latch of the test.
 
 use std::sync::Mutex;
 
@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Claim, ClaimRequest, GateFilter, Heartbeat, HeartbeatAck, JournalPage,
-    OpenOutcome, OpenRequest, PruneOutcome, PruneRequest, ReadRequest, RunFilter, RunRow, Store,
-    StoreError, Watch,
+    AppendRequest, Appended, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest, GateFilter,
+    Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
+    RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_testkit::latch::Latch;
 use longhaul_testkit::mem_store::MemStore;
 
-/// A store in memory; a read of a journal waits at the door, if there is one.
+/// An in-memory store. Journal reads wait at the latch, if there is one.
 #[derive(Debug)]
 pub(crate) struct GatedReads {
     store: MemStore,
@@ -25,34 +25,37 @@ impl GatedReads {
         Self { store, latch: Mutex::default() }
     }
 
-    /// Puts a new door, which is shut, before all later reads.
+    /// Adds a closed latch for all later reads.
     pub(crate) fn block(&self) -> Latch {
-        let door = Latch::new();
-        *self.latch.lock().unwrap() = Some(door.clone());
-        door
+        let latch = Latch::closed();
+        *self.latch.lock().unwrap() = Some(latch.clone());
+        latch
     }
 }
 
 #[async_trait]
 impl Store for GatedReads {
-    async fn open_runs(&self, ask: OpenRequest) -> Result<OpenOutcome, StoreError> {
-        self.store.open_runs(ask).await
+    async fn create_runs(
+        &self,
+        request: CreateRunsRequest,
+    ) -> Result<CreateRunsOutcome, StoreError> {
+        self.store.create_runs(request).await
     }
 
-    async fn claim(&self, ask: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
-        self.store.claim(ask).await
+    async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+        self.store.claim_runs(request).await
     }
 
-    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
-        self.store.heartbeat(beat).await
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
+        self.store.heartbeat(heartbeat).await
     }
 
-    async fn read(&self, ask: ReadRequest) -> Result<JournalPage, StoreError> {
-        let door = self.latch.lock().unwrap().clone();
-        if let Some(door) = door {
-            door.wait().await;
+    async fn read_journal(&self, request: JournalReadRequest) -> Result<JournalPage, StoreError> {
+        let latch = self.latch.lock().unwrap().clone();
+        if let Some(latch) = latch {
+            latch.wait().await;
         }
-        self.store.read(ask).await
+        self.store.read_journal(request).await
     }
 
     async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
@@ -63,19 +66,19 @@ impl Store for GatedReads {
         self.store.get_run(run).await
     }
 
-    async fn list_runs(&self, ask: RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        self.store.list_runs(ask).await
+    async fn list_runs(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.store.list_runs(filter).await
     }
 
-    async fn list_gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, StoreError> {
-        self.store.list_gates(ask).await
+    async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, StoreError> {
+        self.store.list_gates(filter).await
     }
 
-    async fn prune(&self, ask: PruneRequest) -> Result<PruneOutcome, StoreError> {
-        self.store.prune(ask).await
+    async fn prune(&self, request: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.store.prune(request).await
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
+    fn watch(&self) -> Box<dyn StoreWatcher> {
         self.store.watch()
     }
 }

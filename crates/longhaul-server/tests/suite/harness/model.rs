@@ -1,7 +1,5 @@
-//! A model that says what a test wrote down, and tools that give back what they
-//! were given.
-//!
-//! Never: clever. Beyond its lines the model says `done`.
+//! A fake model with scripted replies, and fake tools that return their input. After its script
+//! the model replies `done`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,39 +21,39 @@ use tokio::sync::Semaphore;
 
 use longhaul_testkit::latch::Latch;
 
-/// What the model does when it is asked.
+/// One scripted reply of the model.
 #[derive(Debug, Clone)]
 pub(crate) enum FakeReply {
-    /// It says this and is done.
+    /// Replies with this text.
     Text(&'static str),
-    /// It wants a tool used.
+    /// Calls a tool.
     Call(&'static str, Value),
-    /// It speaks these words, then goes on with the next line.
+    /// Streams this text, then continues with the next reply.
     StreamThen(&'static str, Box<Self>),
-    /// It waits at a door, then goes on with the next line.
+    /// Waits at a latch, then continues with the next reply.
     AfterLatch(Latch, Box<Self>),
-    /// It waits for somebody to let one through, then goes on.
+    /// Waits for a permit, then continues with the next reply.
     AfterPermit(Arc<Semaphore>, Box<Self>),
 }
 
 impl FakeReply {
-    /// The same, behind a door.
-    pub(crate) fn after_latch(self, door: &Latch) -> Self {
-        Self::AfterLatch(door.clone(), Box::new(self))
+    /// Waits at a latch first.
+    pub(crate) fn after_latch(self, latch: &Latch) -> Self {
+        Self::AfterLatch(latch.clone(), Box::new(self))
     }
 
-    /// The same, after these words.
-    pub(crate) fn after_streaming(self, words: &'static str) -> Self {
-        Self::StreamThen(words, Box::new(self))
+    /// Streams this text first.
+    pub(crate) fn after_streaming(self, text: &'static str) -> Self {
+        Self::StreamThen(text, Box::new(self))
     }
 
-    /// The same, when somebody lets one through.
+    /// Waits for a permit first.
     pub(crate) fn after_permit(self, gate: &Arc<Semaphore>) -> Self {
         Self::AfterPermit(Arc::clone(gate), Box::new(self))
     }
 }
 
-/// A model in the hands of a test. Each run hears the lines from the first on.
+/// A fake model. Each run gets the replies from the first one on.
 #[derive(Debug)]
 pub(crate) struct FakeModel {
     replies: Vec<FakeReply>,
@@ -64,8 +62,8 @@ pub(crate) struct FakeModel {
 
 impl FakeModel {
     fn next_reply(&self, run: RunId) -> FakeReply {
-        let mut spoken = self.reply_counts.lock().unwrap();
-        let count = spoken.entry(run).or_default();
+        let mut counts = self.reply_counts.lock().unwrap();
+        let count = counts.entry(run).or_default();
         *count += 1;
         let line = self.replies.get(*count - 1).cloned();
         line.unwrap_or(FakeReply::Text("done"))
@@ -80,14 +78,14 @@ impl Model for FakeModel {
 
     async fn generate(
         &self,
-        ask: &ModelRequest,
-        ear: &dyn DeltaSink,
+        request: &ModelRequest,
+        sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
-        let mut line = self.next_reply(ask.run);
+        let mut line = self.next_reply(request.run);
         loop {
             line = match line {
                 FakeReply::Text(text) => {
-                    ear.on_text(text);
+                    sink.on_text(text);
                     let (text, extra) = (text.into(), None);
                     let block = Block::Text(TextBlock { text, extra });
                     return Ok(response(block, StopReason::EndTurn));
@@ -102,11 +100,11 @@ impl Model for FakeModel {
                     return Ok(response(block, StopReason::ToolUse));
                 }
                 FakeReply::StreamThen(text, then) => {
-                    ear.on_text(text);
+                    sink.on_text(text);
                     *then
                 }
-                FakeReply::AfterLatch(door, then) => {
-                    door.wait().await;
+                FakeReply::AfterLatch(latch, then) => {
+                    latch.wait().await;
                     *then
                 }
                 FakeReply::AfterPermit(gate, then) => {
@@ -128,7 +126,7 @@ fn response(block: Block, stop: StopReason) -> ModelResponse {
     }
 }
 
-/// The one model there is; on order, whoever looks for it breaks.
+/// A resolver with a single model. It can be told to panic.
 #[derive(Debug)]
 pub(crate) struct FakeModels {
     model: Arc<FakeModel>,
@@ -137,14 +135,14 @@ pub(crate) struct FakeModels {
 
 impl FakeModels {
     pub(crate) fn new(lines: Vec<FakeReply>) -> Self {
-        let spoken = Mutex::default();
+        let counts = Mutex::default();
         Self {
-            model: Arc::new(FakeModel { replies: lines, reply_counts: spoken }),
+            model: Arc::new(FakeModel { replies: lines, reply_counts: counts }),
             fails: AtomicBool::new(false),
         }
     }
 
-    /// From now on looking for a model panics, or no longer.
+    /// Makes the resolver panic, or stops that.
     pub(crate) fn set_fails(&self, breaks: bool) {
         self.fails.store(breaks, Ordering::SeqCst);
     }
@@ -152,12 +150,12 @@ impl FakeModels {
 
 impl ModelResolver for FakeModels {
     fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
-        assert!(!self.fails.load(Ordering::SeqCst), "a shelf with a mistake");
+        assert!(!self.fails.load(Ordering::SeqCst), "the resolver panics on request");
         if name == Some("scripted/torn") {
             return Err(ModelError::InvalidScript("torn.yaml:1:1: it is torn".to_owned()));
         }
         if name == Some("nobody/none") {
-            return Err(ModelError::NotConfigured("nobody sells it".to_owned()));
+            return Err(ModelError::NotConfigured("there is no such provider".to_owned()));
         }
         let name = "scripted/actor".to_owned();
         let model = self.model.clone();
@@ -165,7 +163,7 @@ impl ModelResolver for FakeModels {
     }
 }
 
-/// A tool that gives its input back.
+/// A tool that returns its input.
 #[derive(Debug)]
 pub(crate) struct FakeTool {
     spec: ToolSpec,
@@ -174,9 +172,9 @@ pub(crate) struct FakeTool {
 
 impl FakeTool {
     pub(crate) fn new(name: &str, class: EffectClass) -> Self {
-        let card = ToolSpec {
+        let spec = ToolSpec {
             name: ToolName::new(name).unwrap(),
-            description: "made by a test".into(),
+            description: "a tool for tests".into(),
             schema: json!({
                 "type": "object",
                 "properties": { "text": { "type": "string" } },
@@ -186,7 +184,7 @@ impl FakeTool {
             in_doubt: None,
             timeout: None,
         };
-        Self { spec: card, class }
+        Self { spec, class }
     }
 }
 

@@ -1,13 +1,11 @@
-//! Reads a stream of events, and can be cut anywhere.
-//!
-//! Never: counts half an event.
+//! Reads an event stream and can disconnect at any byte. Incomplete events are not counted.
 
 use serde_json::Value;
 
 use crate::suite::harness::TestServer;
 use crate::suite::harness::client::{ChunkedBody, TestConnection, TestRequest, TestResponse};
 
-/// One event, or a comment.
+/// One event or comment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SseEvent {
     pub(crate) id: Option<u64>,
@@ -25,7 +23,7 @@ impl SseEvent {
                 Some(("event", event)) => frame.event = event.to_owned(),
                 Some(("data", data)) => frame.data = data.to_owned(),
                 Some(("", comment)) => frame.comment = comment.to_owned(),
-                Some(_) | None => panic!("no line of an event: {line}"),
+                Some(_) | None => panic!("not a line of an event: {line}"),
             }
         }
         frame
@@ -36,32 +34,32 @@ impl SseEvent {
     }
 }
 
-/// Somebody who listens.
+/// A client of an event stream.
 #[derive(Debug)]
 pub(crate) struct SseClient {
     connection: TestConnection,
     chunks: ChunkedBody,
-    /// So much of the text was read.
+    /// Number of bytes of the text that are parsed.
     read_bytes: usize,
     pub(crate) head: TestResponse,
 }
 
 impl SseClient {
-    /// Opens a stream; it must be one.
-    pub(crate) async fn open(server: &TestServer, asked: TestRequest) -> Self {
-        let ears = Self::request(server, asked).await;
-        assert_eq!(ears.head.status, 200);
-        let kind = ears.head.header("content-type");
+    /// Opens a stream and asserts that the response is one.
+    pub(crate) async fn open(server: &TestServer, request: TestRequest) -> Self {
+        let stream = Self::request(server, request).await;
+        assert_eq!(stream.head.status, 200);
+        let kind = stream.head.header("content-type");
         assert_eq!(kind, Some("text/event-stream; charset=utf-8"));
-        ears
+        stream
     }
 
-    /// Asks for a stream, whatever comes.
-    pub(crate) async fn request(server: &TestServer, asked: TestRequest) -> Self {
+    /// Requests a stream and accepts any response.
+    pub(crate) async fn request(server: &TestServer, request: TestRequest) -> Self {
         let mut wire = TestConnection::connect(server.address).await;
-        let asked = asked.header("accept", "text/event-stream");
-        wire.send(&asked.bytes(&server.host(), &server.key)).await;
-        let head = wire.read_head().await.expect("a head");
+        let request = request.header("accept", "text/event-stream");
+        wire.send(&request.bytes(&server.host(), &server.key)).await;
+        let head = wire.read_head().await.expect("a response head");
         Self { connection: wire, chunks: ChunkedBody::default(), read_bytes: 0, head }
     }
 
@@ -69,7 +67,7 @@ impl SseClient {
         self.chunks.push(&mut self.connection.received);
         let text = &self.chunks.text[self.read_bytes..];
         let Some(end) = text.windows(2).position(|at| at == b"\n\n") else {
-            // Only what was read is let go of, and seldom.
+            // Only parsed bytes are removed, and rarely.
             self.chunks.text.drain(..self.read_bytes);
             self.read_bytes = 0;
             return None;
@@ -79,7 +77,7 @@ impl SseClient {
         Some(frame)
     }
 
-    /// The next event; none: the stream is over.
+    /// Returns the next event. `None` means that the stream has ended.
     pub(crate) async fn next(&mut self) -> Option<SseEvent> {
         loop {
             match self.take_event() {
@@ -91,49 +89,48 @@ impl SseClient {
         }
     }
 
-    /// The next event of this kind.
+    /// Returns the next event of this type.
     pub(crate) async fn until(&mut self, event: &str) -> SseEvent {
         loop {
             let frame = self.next().await;
-            let frame = frame.unwrap_or_else(|| panic!("it ended without {event}"));
+            let frame = frame.unwrap_or_else(|| panic!("the stream ended without {event}"));
             if frame.event == event {
                 return frame;
             }
         }
     }
 
-    /// The event with this id.
+    /// Returns the event with this id.
     pub(crate) async fn until_id(&mut self, id: u64) -> SseEvent {
         loop {
-            let frame = self.next().await.expect("it goes on");
+            let frame = self.next().await.expect("the stream continues");
             if frame.id == Some(id) {
                 return frame;
             }
         }
     }
 
-    /// All that comes until the end.
+    /// Returns all events until the end.
     pub(crate) async fn all(mut self) -> Vec<SseEvent> {
-        let mut heard = Vec::new();
+        let mut frames = Vec::new();
         while let Some(frame) = self.next().await {
-            heard.push(frame);
+            frames.push(frame);
         }
-        heard
+        frames
     }
 
-    /// Whether no event has come that was not read. The comment of every ten seconds is none.
+    /// Returns whether there is no unread event. Heartbeat comments do not count.
     pub(crate) fn is_silent(&mut self) -> bool {
         self.connection.has_received();
         std::iter::from_fn(|| self.take_event()).all(|frame| !frame.comment.is_empty())
     }
 
-    /// Whether it ended as it should, and not in the middle.
+    /// Returns whether the stream has ended properly and not in the middle.
     pub(crate) fn is_complete(&self) -> bool {
         self.chunks.is_complete
     }
 
-    /// Reads so many bytes more, if there are, and is cut there: the events that
-    /// came whole.
+    /// Reads up to this number of further bytes, disconnects, and returns the complete events.
     pub(crate) async fn close_after(mut self, bytes: usize) -> Vec<SseEvent> {
         while self.connection.received.len() < bytes && self.connection.read_soon().await {}
         self.connection.received.truncate(bytes);

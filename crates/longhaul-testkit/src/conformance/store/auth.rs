@@ -1,6 +1,4 @@
-//! Keys and what they gave out: passes, links, and answers that are kept.
-//!
-//! Never: what a role may do; the store does not know.
+//! API keys, tokens, links, and stored responses of idempotent requests.
 
 use tokio::task::JoinSet;
 
@@ -8,7 +6,7 @@ use longhaul_core::access::Role;
 use longhaul_core::change::GateTransition;
 use longhaul_core::id::KeyName;
 use longhaul_core::port::auth::{
-    IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRef, KeyRow, LinkRow, NewKey,
+    GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRef, KeyRow, NewKey,
     NewToken, StoredResponse, TokenKind, TokenRow,
 };
 use longhaul_core::port::store::PruneRequest;
@@ -20,13 +18,13 @@ use crate::conformance::store::batches::{
 };
 use crate::conformance::store::fixture::StoreFixture;
 
-/// The spans of every request in the checks.
+/// Retention and lease of every request in the checks.
 pub(super) const RETENTION: Millis = Millis(1_000);
 pub(super) const LEASE: Millis = Millis(100);
-/// So long a noted use of a key is good enough.
+/// Interval within which further uses of a key are not recorded.
 const LAST_USED_PRECISION: Millis = Millis::from_secs(5 * 60);
 
-/// A key comes back as it was taken in, with the store's times.
+/// A key is returned as it was added, with the store's times.
 pub async fn a_key_is_found_by_its_hash(world: StoreFixture) {
     let ring = &world.harness.auth;
     let mut expected = Vec::new();
@@ -46,20 +44,20 @@ pub async fn a_key_is_found_by_its_hash(world: StoreFixture) {
             revoked_at: None,
             last_used_at: None,
         });
-        let found = ring.key(hash(name)).await.expect("key");
+        let found = ring.find_key(hash(name)).await.expect("key");
         assert_eq!(found.as_ref(), expected.last());
     }
-    assert_eq!(ring.keys().await.expect("keys"), expected);
-    assert_eq!(ring.key(hash("nobody")).await.expect("key"), None);
+    assert_eq!(ring.list_keys().await.expect("keys"), expected);
+    assert_eq!(ring.find_key(hash("nobody")).await.expect("key"), None);
 }
 
-/// A name belongs to one key until that is revoked, also when it has ended by
-/// itself; the old key is still known.
+/// A name belongs to one key until that key is revoked, even after it has expired. The old key
+/// stays known.
 pub async fn a_name_is_free_when_its_key_is_revoked(world: StoreFixture) {
     let ring = &world.harness.auth;
     let name = key_name("ops");
     let revoke = async || ring.revoke_key(&name).await.expect("revoke");
-    assert_eq!(revoke().await, None, "there is none");
+    assert_eq!(revoke().await, None, "there is no such key");
     let add = async |secret: &str| {
         let key = NewKey { hash: hash(secret), ..new_key("ops", Some(Millis(50)), Role::Viewer) };
         ring.add_key(key).await.expect("add key")
@@ -67,38 +65,38 @@ pub async fn a_name_is_free_when_its_key_is_revoked(world: StoreFixture) {
     assert!(add("one").await);
     assert!(!add("two").await);
     world.advance(Millis(50));
-    assert!(!add("two").await, "it ended by itself and is not revoked");
+    assert!(!add("two").await, "the key has expired but is not revoked");
     let now = world.harness.clock.now();
-    let revoked = revoke().await.expect("it was there");
+    let revoked = revoke().await.expect("the key existed");
     assert_eq!((revoked.hash, revoked.revoked_at), (hash("one"), Some(now)));
-    assert_eq!(revoke().await, None, "it is revoked already");
+    assert_eq!(revoke().await, None, "the key is revoked already");
     assert!(add("two").await);
-    let found = ring.key(hash("one")).await.expect("key");
+    let found = ring.find_key(hash("one")).await.expect("key");
     assert_eq!(found, Some(revoked));
-    let keys = ring.keys().await.expect("keys");
+    let keys = ring.list_keys().await.expect("keys");
     let counting: Vec<_> = keys.iter().map(|key| key.is_valid_at(now)).collect();
     assert_eq!(counting, [false, true], "{keys:?}");
 }
 
-/// Whoever shows a secret is one key.
+/// Each secret belongs to one key.
 pub async fn a_key_hash_is_unique(world: StoreFixture) {
     assert!(add_key(&world, "ops", None, Role::Viewer).await);
     let again = NewKey { name: key_name("other"), ..new_key("ops", None, Role::Admin) };
     assert!(world.harness.auth.add_key(again).await.is_err());
-    let keys = world.harness.auth.keys().await.expect("keys");
+    let keys = world.harness.auth.list_keys().await.expect("keys");
     assert_eq!(keys.len(), 1, "{keys:?}");
-    // Whoever did not hear the answer and asks again is told that it is there.
+    // A retry after a lost response reports that the key exists.
     assert!(!add_key(&world, "ops", None, Role::Viewer).await);
 }
 
-/// The last use of a key is known, but not each.
+/// The last use of a key is recorded, but not every use.
 pub async fn the_last_use_of_a_key_is_recorded_within_minutes(world: StoreFixture) {
     let ring = &world.harness.auth;
     assert!(add_key(&world, "ops", None, Role::Viewer).await);
     let touch = async |name| {
-        ring.touch_key(hash(name)).await.expect("touch");
-        let found = ring.key(hash("ops")).await.expect("key");
-        found.expect("the key is there").last_used_at
+        ring.record_key_use(hash(name)).await.expect("touch");
+        let found = ring.find_key(hash("ops")).await.expect("key");
+        found.expect("the key exists").last_used_at
     };
     assert_eq!(touch("nobody").await, None);
     let first = world.harness.clock.now();
@@ -110,7 +108,7 @@ pub async fn the_last_use_of_a_key_is_recorded_within_minutes(world: StoreFixtur
     assert_eq!(touch("ops").await, Some(world.harness.clock.now()));
 }
 
-/// A pass is good for one thing, for a while, as often as it is shown.
+/// A token is valid for one purpose until it expires, any number of times.
 pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
     let until = world.harness.clock.now().plus(Millis(50));
     add_token(&world, TokenKind::Session, "s", KeyRef::Local).await;
@@ -125,7 +123,7 @@ pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
     world.advance(Millis(2));
     assert_eq!(find_token(&world, TokenKind::Session, "s").await, None);
     assert_eq!(consume_token(&world, TokenKind::Session, "s").await, None);
-    // Others that come take the one away that is over, and no other.
+    // Adding tokens deletes the expired ones, and no others.
     for name in ["a", "b"] {
         add_token(&world, TokenKind::Session, name, KeyRef::Local).await;
     }
@@ -135,7 +133,7 @@ pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
     }
 }
 
-/// A pass that is spent is gone; one of another kind is not touched.
+/// A consumed token is deleted; a token of another kind is not affected.
 pub async fn a_token_is_consumed_once(world: StoreFixture) {
     for kind in [TokenKind::Ticket, TokenKind::Session] {
         add_token(&world, kind, "t", KeyRef::Local).await;
@@ -148,7 +146,7 @@ pub async fn a_token_is_consumed_once(world: StoreFixture) {
     assert_eq!(find_token(&world, TokenKind::Session, "t").await, whole);
 }
 
-/// A pass does not outlive the key that gave it out, however that ended.
+/// A token ends with its key, whether the key expires or is revoked.
 pub async fn tokens_end_with_their_key(world: StoreFixture) {
     assert!(add_key(&world, "revoked", None, Role::Admin).await);
     assert!(add_key(&world, "expiring", Some(Millis(20)), Role::Admin).await);
@@ -179,7 +177,7 @@ pub async fn tokens_end_with_their_key(world: StoreFixture) {
     assert_eq!(good().await, ["expiring", "good"]);
     world.advance(Millis(20));
     assert_eq!(good().await, ["good"]);
-    // A request that began before its key ended, and a new key of the same name.
+    // A request that began before its key ended, and a new key with the same name.
     give_all().await;
     let again = NewKey { hash: hash("another secret"), ..new_key("revoked", None, Role::Admin) };
     assert!(world.harness.auth.add_key(again).await.expect("add key"));
@@ -190,7 +188,7 @@ pub async fn tokens_end_with_their_key(world: StoreFixture) {
     }
 }
 
-/// A link stands as long as its gate is known.
+/// A link exists as long as its gate.
 pub async fn a_link_is_pruned_with_its_run(world: StoreFixture) {
     let mut gone = world.open_and_claim(|_| {}).await;
     let mut kept = world.open_and_claim(|_| {}).await;
@@ -203,7 +201,7 @@ pub async fn a_link_is_pruned_with_its_run(world: StoreFixture) {
         ("c", second, None),
         ("d", unknown, None),
     ];
-    let links = links.map(|(name, gate, digest)| LinkRow {
+    let links = links.map(|(name, gate, digest)| GateLinkRow {
         hash: hash(name),
         gate,
         digest,
@@ -211,28 +209,28 @@ pub async fn a_link_is_pruned_with_its_run(world: StoreFixture) {
         by: "key:ops".to_owned(),
     });
     for link in &links {
-        // Whoever did not hear the answer says it again.
+        // The same link may be added again, as after a lost response.
         for _ in 0..2 {
-            let added = world.harness.auth.add_link(link.clone()).await;
+            let added = world.harness.auth.add_gate_link(link.clone()).await;
             added.expect("add link");
         }
     }
     let found = async || {
         let mut found = Vec::new();
         for link in &links {
-            found.extend(world.harness.auth.link(link.hash).await.expect("link"));
+            found.extend(world.harness.auth.find_gate_link(link.hash).await.expect("link"));
         }
         found
     };
-    assert_eq!(found().await, links[..3], "the last one has no gate");
+    assert_eq!(found().await, links[..3], "the last link has no gate");
     gone.append_ok(end_batch().with_change(close_gate(first, GateTransition::Withdrawn))).await;
     kept.append_ok(end_batch().with_change(close_gate(second, GateTransition::Withdrawn))).await;
     world.advance(Millis(1));
-    assert_eq!(prune(&world).await.0, 1, "the other was written to last");
+    assert_eq!(prune(&world).await.0, 1, "the other run has the newest event");
     assert_eq!(found().await, links[2..3]);
 }
 
-/// The same request is done by one, once; what they hear meanwhile and after it.
+/// A request is executed once. Checks the responses to retries before and after it completes.
 pub async fn a_request_counts_once(world: StoreFixture) {
     let begun = async |principal: &str, body: &str| begin_request(&world, principal, body).await;
     assert_eq!(begun("anna", "x").await, IdempotencyState::Acquired);
@@ -251,7 +249,7 @@ pub async fn a_request_counts_once(world: StoreFixture) {
     ] {
         assert_eq!(begun(principal, body).await, expected, "{principal} {body}");
     }
-    // What came to nothing may be sent again, also with another body.
+    // A failed request may be sent again, also with another body.
     abort_request(&world, "bert").await;
     assert_eq!(begun("bert", "z").await, IdempotencyState::Acquired);
     let bare = StoredResponse { location: None, body: Vec::new(), ..response(204) };
@@ -259,7 +257,7 @@ pub async fn a_request_counts_once(world: StoreFixture) {
     assert_eq!(begun("bert", "z").await, IdempotencyState::Completed(bare));
 }
 
-/// Whoever has not answered in time is taken for dead: the next one does it.
+/// A request whose lease has expired is taken over by the next attempt.
 pub async fn a_request_of_a_dead_server_is_taken_over(world: StoreFixture) {
     for body in ["x", "x", "y"] {
         assert_eq!(begin_request(&world, "anna", body).await, IdempotencyState::Acquired);
@@ -271,24 +269,28 @@ pub async fn a_request_of_a_dead_server_is_taken_over(world: StoreFixture) {
     complete_request(&world, "anna", response(200)).await;
     world.advance(LEASE);
     let done = IdempotencyState::Completed(response(200));
-    assert_eq!(begin_request(&world, "anna", "y").await, done, "who is done is not dead");
+    assert_eq!(
+        begin_request(&world, "anna", "y").await,
+        done,
+        "a completed request is not taken over"
+    );
 }
 
-/// An answer that was kept is the one that everybody hears.
+/// A stored response is final.
 pub async fn a_stored_response_is_final(world: StoreFixture) {
-    // Nothing was begun: there is nothing to keep.
+    // Without a begun request nothing is stored.
     complete_request(&world, "anna", response(500)).await;
     abort_request(&world, "anna").await;
     assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
     complete_request(&world, "anna", response(201)).await;
-    // Somebody who was taken for dead comes to an end after all.
+    // A server that counted as dead finishes after all.
     complete_request(&world, "anna", response(409)).await;
     abort_request(&world, "anna").await;
     let done = IdempotencyState::Completed(response(201));
     assert_eq!(begin_request(&world, "anna", "x").await, done);
 }
 
-/// After its keep a request is as if it had never been, pruned or not.
+/// After its retention a request has no effect any more, whether it is pruned or not.
 pub async fn stored_responses_expire(world: StoreFixture) {
     for principal in ["anna", "bert"] {
         assert_eq!(begin_request(&world, principal, "x").await, IdempotencyState::Acquired);
@@ -300,12 +302,12 @@ pub async fn stored_responses_expire(world: StoreFixture) {
     assert_eq!(begin_request(&world, "anna", "x").await, done);
     world.advance(Millis(1));
     assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);
-    assert_eq!(prune(&world).await, (0, 1), "the other one");
+    assert_eq!(prune(&world).await, (0, 1), "the other request");
     assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::InProgress);
     assert_eq!(begin_request(&world, "bert", "y").await, IdempotencyState::Acquired);
 }
 
-/// Of many who spend one pass at once one gets it.
+/// Only one of many concurrent attempts consumes a token.
 pub async fn one_of_many_consumes_a_token(world: StoreFixture) {
     for round in 0..world.harness.rounds / 20 {
         let name = format!("t{round}");
@@ -318,7 +320,7 @@ pub async fn one_of_many_consumes_a_token(world: StoreFixture) {
     }
 }
 
-/// Of many who send one request at once one does it.
+/// Only one of many concurrent attempts begins a request.
 pub async fn one_of_many_begins_a_request(world: StoreFixture) {
     for round in 0..world.harness.rounds / 20 {
         let begins = |world: StoreFixture| async move {
@@ -334,7 +336,7 @@ pub async fn one_of_many_begins_a_request(world: StoreFixture) {
     }
 }
 
-/// How many of four who do the same at once succeed.
+/// Returns how many of four concurrent attempts succeed.
 async fn count_concurrent<F, R>(world: &StoreFixture, side: F) -> usize
 where
     F: Fn(StoreFixture) -> R,
@@ -365,18 +367,18 @@ pub(super) fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewKey {
 }
 
 async fn add_token(world: &StoreFixture, kind: TokenKind, name: &str, holder: KeyRef) {
-    let pass = NewToken { kind, hash: hash(name), issuer: holder, ttl: Millis(50) };
-    world.harness.auth.add_token(pass).await.expect("add pass");
+    let token = NewToken { kind, hash: hash(name), issuer: holder, ttl: Millis(50) };
+    world.harness.auth.add_token(token).await.expect("add token");
 }
 
 async fn find_token(world: &StoreFixture, kind: TokenKind, name: &str) -> Option<TokenRow> {
-    let found = world.harness.auth.token(kind, hash(name)).await;
+    let found = world.harness.auth.find_token(kind, hash(name)).await;
     found.expect("pass")
 }
 
 async fn consume_token(world: &StoreFixture, kind: TokenKind, name: &str) -> Option<TokenRow> {
     let spent = world.harness.auth.consume_token(kind, hash(name)).await;
-    spent.expect("spend pass")
+    spent.expect("consume token")
 }
 
 pub(super) async fn begin_request(
@@ -411,7 +413,7 @@ pub(super) fn response(status: u16) -> StoredResponse {
     StoredResponse { status, location: Some("/v1/runs/1".to_owned()), body: vec![0, 255, 10] }
 }
 
-/// Forgets whatever can be: how many runs and how many keys.
+/// Prunes everything that can be pruned and returns the numbers of runs and keys.
 async fn prune(world: &StoreFixture) -> (usize, usize) {
     let ask =
         PruneRequest { runs_older_than: Millis::ZERO, blobs_older_than: Millis::ZERO, limit: 99 };
@@ -420,7 +422,7 @@ async fn prune(world: &StoreFixture) -> (usize, usize) {
 }
 
 fn key_name(name: &str) -> KeyName {
-    KeyName::new(name).expect("a good name")
+    KeyName::new(name).expect("a valid name")
 }
 
 fn hash(secret: &str) -> Hash {

@@ -1,8 +1,7 @@
-//! Accounts: nothing is held that is not covered, over a whole tree of runs.
-//!
-//! Never: turns and active time; the heart counts those.
+//! Budgets: a hold never exceeds the remaining cap, over a whole tree of runs. Turns and active
+//! time are limited by the state machine, not by the store.
 
-use longhaul_core::change::{Change, Settlement, UsageRow};
+use longhaul_core::change::{Change, HoldSettlement, UsageRow};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::port::records::{BudgetAccount, ModelUsage, UsageQuery};
 use longhaul_core::port::store::Refused;
@@ -15,13 +14,13 @@ use crate::conformance::store::batches::{
 };
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
-/// A hold is set aside, then used, lost or given back.
-pub async fn a_hold_is_settled(world: StoreFixture) {
-    let mut held = world.open_and_claim(caps(100, 1_000)).await;
+/// A hold is created, and then spent, lost or released.
+pub async fn a_hold_is_settled(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     assert_appended(&held.change(Change::Hold(hold_of(60, 500))).await);
-    assert_eq!(account(&world, &held).await.held, hold_of(60, 500));
+    assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
     let settlement =
-        Settlement { held: hold_of(60, 500), spent: hold_of(20, 100), lost: hold_of(5, 50) };
+        HoldSettlement { held: hold_of(60, 500), spent: hold_of(20, 100), lost: hold_of(5, 50) };
     assert_appended(&held.change(Change::Settle(settlement)).await);
     let expected = BudgetAccount {
         cap_micro_usd: Some(MicroUsd(100)),
@@ -30,101 +29,104 @@ pub async fn a_hold_is_settled(world: StoreFixture) {
         lost: hold_of(5, 50),
         held: hold_of(0, 0),
     };
-    assert_eq!(account(&world, &held).await, expected);
+    assert_eq!(account(&fixture, &held).await, expected);
     let too_much =
-        Settlement { held: hold_of(900, 900), spent: hold_of(0, 0), lost: hold_of(0, 0) };
+        HoldSettlement { held: hold_of(900, 900), spent: hold_of(0, 0), lost: hold_of(0, 0) };
     assert_appended(&held.change(Change::Settle(too_much)).await);
-    assert_eq!(account(&world, &held).await.held, hold_of(0, 0));
+    assert_eq!(account(&fixture, &held).await.held, hold_of(0, 0));
 }
 
-/// What does not fit is refused with what is left, and nothing of it is held.
-pub async fn a_hold_that_does_not_fit_is_refused(world: StoreFixture) {
-    let mut held = world.open_and_claim(caps(100, 1_000)).await;
+/// A hold above the cap is refused with the remaining budget, and nothing is held.
+pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     assert_appended(&held.change(Change::Hold(hold_of(60, 500))).await);
     let left = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
     for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
         let why = refused(held.change(Change::Hold(hold)).await);
         assert_eq!(why, Refused::OverBudget(left));
     }
-    assert_eq!(account(&world, &held).await.held, hold_of(60, 500));
+    assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
     assert_appended(&held.change(Change::Hold(hold_of(40, 500))).await);
-    let lost =
-        Settlement { held: hold_of(100, 1_000), spent: hold_of(0, 1_000), lost: hold_of(100, 0) };
+    let lost = HoldSettlement {
+        held: hold_of(100, 1_000),
+        spent: hold_of(0, 1_000),
+        lost: hold_of(100, 0),
+    };
     assert_appended(&held.change(Change::Settle(lost)).await);
     let none = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
     let why = refused(held.change(Change::Hold(hold_of(1, 0))).await);
-    assert_eq!(why, Refused::OverBudget(none), "what is lost counts");
+    assert_eq!(why, Refused::OverBudget(none), "lost amounts count");
 }
 
-/// A cap that is not there does not bind, and says so.
-pub async fn a_budget_without_a_cap_is_unlimited(world: StoreFixture) {
-    let mut free = world.open_and_claim(|_| {}).await;
+/// A missing cap means no limit, and the remaining budget says so.
+pub async fn a_budget_without_a_cap_is_unlimited(fixture: StoreFixture) {
+    let mut free = fixture.open_and_claim(|_| {}).await;
     assert_appended(&free.change(Change::Hold(hold_of(1 << 40, 1 << 40))).await);
-    let mut half = world.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
+    let mut half = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
     let why = refused(half.change(Change::Hold(hold_of(5, 11))).await);
     let left = RemainingBudget { micro_usd: None, tokens: Some(10) };
     assert_eq!(why, Refused::OverBudget(left));
 }
 
-/// Caps that are raised bind from then on; the others stay.
-pub async fn caps_can_be_raised(world: StoreFixture) {
-    let mut held = world.open_and_claim(caps(100, 1_000)).await;
+/// Raised caps apply immediately; the other caps do not change.
+pub async fn caps_can_be_raised(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(caps(100, 1_000)).await;
     refused(held.change(Change::Hold(hold_of(150, 0))).await);
     let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
-    assert_appended(&world.append_outside(held.run, change_batch(Change::SetCap(raise))).await);
-    let account = account(&world, &held).await;
+    assert_appended(&fixture.append_outside(held.run, change_batch(Change::SetCap(raise))).await);
+    let account = account(&fixture, &held).await;
     assert_eq!((account.cap_micro_usd, account.cap_tokens), (Some(MicroUsd(200)), Some(1_000)));
     assert_appended(&held.change(Change::Hold(hold_of(150, 0))).await);
 }
 
-/// Children draw on the account of their root and have none of their own.
-pub async fn a_tree_has_one_account(world: StoreFixture) {
-    let mut root = world.open_and_claim(caps(100, 1_000)).await;
-    let child = world.new_run(|task| {
+/// Child runs use the account of their root and have none of their own.
+pub async fn a_tree_has_one_account(fixture: StoreFixture) {
+    let mut root = fixture.open_and_claim(caps(100, 1_000)).await;
+    let child = fixture.new_run(|task| {
         task.root = root.run;
         task.parent = Some(root.run);
         caps(1 << 40, 1 << 40)(task);
     });
     let child_id = child.id;
-    assert_appended(&root.change(Change::OpenRun(Box::new(child))).await);
-    let mut child = world.claim_one(root.worker).await;
+    assert_appended(&root.change(Change::CreateRun(Box::new(child))).await);
+    let mut child = fixture.claim_one(root.worker).await;
     assert_eq!(child.run, child_id);
-    assert_eq!(world.harness.records.budget_account(child_id).await.expect("account"), None);
+    assert_eq!(fixture.harness.records.budget_account(child_id).await.expect("account"), None);
     assert_appended(&child.change(Change::Hold(hold_of(70, 0))).await);
-    assert_eq!(account(&world, &root).await.held, hold_of(70, 0));
+    assert_eq!(account(&fixture, &root).await.held, hold_of(70, 0));
     refused(root.change(Change::Hold(hold_of(40, 0))).await);
     let settlement =
-        Settlement { held: hold_of(70, 0), spent: hold_of(10, 0), lost: hold_of(0, 0) };
+        HoldSettlement { held: hold_of(70, 0), spent: hold_of(10, 0), lost: hold_of(0, 0) };
     child.append_ok(end_batch().with_change(Change::Settle(settlement))).await;
     assert_appended(&root.change(Change::Hold(hold_of(40, 0))).await);
-    assert_eq!(account(&world, &root).await.spent, hold_of(10, 0));
+    assert_eq!(account(&fixture, &root).await.spent, hold_of(10, 0));
 }
 
-/// Tokens, money, turns and time add up in the run's row.
-pub async fn usage_adds_up(world: StoreFixture) {
-    let mut held = world.open_and_claim(|_| {}).await;
+/// Tokens, cost, turns and active time add up in the run's row.
+pub async fn usage_adds_up(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
     for (model, cost) in [("a", Some(5)), ("b", Some(7)), ("", None)] {
         assert_appended(&held.change(add_usage(model, cost)).await);
     }
-    let row = world.row(held.run).await;
+    let row = fixture.row(held.run).await;
     assert_eq!((row.turns, row.cost), (3, Some(MicroUsd(12))));
-    assert_eq!((row.active, row.usage.tokens()), (Millis(300), 3 * 110));
+    assert_eq!((row.active, row.usage.total_tokens()), (Millis(300), 3 * 110));
     assert_eq!(row.usage.reasoning_tokens, 9);
     assert!(!row.usage.estimated);
     assert_appended(&held.change(add_usage("a", None)).await);
     assert_appended(&held.change(add_usage("a", Some(1))).await);
-    let row = world.row(held.run).await;
-    assert_eq!((row.turns, row.cost), (5, None), "of one call it is not known");
+    let row = fixture.row(held.run).await;
+    assert_eq!((row.turns, row.cost), (5, None), "the cost of one call is not known");
 }
 
-/// What was used is summed by model, for a tree or since a time.
-pub async fn usage_is_summed_by_model(world: StoreFixture) {
-    let mut first = world.open_and_claim(|_| {}).await;
-    let mut second = world.open_and_claim(|_| {}).await;
+/// Usage is summed by model, for a tree of runs or since a time.
+pub async fn usage_is_summed_by_model(fixture: StoreFixture) {
+    let mut first = fixture.open_and_claim(|_| {}).await;
+    let mut second = fixture.open_and_claim(|_| {}).await;
     assert_appended(&first.change(add_usage("b", Some(7))).await);
     assert_appended(&second.change(add_usage("b", None)).await);
-    world.advance(Millis(10));
-    let since = world.harness.clock.now();
+    fixture.advance(Millis(10));
+    let since = fixture.harness.clock.now();
     let late = events_batch([progress(1)])
         .with_change(add_usage("a", Some(5)))
         .with_change(add_usage("b", Some(2)))
@@ -142,18 +144,18 @@ pub async fn usage_is_summed_by_model(world: StoreFixture) {
         cost: MicroUsd(cost),
         unpriced,
     };
-    let asked = async |root, since| {
-        let spend = world.harness.records.usage_by_model(UsageQuery { root, since }).await;
+    let usage_rows = async |root, since| {
+        let spend = fixture.harness.records.usage_by_model(UsageQuery { root, since }).await;
         let mut rows = spend.expect("spend");
         rows.sort_unstable_by(|one, other| one.model.cmp(&other.model));
         rows
     };
-    assert_eq!(asked(None, None).await, [spend("a", 5, 0, 1), spend("b", 9, 1, 3)]);
+    assert_eq!(usage_rows(None, None).await, [spend("a", 5, 0, 1), spend("b", 9, 1, 3)]);
     let of_first = [spend("a", 5, 0, 1), spend("b", 9, 0, 2)];
-    assert_eq!(asked(Some(first.run), None).await, of_first);
+    assert_eq!(usage_rows(Some(first.run), None).await, of_first);
     let lately = [spend("a", 5, 0, 1), spend("b", 2, 0, 1)];
-    assert_eq!(asked(None, Some(since)).await, lately);
-    assert_eq!(asked(Some(second.run), Some(since)).await, []);
+    assert_eq!(usage_rows(None, Some(since)).await, lately);
+    assert_eq!(usage_rows(Some(second.run), Some(since)).await, []);
 }
 
 fn add_usage(model: &str, cost: Option<u64>) -> Change {
@@ -182,8 +184,8 @@ const fn hold_of(micros: u64, tokens: u64) -> Hold {
     Hold { micro_usd: MicroUsd(micros), tokens }
 }
 
-async fn account(world: &StoreFixture, held: &ClaimedRun) -> BudgetAccount {
-    let root = world.row(held.run).await.root;
-    let account = world.harness.records.budget_account(root).await.expect("account");
+async fn account(fixture: &StoreFixture, held: &ClaimedRun) -> BudgetAccount {
+    let root = fixture.row(held.run).await.root;
+    let account = fixture.harness.records.budget_account(root).await.expect("account");
     account.expect("a root has an account")
 }

@@ -1,14 +1,12 @@
-//! Short words for the checks: a world with a store, and how one acts in it.
-//!
-//! Never: a check, and never a rule of the store.
+//! Fixture for the checks: a store, and helpers to act on it.
 
 use longhaul_core::change::{Batch, Change, LANE_DEPTH_MAX, NewRun};
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, Heartbeat, HeartbeatAck, OpenOutcome,
-    OpenRequest, ReadRequest, Refused, RunRow,
+    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    Heartbeat, HeartbeatAck, JournalReadRequest, Refused, RunRow,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
@@ -21,37 +19,37 @@ use crate::conformance::store::batches::{
 };
 use crate::ids::SeededIds;
 
-/// The ttl of every worker in the checks.
+/// TTL of every worker in the checks.
 pub const TTL: Millis = Millis::from_secs(15);
 
-/// A store and everything a check needs to act on it. Clones share it.
+/// A store with everything that a check needs. Cheap to clone; clones share state.
 #[derive(Debug, Clone)]
 pub struct StoreFixture {
-    /// The store, its shelves and its clock.
+    /// The store and its clock.
     pub harness: Harness,
-    /// New ids.
+    /// Generator of ids.
     pub ids: SeededIds,
 }
 
 impl StoreFixture {
-    /// The world around one store.
+    /// Creates the fixture of one store.
     pub fn new(at: Harness) -> Self {
         let ids = SeededIds::new(1);
         Self { harness: at, ids }
     }
 
-    /// Asserts that nothing crossed.
+    /// Asserts that a repair finds nothing.
     pub async fn assert_consistent(&self) {
-        let found = self.harness.records.repair().await.expect("repair");
+        let found = self.harness.records.repair_rows().await.expect("repair");
         assert!(found.is_clean(), "{found:?}");
     }
 
-    /// Lets time pass.
-    pub fn advance(&self, span: Millis) {
-        self.harness.clock.advance(span);
+    /// Advances the clock.
+    pub fn advance(&self, duration: Millis) {
+        self.harness.clock.advance(duration);
     }
 
-    /// A run that is not opened yet. Its facts say what its task says.
+    /// Returns a run that is not opened yet, with the first events of its journal.
     pub fn new_run(&self, change: impl FnOnce(&mut TaskSpec)) -> NewRun {
         let id = self.ids.run();
         let mut task = TaskSpec::new(id, agent("writer"), RawJson::null(), inbox("main"));
@@ -69,11 +67,11 @@ impl StoreFixture {
     pub async fn open(&self, change: impl FnOnce(&mut TaskSpec)) -> RunId {
         let new = self.new_run(change);
         let id = new.id;
-        assert_eq!(self.open_runs(vec![new]).await, OpenOutcome::Created(vec![id]));
+        assert_eq!(self.open_runs(vec![new]).await, CreateRunsOutcome::Created(vec![id]));
         id
     }
 
-    /// Opens so many runs of one lane, one after another.
+    /// Opens `count` runs in one lane, one after another.
     pub async fn open_in_lane(&self, lane: &str, count: usize) -> Vec<RunId> {
         let mut runs = Vec::new();
         for _ in 0..count {
@@ -82,52 +80,52 @@ impl StoreFixture {
         runs
     }
 
-    /// Asks for runs without a key.
-    pub async fn open_runs(&self, runs: Vec<NewRun>) -> OpenOutcome {
-        let ask = OpenRequest { runs, blobs: Vec::new(), idempotency: None };
-        self.harness.store.open_runs(ask).await.expect("open")
+    /// Sends a request to open runs without an idempotency key.
+    pub async fn open_runs(&self, runs: Vec<NewRun>) -> CreateRunsOutcome {
+        let request = CreateRunsRequest { runs, blobs: Vec::new(), idempotency: None };
+        self.harness.store.create_runs(request).await.expect("open")
     }
 
-    /// A new worker that has just given a sign of life.
+    /// Returns a new worker that has sent its first heartbeat.
     pub async fn worker(&self) -> WorkerId {
         let worker = self.ids.worker();
         self.heartbeat(worker).await;
         worker
     }
 
-    /// A worker's sign of life.
+    /// Sends a heartbeat of a worker.
     pub async fn heartbeat(&self, worker: WorkerId) -> HeartbeatAck {
         self.heartbeat_with(heartbeat(worker)).await
     }
 
-    /// A sign of life as given.
-    pub async fn heartbeat_with(&self, beat: Heartbeat) -> HeartbeatAck {
-        self.harness.store.heartbeat(beat).await.expect("renew")
+    /// Sends this heartbeat.
+    pub async fn heartbeat_with(&self, heartbeat: Heartbeat) -> HeartbeatAck {
+        self.harness.store.heartbeat(heartbeat).await.expect("renew")
     }
 
-    /// Everything that a worker can get from the inbox `main`.
+    /// Claims all ready runs in the inbox `main`.
     pub async fn claim(&self, worker: WorkerId) -> Vec<Claim> {
         self.claim_with(claim_request(worker)).await
     }
 
-    /// A claim as given.
-    pub async fn claim_with(&self, ask: ClaimRequest) -> Vec<Claim> {
-        self.harness.store.claim(ask).await.expect("claim")
+    /// Sends this claim request.
+    pub async fn claim_with(&self, request: ClaimRequest) -> Vec<Claim> {
+        self.harness.store.claim_runs(request).await.expect("claim")
     }
 
-    /// The next run that this worker gets, if any.
+    /// Claims the next run, if there is one.
     pub async fn try_claim_one(&self, worker: WorkerId) -> Option<ClaimedRun> {
-        let ask = ClaimRequest { limit: 1, ..claim_request(worker) };
-        let claimed = self.claim_with(ask).await.pop()?;
+        let request = ClaimRequest { limit: 1, ..claim_request(worker) };
+        let claimed = self.claim_with(request).await.pop()?;
         Some(ClaimedRun::new(self, worker, &claimed))
     }
 
-    /// The next run that this worker gets.
+    /// Claims the next run.
     pub async fn claim_one(&self, worker: WorkerId) -> ClaimedRun {
         self.try_claim_one(worker).await.expect("a run is ready")
     }
 
-    /// A run opened, claimed by a worker of its own, and in the check's hands.
+    /// Opens a run that a new worker claims.
     pub async fn open_and_claim(&self, change: impl FnOnce(&mut TaskSpec)) -> ClaimedRun {
         let run = self.open(change).await;
         let held = self.claim_one(self.worker().await).await;
@@ -135,73 +133,73 @@ impl StoreFixture {
         held
     }
 
-    /// What an outsider says to a run.
+    /// Appends a batch as an outsider.
     pub async fn append_outside(&self, run: RunId, batch: Batch) -> Appended {
         self.append(run, Author::Outsider, batch).await
     }
 
-    /// What somebody writes who has read up to `after` a run that nobody drives.
+    /// Appends a batch as a closer that has read up to `after`.
     pub async fn append_as_closer(&self, run: RunId, after: Seq, batch: Batch) -> Appended {
         self.append(run, Author::Closer { after }, batch).await
     }
 
-    /// An append as given.
+    /// Appends a batch.
     pub async fn append(&self, run: RunId, author: Author, batch: Batch) -> Appended {
         let append = AppendRequest { run, author, batch };
         self.harness.store.append(append).await.expect("append")
     }
 
-    /// A run's row.
+    /// Returns the row of a run.
     pub async fn row(&self, run: RunId) -> RunRow {
         let row = self.harness.store.get_run(run).await.expect("row");
-        row.expect("the run is there")
+        row.expect("the run exists")
     }
 
-    /// How a run stands and why.
+    /// Returns the status of a run and its reason.
     pub async fn status(&self, run: RunId) -> (Status, Option<String>) {
         let row = self.row(run).await;
         (row.status, row.reason)
     }
 
-    /// Asserts how a run stands.
+    /// Asserts the status of a run and its reason.
     pub async fn assert_status(&self, run: RunId, status: Status, reason: &str) {
-        let reason = Some(reason.to_owned()).filter(|word| !word.is_empty());
+        let reason = Some(reason.to_owned()).filter(|text| !text.is_empty());
         assert_eq!(self.status(run).await, (status, reason), "{run}");
     }
 
-    /// A run's whole journal.
+    /// Returns the whole journal of a run.
     pub async fn journal(&self, run: RunId) -> Vec<Event> {
-        let ask = ReadRequest { run, after: Seq::START, limit: usize::MAX };
-        let page = self.harness.store.read(ask).await.expect("read");
+        let request = JournalReadRequest { run, after: Seq::START, limit: usize::MAX };
+        let page = self.harness.store.read_journal(request).await.expect("read");
         page.entries.into_iter().map(|entry| entry.event).collect()
     }
 
-    /// The kinds of a run's facts.
+    /// Returns the event types in the journal of a run.
     pub async fn kinds(&self, run: RunId) -> Vec<&'static str> {
         self.journal(run).await.iter().map(Event::kind).collect()
     }
 }
 
-/// A run in a driver's hands, and what the driver knows.
+/// A claimed run, and what its driver knows.
 #[derive(Debug, Clone)]
 pub struct ClaimedRun {
-    /// Where.
+    /// Fixture of the run.
     pub fixture: StoreFixture,
-    /// Which run.
+    /// Id of the run.
     pub run: RunId,
-    /// Who drives it.
+    /// Worker that drives the run.
     pub worker: WorkerId,
-    /// The fence.
+    /// Epoch of the claim.
     pub epoch: Epoch,
-    /// What the driver has read.
+    /// Last sequence number that the driver has read.
     pub last: Seq,
 }
 
 impl ClaimedRun {
-    /// What a claim put into a worker's hands.
-    pub fn new(world: &StoreFixture, worker: WorkerId, claimed: &Claim) -> Self {
+    /// Creates the driver state of a claim.
+    pub fn new(fixture: &StoreFixture, worker: WorkerId, claimed: &Claim) -> Self {
         Self {
-            fixture: world.clone(),
+            fixture: fixture.clone(),
             run: claimed.run,
             worker,
             epoch: claimed.epoch,
@@ -209,27 +207,27 @@ impl ClaimedRun {
         }
     }
 
-    /// Who writes, as far as it knows.
+    /// Returns the author of the driver's appends.
     pub fn author(&self) -> Author {
         Author::Driver { worker: self.worker, epoch: self.epoch, after: self.last }
     }
 
-    /// Writes, and knows then what it wrote.
+    /// Appends a batch and records the new sequence number.
     pub async fn append(&mut self, batch: Batch) -> Appended {
         let appended = self.fixture.append(self.run, self.author(), batch).await;
-        if let Appended::At { seq, .. } = appended {
+        if let Appended::Committed { seq, .. } = appended {
             self.last = seq;
         }
         appended
     }
 
-    /// Writes what must be taken.
+    /// Appends a batch and asserts that it is accepted.
     pub async fn append_ok(&mut self, batch: Batch) {
         let appended = self.append(batch).await;
-        assert!(matches!(appended, Appended::At { .. }), "{appended:?}");
+        assert!(matches!(appended, Appended::Committed { .. }), "{appended:?}");
     }
 
-    /// Changes rows, with a fact so that the append can be repeated.
+    /// Applies a change, together with an event so that the append can be retried.
     pub async fn change(&mut self, change: Change) -> Appended {
         self.append(events_batch([progress(1)]).with_change(change)).await
     }
@@ -239,13 +237,13 @@ impl ClaimedRun {
         self.append_ok(park_batch(reason)).await;
     }
 
-    /// Ends the run.
+    /// Completes the run.
     pub async fn end(&mut self) {
         self.append_ok(end_batch()).await;
     }
 }
 
-/// A sign of life.
+/// Returns a heartbeat.
 pub fn heartbeat(worker: WorkerId) -> Heartbeat {
     Heartbeat {
         worker,
@@ -256,7 +254,7 @@ pub fn heartbeat(worker: WorkerId) -> Heartbeat {
     }
 }
 
-/// A wish for everything in the inbox `main`.
+/// Returns a claim request for all ready runs in the inbox `main`.
 pub fn claim_request(worker: WorkerId) -> ClaimRequest {
     ClaimRequest {
         worker,
@@ -268,11 +266,11 @@ pub fn claim_request(worker: WorkerId) -> ClaimRequest {
     }
 }
 
-/// What a row said no to.
+/// Returns the reason of a refused append.
 pub fn refused(appended: Appended) -> Refused {
     match appended {
         Appended::Refused(why) => why,
-        Appended::At { .. }
+        Appended::Committed { .. }
         | Appended::Conflict
         | Appended::Fenced
         | Appended::RunEnded
@@ -280,27 +278,27 @@ pub fn refused(appended: Appended) -> Refused {
     }
 }
 
-/// Asserts that an append stands.
+/// Asserts that an append was accepted.
 pub fn assert_appended(appended: &Appended) {
-    assert!(matches!(appended, Appended::At { .. }), "{appended:?}");
+    assert!(matches!(appended, Appended::Committed { .. }), "{appended:?}");
 }
 
-/// The runs of some claims.
+/// Returns the ids of claimed runs.
 pub fn run_ids(claimed: &[Claim]) -> Vec<RunId> {
     claimed.iter().map(|claimed| claimed.run).collect()
 }
 
-/// An agent's name.
+/// Returns an agent name.
 pub fn agent(name: &str) -> AgentName {
-    AgentName::new(name).expect("a good name")
+    AgentName::new(name).expect("a valid name")
 }
 
-/// An inbox's name.
+/// Returns an inbox name.
 pub fn inbox(name: &str) -> InboxName {
-    InboxName::new(name).expect("a good name")
+    InboxName::new(name).expect("a valid name")
 }
 
-/// A lane's name.
+/// Returns a lane key.
 pub fn lane_key(name: &str) -> LaneKey {
-    LaneKey::new(name).expect("a good name")
+    LaneKey::new(name).expect("a valid name")
 }

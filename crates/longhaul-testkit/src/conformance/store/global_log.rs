@@ -1,6 +1,5 @@
-//! The order of writing over all journals: read on, in pages, and never doubled.
-//!
-//! Never: what a fact does; it only has to be there.
+//! The global log: the entries of all journals in the order of writing, read in pages and
+//! without duplicates.
 
 use tokio::task::{JoinSet, yield_now};
 
@@ -8,7 +7,7 @@ use longhaul_core::change::GateTransition;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::{ChangedRuns, GlobalSeq};
-use longhaul_core::port::store::{PruneRequest, ReadRequest};
+use longhaul_core::port::store::{JournalReadRequest, PruneRequest};
 use longhaul_core::time::Millis;
 
 use crate::conformance::store::batches::{
@@ -16,10 +15,10 @@ use crate::conformance::store::batches::{
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, refused};
 
-/// Facts of several runs come in the order in which they were written, each as
-/// it stands in its own journal.
+/// Events of several runs come in the order in which they were written, each as in its own
+/// journal.
 pub async fn the_global_log_is_in_write_order(world: StoreFixture) {
-    assert_eq!(last_global_seq(&world).await, GlobalSeq(0), "nothing was written");
+    assert_eq!(last_global_seq(&world).await, GlobalSeq(0), "the log is empty");
     let runs = write_two_runs(&world).await;
     let [one, two] = runs;
     let tail = read_all(&world, GlobalSeq(0), 99).await;
@@ -32,14 +31,14 @@ pub async fn the_global_log_is_in_write_order(world: StoreFixture) {
     for run in runs {
         let own: Vec<&Entry> = tail.iter().map(|(_, entry)| entry).collect();
         let own = own.into_iter().filter(|entry| entry.run == run);
-        let ask = ReadRequest { run, after: Seq::START, limit: 99 };
-        let page = world.harness.store.read(ask).await.expect("read");
+        let ask = JournalReadRequest { run, after: Seq::START, limit: 99 };
+        let page = world.harness.store.read_journal(ask).await.expect("read");
         assert!(own.eq(&page.entries), "{run}");
     }
 }
 
-/// Whoever reads on from the last place misses nothing and sees nothing twice,
-/// however small the pages are.
+/// A reader that continues from the last global sequence number misses nothing and gets nothing
+/// twice, whatever the page size.
 pub async fn the_global_log_is_read_in_pages(world: StoreFixture) {
     write_two_runs(&world).await;
     let whole = read_all(&world, GlobalSeq(0), 99).await;
@@ -61,7 +60,7 @@ pub async fn the_global_log_is_read_in_pages(world: StoreFixture) {
     }
 }
 
-/// What was undone was never written.
+/// A refused append is not in the global log.
 pub async fn refused_appends_are_not_in_the_global_log(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
     let before = last_global_seq(&world).await;
@@ -74,7 +73,7 @@ pub async fn refused_appends_are_not_in_the_global_log(world: StoreFixture) {
     assert_eq!(rest, [&progress(2)]);
 }
 
-/// Each journal that has grown is named once, with its last place so far.
+/// Each changed run is listed once, with its last sequence number so far.
 pub async fn changed_runs_are_listed_once(world: StoreFixture) {
     let [one, two] = write_two_runs(&world).await;
     let places: Vec<GlobalSeq> =
@@ -90,14 +89,15 @@ pub async fn changed_runs_are_listed_once(world: StoreFixture) {
         (last, 9, vec![], last),
         (GlobalSeq(0), 0, vec![], GlobalSeq(0)),
     ] {
-        let mut grown = world.harness.records.changed_since(after, limit).await.expect("grown");
+        let mut grown =
+            world.harness.records.changed_runs_since(after, limit).await.expect("grown");
         grown.runs.sort_unstable();
         assert_eq!(grown, ChangedRuns { runs, end }, "{limit} after {after:?}");
     }
 }
 
-/// The run that was written to last is not forgotten before another is, so that
-/// a place that somebody remembers never comes to mean another fact.
+/// The run with the newest event is not pruned before another run has a newer one, so that a
+/// known global sequence number never refers to another event.
 pub async fn a_global_seq_is_never_reused(world: StoreFixture) {
     let prune = async || {
         world.advance(Millis(1));
@@ -117,9 +117,9 @@ pub async fn a_global_seq_is_never_reused(world: StoreFixture) {
         let runs: Vec<RunId> = fresh.iter().map(|(_, entry)| entry.run).collect();
         assert_eq!(runs, [run, run], "after {known:?}");
         known = last_global_seq(&world).await;
-        // The one before has something newer behind it now, and goes.
+        // The previous run is no longer the newest and is pruned.
         assert_eq!(prune().await, usize::from(before.is_some()));
-        assert_eq!(prune().await, 0, "it was written to last");
+        assert_eq!(prune().await, 0, "the run has the newest event");
         assert_eq!(last_global_seq(&world).await, known);
         assert_eq!(world.journal(run).await.len(), 2);
         if let Some(before) = before.replace(run) {
@@ -130,8 +130,8 @@ pub async fn a_global_seq_is_never_reused(world: StoreFixture) {
     }
 }
 
-/// Whoever follows while many write sees each fact once, and the facts of each
-/// run in order.
+/// A reader that follows concurrent writers gets each event once, and the events of each run in
+/// order.
 pub async fn a_reader_misses_nothing_under_concurrent_writers(world: StoreFixture) {
     const WRITERS: usize = 8;
     let facts = world.harness.rounds / 20;
@@ -160,7 +160,7 @@ pub async fn a_reader_misses_nothing_under_concurrent_writers(world: StoreFixtur
             seen.push((entry.run, entry.seq));
         }
         while let Some(done) = pens.try_join_next() {
-            done.expect("a pen");
+            done.expect("a writer");
         }
         yield_now().await;
     }
@@ -172,7 +172,7 @@ pub async fn a_reader_misses_nothing_under_concurrent_writers(world: StoreFixtur
     }
 }
 
-/// Two runs whose facts were written in turns: 1, 2, 2, 1, 1, 2.
+/// Returns two runs whose events were written in the order 1, 2, 2, 1, 1, 2.
 async fn write_two_runs(world: &StoreFixture) -> [RunId; 2] {
     let runs = [world.open(|_| {}).await, world.open(|_| {}).await];
     let [one, two] = runs;
@@ -183,7 +183,7 @@ async fn write_two_runs(world: &StoreFixture) -> [RunId; 2] {
 }
 
 async fn read_all(world: &StoreFixture, after: GlobalSeq, limit: usize) -> Vec<(GlobalSeq, Entry)> {
-    let tail = world.harness.records.read_all(after, limit).await;
+    let tail = world.harness.records.read_all_journals(after, limit).await;
     tail.expect("tail").entries
 }
 

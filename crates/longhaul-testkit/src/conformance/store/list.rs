@@ -1,12 +1,10 @@
-//! Lists of runs, and the signal that something has changed.
-//!
-//! Never: the order of claims; that is `claim`.
+//! Lists of runs, and the change signal.
 
 use std::time::Duration;
 
-use longhaul_core::change::{Change, HeadUpdate, NewRun};
+use longhaul_core::change::{Change, NewRun, SchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::store::{RunFilter, RunRow, Watch};
+use longhaul_core::port::store::{RunFilter, RunRow, StoreWatcher};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 
@@ -16,140 +14,140 @@ use crate::conformance::store::batches::{
 };
 use crate::conformance::store::fixture::{StoreFixture, agent, assert_appended, lane_key};
 
-/// How long a signal may take that should come at once.
+/// Timeout for a change signal.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Each state of a head shows as the word that people know.
-pub async fn rows_have_the_status_of_a_run(world: StoreFixture) {
-    let mut held = world.open_and_claim(|_| {}).await;
-    world.assert_status(held.run, Status::Running, "").await;
-    let blocked = HeadUpdate::Park { reason: "child", blocked: true, release_lane: false };
-    held.append_ok(events_batch([progress(1)]).with_change(Change::SetHead(blocked))).await;
-    world.assert_status(held.run, Status::Blocked, "child").await;
-    assert_appended(&world.append_outside(held.run, events_batch([resumed()])).await);
-    world.assert_status(held.run, Status::Running, "worker").await;
-    let mut held = world.claim_one(held.worker).await;
+/// Each state of a head has its public status in the row.
+pub async fn rows_have_the_status_of_a_run(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
+    fixture.assert_status(held.run, Status::Running, "").await;
+    let blocked = SchedulingUpdate::Park { reason: "child", blocked: true, release_lane: false };
+    held.append_ok(events_batch([progress(1)]).with_change(Change::UpdateScheduling(blocked)))
+        .await;
+    fixture.assert_status(held.run, Status::Blocked, "child").await;
+    assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
+    fixture.assert_status(held.run, Status::Running, "worker").await;
+    let mut held = fixture.claim_one(held.worker).await;
     held.append_ok(pause_batch()).await;
-    world.assert_status(held.run, Status::Paused, "").await;
+    fixture.assert_status(held.run, Status::Paused, "").await;
     assert_appended(
-        &world.append_as_closer(held.run, held.last, change_batch(park_head("budget"))).await,
+        &fixture.append_as_closer(held.run, held.last, change_batch(park_head("budget"))).await,
     );
-    world.assert_status(held.run, Status::Waiting, "budget").await;
-    world.advance(Millis(9));
-    let failed = HeadUpdate::End {
+    fixture.assert_status(held.run, Status::Waiting, "budget").await;
+    fixture.advance(Millis(9));
+    let failed = SchedulingUpdate::End {
         status: Status::Failed,
         code: Some("turn_limit".to_owned()),
         releases_lane: true,
     };
-    let batch = events_batch(end_batch().events).with_change(Change::SetHead(failed));
-    assert_appended(&world.append_as_closer(held.run, held.last, batch).await);
-    let row = world.row(held.run).await;
+    let batch = events_batch(end_batch().events).with_change(Change::UpdateScheduling(failed));
+    assert_appended(&fixture.append_as_closer(held.run, held.last, batch).await);
+    let row = fixture.row(held.run).await;
     assert_eq!((row.status, row.reason), (Status::Failed, None));
     assert_eq!(row.code.as_deref(), Some("turn_limit"));
-    assert_eq!(row.finished_at, Some(world.harness.clock.now()));
+    assert_eq!(row.finished_at, Some(fixture.harness.clock.now()));
 }
 
-/// Filters are joined by "and", and the newest comes first.
-pub async fn rows_are_filtered(world: StoreFixture) {
-    let plain = world.open(|_| {}).await;
-    let other = world.open(|task| task.agent = agent("planner")).await;
-    let in_lane = world.open_in_lane("a", 2).await;
-    let child = world.new_run(|task| {
+/// Filters are combined with "and", and the newest run comes first.
+pub async fn rows_are_filtered(fixture: StoreFixture) {
+    let plain = fixture.open(|_| {}).await;
+    let other = fixture.open(|task| task.agent = agent("planner")).await;
+    let in_lane = fixture.open_in_lane("a", 2).await;
+    let child = fixture.new_run(|task| {
         task.root = plain;
         task.parent = Some(plain);
     });
     let child_id = child.id;
-    world.open_runs(vec![child]).await;
-    assert_appended(&world.append_as_closer(in_lane[1], Seq(1), cancel_batch()).await);
+    fixture.open_runs(vec![child]).await;
+    assert_appended(&fixture.append_as_closer(in_lane[1], Seq(1), cancel_batch()).await);
     let everything = [child_id, in_lane[1], in_lane[0], other, plain];
-    assert_eq!(ids(&world, all()).await, everything);
+    assert_eq!(ids(&fixture, all()).await, everything);
     let by_agent = RunFilter { agent: Some(agent("planner")), ..all() };
-    assert_eq!(ids(&world, by_agent.clone()).await, [other]);
+    assert_eq!(ids(&fixture, by_agent.clone()).await, [other]);
     let by_lane = RunFilter { lane: Some(lane_key("a")), ..all() };
-    assert_eq!(ids(&world, by_lane.clone()).await, [in_lane[1], in_lane[0]]);
+    assert_eq!(ids(&fixture, by_lane.clone()).await, [in_lane[1], in_lane[0]]);
     let by_root = RunFilter { root: Some(plain), ..all() };
-    assert_eq!(ids(&world, by_root).await, [child_id, plain]);
+    assert_eq!(ids(&fixture, by_root).await, [child_id, plain]);
     let cancelled = RunFilter { statuses: vec![Status::Cancelled, Status::Failed], ..by_lane };
-    assert_eq!(ids(&world, cancelled).await, [in_lane[1]]);
+    assert_eq!(ids(&fixture, cancelled).await, [in_lane[1]]);
     let none = RunFilter { statuses: vec![Status::Completed], ..by_agent };
-    assert_eq!(ids(&world, none).await, []);
+    assert_eq!(ids(&fixture, none).await, []);
     for status in Status::ALL {
-        let ask = RunFilter { statuses: vec![status], ..all() };
-        let rows = world.harness.store.list_runs(ask).await.expect("rows");
+        let filter = RunFilter { statuses: vec![status], ..all() };
+        let rows = fixture.harness.store.list_runs(filter).await.expect("rows");
         assert!(rows.iter().all(|row| row.status == status));
     }
 }
 
-/// A row in a list is the row itself.
-pub async fn a_list_shows_the_rows(world: StoreFixture) {
-    let mut held = world.open_and_claim(|task| task.lane = Some(lane_key("a"))).await;
+/// A list contains the same row as a single lookup.
+pub async fn a_list_shows_the_rows(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|task| task.lane = Some(lane_key("a"))).await;
     held.park("child").await;
-    let rows: Vec<RunRow> = world.harness.store.list_runs(all()).await.expect("rows");
-    assert_eq!(rows, [world.row(held.run).await]);
+    let rows: Vec<RunRow> = fixture.harness.store.list_runs(all()).await.expect("rows");
+    assert_eq!(rows, [fixture.row(held.run).await]);
 }
 
-/// Pages neither repeat nor skip what was there, though rows come and change.
-pub async fn pages_are_stable_while_rows_are_added(world: StoreFixture) {
+/// Pages neither repeat nor skip existing rows while rows are added and changed.
+pub async fn pages_are_stable_while_rows_are_added(fixture: StoreFixture) {
     let mut expected = Vec::new();
     for _ in 0..10 {
-        expected.push(world.open(|_| {}).await);
+        expected.push(fixture.open(|_| {}).await);
     }
     expected.reverse();
-    let worker = world.worker().await;
-    let mut seen = Vec::new();
+    let worker = fixture.worker().await;
+    let mut observed = Vec::new();
     let mut after = None;
     for _ in 0..4 {
-        let ask = RunFilter { after, limit: 3, ..all() };
-        let page = ids(&world, ask).await;
+        let filter = RunFilter { after, limit: 3, ..all() };
+        let page = ids(&fixture, filter).await;
         after = page.last().copied();
-        seen.extend(page);
-        world.open(|_| {}).await;
-        let mut held = world.claim_one(worker).await;
+        observed.extend(page);
+        fixture.open(|_| {}).await;
+        let mut held = fixture.claim_one(worker).await;
         held.append_ok(release_batch()).await;
     }
-    assert_eq!(seen, expected);
+    assert_eq!(observed, expected);
 }
 
-/// Whoever waits hears of each run that was opened, claimed, parked or woken.
-/// A sign of life is no news.
-pub async fn a_change_is_signalled(world: StoreFixture) {
-    let worker = world.worker().await;
-    let mut watch = world.harness.store.watch();
-    let run = world.open(|_| {}).await;
+/// A watcher is notified of each run that is opened, claimed, parked or woken, but not of
+/// heartbeats.
+pub async fn a_change_is_signalled(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let mut watch = fixture.harness.store.watch();
+    let run = fixture.open(|_| {}).await;
     assert_signalled(&mut *watch).await;
-    let mut held = world.claim_one(worker).await;
+    let mut held = fixture.claim_one(worker).await;
     assert_signalled(&mut *watch).await;
     held.park("child").await;
     assert_signalled(&mut *watch).await;
-    let mut second = world.harness.store.watch();
-    assert_appended(&world.append_outside(run, events_batch([resumed()])).await);
+    let mut second = fixture.harness.store.watch();
+    assert_appended(&fixture.append_outside(run, events_batch([resumed()])).await);
     assert_signalled(&mut *watch).await;
     assert_signalled(&mut *second).await;
 }
 
-/// Waits for a signal that has been given. A store that gives none would hang
-/// here, so there is an end to it.
-async fn assert_signalled(watch: &mut dyn Watch) {
-    let heard = tokio::time::timeout(TIMEOUT, watch.changed()).await;
-    heard.expect("a change is signalled").expect("watch");
+/// Waits for a signal, with a timeout so that a store without signals does not block the check.
+async fn assert_signalled(watch: &mut dyn StoreWatcher) {
+    let signalled = tokio::time::timeout(TIMEOUT, watch.wait_for_change()).await;
+    signalled.expect("a change is signalled").expect("watch");
 }
 
-/// Runs of one request are listed like others.
-pub async fn runs_of_one_request_are_listed(world: StoreFixture) {
-    let new: Vec<NewRun> = (0..3).map(|_| world.new_run(|_| {})).collect();
+/// Runs that were opened by one request are listed like others.
+pub async fn runs_of_one_request_are_listed(fixture: StoreFixture) {
+    let new: Vec<NewRun> = (0..3).map(|_| fixture.new_run(|_| {})).collect();
     let mut expected: Vec<RunId> = new.iter().map(|run| run.id).collect();
-    world.open_runs(new).await;
+    fixture.open_runs(new).await;
     expected.reverse();
-    assert_eq!(ids(&world, all()).await, expected);
+    assert_eq!(ids(&fixture, all()).await, expected);
     let nothing = RunFilter { limit: 0, ..all() };
-    assert_eq!(ids(&world, nothing).await, []);
+    assert_eq!(ids(&fixture, nothing).await, []);
 }
 
 fn all() -> RunFilter {
     RunFilter { limit: 100, ..RunFilter::default() }
 }
 
-async fn ids(world: &StoreFixture, ask: RunFilter) -> Vec<RunId> {
-    let rows = world.harness.store.list_runs(ask).await.expect("rows");
+async fn ids(fixture: &StoreFixture, filter: RunFilter) -> Vec<RunId> {
+    let rows = fixture.harness.store.list_runs(filter).await.expect("rows");
     rows.into_iter().map(|row| row.id).collect()
 }

@@ -1,6 +1,5 @@
-//! Facts from outside: which are taken, and whom they wake.
-//!
-//! Never: gates and timers themselves; they have rooms of their own.
+//! Appends of outsiders: which events are accepted, and which runs they wake. Gates and timers
+//! are in their own modules.
 
 use longhaul_core::change::{Blob, Change, RuleRow};
 use longhaul_core::event::environment::{
@@ -14,7 +13,7 @@ use longhaul_core::id::{CallId, Epoch, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::port::store::{Appended, Refused};
-use longhaul_core::status::{Outcome, Status};
+use longhaul_core::status::{RunOutcome, Status};
 
 use crate::conformance::store::batches::{
     BatchExt as _, approval, cancel_requested, change_batch, end_batch, events_batch, gate_spec,
@@ -22,7 +21,7 @@ use crate::conformance::store::batches::{
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, refused};
 
-/// What an outsider may not state is refused, alone and in company.
+/// An event that an outsider must not append is refused, alone and together with others.
 pub async fn outsiders_append_only_allowed_events(world: StoreFixture) {
     let run = world.open(|_| {}).await;
     let delivered = Event::SteerDelivered(SteerDelivered {
@@ -44,7 +43,7 @@ pub async fn outsiders_append_only_allowed_events(world: StoreFixture) {
     assert_eq!(world.row(run).await.last_seq, Seq(1));
 }
 
-/// A fact wakes a parked run, or a paused one too, or nobody, as its kind says.
+/// An event wakes parked runs, parked and paused runs, or none, depending on its type.
 pub async fn events_wake_the_right_states(world: StoreFixture) {
     for event in outsider_events(&world) {
         let kind = event.kind();
@@ -77,7 +76,7 @@ pub async fn events_wake_the_right_states(world: StoreFixture) {
     }
 }
 
-/// A run that is driven or ready takes the fact and stays where it is.
+/// A driven or ready run gets the event and keeps its state.
 pub async fn events_do_not_move_driven_or_ready_runs(world: StoreFixture) {
     for event in outsider_events(&world) {
         let mut held = world.open_and_claim(|_| {}).await;
@@ -93,7 +92,7 @@ pub async fn events_do_not_move_driven_or_ready_runs(world: StoreFixture) {
     }
 }
 
-/// The strongest fact of a batch counts, wherever it stands.
+/// The strongest wake-up of a batch counts, at any position.
 pub async fn the_strongest_wake_of_a_batch_counts(world: StoreFixture) {
     let rule = |world: &StoreFixture| {
         Event::RuleAdded(RuleAdded {
@@ -114,7 +113,7 @@ pub async fn the_strongest_wake_of_a_batch_counts(world: StoreFixture) {
     }
 }
 
-/// Rows change without a fact, also beside an ended run, and no head moves.
+/// Changes without events are applied, also to an ended run, and do not move the head.
 pub async fn changes_without_events_do_not_move_the_head(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
     held.park("child").await;
@@ -139,8 +138,8 @@ pub async fn changes_without_events_do_not_move_the_head(world: StoreFixture) {
     world.assert_status(held.run, Status::Completed, "").await;
 }
 
-/// Facts of the list: some that wake whoever rests, some that wake who is
-/// parked, some that wake nobody.
+/// Returns events that outsiders may append: some wake all idle runs, some only parked runs,
+/// some none.
 fn outsider_events(world: &StoreFixture) -> Vec<Event> {
     let gate = world.ids.gate();
     let steer = world.ids.steer();
@@ -149,11 +148,11 @@ fn outsider_events(world: &StoreFixture) -> Vec<Event> {
     let queued = SteerMessage {
         steer,
         text: "hello".to_owned(),
-        delivery: longhaul_core::event::steer::Delivery::Interrupt,
+        delivery: longhaul_core::event::steer::SteerDelivery::Interrupt,
         by: by(),
     };
     let child =
-        ChildEnded { child: world.ids.run(), outcome: Outcome::Cancelled("enough".to_owned()) };
+        ChildEnded { child: world.ids.run(), outcome: RunOutcome::Cancelled("enough".to_owned()) };
     let surfaced = ToolSurfaced {
         call: CallId { turn: 1, index: 1 },
         is_error: false,
@@ -193,7 +192,7 @@ fn pattern() -> RulePattern {
 
 fn assert_appended_at(appended: &Appended, at: Seq) {
     assert!(
-        matches!(appended, Appended::At { seq, .. } if *seq == at),
+        matches!(appended, Appended::Committed { seq, .. } if *seq == at),
         "{appended:?}, expected {at}"
     );
 }

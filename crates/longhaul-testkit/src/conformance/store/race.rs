@@ -1,16 +1,14 @@
-//! Many hands at once. Each check runs a bounded number of rounds, and looks
-//! afterwards whether anything was lost, doubled or passed over.
-//!
-//! Never: waits for what may not come. A run that sleeps for ever is seen
-//! because nothing is left to do while it is not ended.
+//! Races. Each check runs a limited number of rounds and then verifies that nothing was lost,
+//! duplicated or skipped. A run that was never woken is detected because nothing is ready
+//! although it has not ended.
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{Change, Settlement};
+use longhaul_core::change::{Change, HoldSettlement};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
 use longhaul_core::id::{GateId, RunId, Seq};
-use longhaul_core::port::store::{Appended, GateFilter, ReadRequest};
+use longhaul_core::port::store::{Appended, GateFilter, JournalReadRequest};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{Hold, MicroUsd};
@@ -24,20 +22,20 @@ use crate::conformance::store::rounds::{
     DECISIONS_MAX, fire_due_timers, is_appended, run_concurrently,
 };
 
-/// A driver parks while somebody answers. Either the driver sees the answer, or
-/// the answer wakes the run: it never sleeps for ever.
-pub async fn a_park_racing_an_answer_loses_no_wake_up(world: StoreFixture) {
-    run_concurrently(&world, world.harness.rounds, |round| async move {
+/// A driver parks while an answer arrives. Either the driver sees the answer, or the answer
+/// wakes the run.
+pub async fn a_park_racing_an_answer_loses_no_wake_up(fixture: StoreFixture) {
+    run_concurrently(&fixture, fixture.harness.rounds, |round| async move {
         let mut held = round.open_and_claim().await;
         let gate = round.fixture.ids.gate();
         held.append_ok(raise_gate_batch(gate_spec(gate))).await;
         let run = held.run;
         let mut sides = JoinSet::new();
         sides.spawn(park_unless_answered(held));
-        let outside = round.fixture.clone();
+        let outsider = round.fixture.clone();
         sides.spawn(async move {
             yield_now().await;
-            assert_appended(&outside.append_outside(run, answer_batch(gate, "cli:anna")).await);
+            assert_appended(&outsider.append_outside(run, answer_batch(gate, "cli:anna")).await);
         });
         sides.join_all().await;
         round.end().await;
@@ -45,60 +43,59 @@ pub async fn a_park_racing_an_answer_loses_no_wake_up(world: StoreFixture) {
     .await;
 }
 
-/// Of many who answer at once one is first, and all the others learn who.
-pub async fn one_of_many_answers_closes_a_gate(world: StoreFixture) {
-    run_concurrently(&world, world.harness.rounds / 20, |round| async move {
+/// Of many concurrent answers one is first, and all others get its author.
+pub async fn one_of_many_answers_closes_a_gate(fixture: StoreFixture) {
+    run_concurrently(&fixture, fixture.harness.rounds / 20, |round| async move {
         let mut held = round.open_and_claim().await;
         let gate = round.fixture.ids.gate();
         held.append_ok(raise_gate_batch(gate_spec(gate))).await;
         held.park("approval").await;
         let mut voices = JoinSet::new();
         for voice in 0..4 {
-            let world = round.fixture.clone();
+            let fixture = round.fixture.clone();
             let run = held.run;
             voices.spawn(async move {
                 let by = format!("cli:{voice}");
-                (by.clone(), world.append_outside(run, answer_batch(gate, &by)).await)
+                (by.clone(), fixture.append_outside(run, answer_batch(gate, &by)).await)
             });
         }
-        let said = voices.join_all().await;
-        let heard = said.iter().filter(|(_, told)| is_appended(told));
-        let heard: Vec<&str> = heard.map(|(by, _)| by.as_str()).collect();
-        assert_eq!(heard.len(), 1, "{said:?}");
-        assert_eq!(answered_by(&round.fixture, gate).await, heard);
-        let facts = round.fixture.kinds(held.run).await;
-        let answered = facts.iter().filter(|kind| **kind == "gate.answered");
+        let outcomes = voices.join_all().await;
+        let accepted = outcomes.iter().filter(|(_, appended)| is_appended(appended));
+        let accepted: Vec<&str> = accepted.map(|(by, _)| by.as_str()).collect();
+        assert_eq!(accepted.len(), 1, "{outcomes:?}");
+        assert_eq!(answered_by(&round.fixture, gate).await, accepted);
+        let events = round.fixture.kinds(held.run).await;
+        let answered = events.iter().filter(|kind| **kind == "gate.answered");
         assert_eq!(answered.count(), 1);
         round.end().await;
     })
     .await;
 }
 
-/// A run is cancelled while a worker claims it: one of the two is first, and
-/// the run is neither driven behind its end nor left lying.
-pub async fn a_claim_racing_a_cancel_leaves_no_stuck_run(world: StoreFixture) {
-    run_concurrently(&world, world.harness.rounds / 10, |round| async move {
+/// A run is cancelled while a worker claims it. One of the two is first, and the run is neither
+/// driven after its end nor left in the queue.
+pub async fn a_claim_racing_a_cancel_leaves_no_stuck_run(fixture: StoreFixture) {
+    run_concurrently(&fixture, fixture.harness.rounds / 10, |round| async move {
         let run = round.open().await;
         let mut sides = JoinSet::new();
         let claimer = round.clone();
         sides.spawn(async move { claimer.claim_one().await.is_some() });
-        let outside = round.fixture.clone();
+        let outsider = round.fixture.clone();
         sides.spawn(async move {
             yield_now().await;
-            is_appended(&outside.append_as_closer(run, Seq(1), cancel_batch()).await)
+            is_appended(&outsider.append_as_closer(run, Seq(1), cancel_batch()).await)
         });
         let done = sides.join_all().await.into_iter().filter(|won| *won);
-        assert_eq!(done.count(), 1, "{run} went to both or to nobody");
+        assert_eq!(done.count(), 1, "{run} went to both or to neither");
         let row = round.fixture.row(run).await;
         assert!(row.worker.is_some() || row.status == Status::Cancelled, "{row:?}");
     })
     .await;
 }
 
-/// Facts that come while a ready run is claimed are in its journal, and the run
-/// is in its driver's hands.
-pub async fn an_event_racing_a_claim_is_not_lost(world: StoreFixture) {
-    run_concurrently(&world, world.harness.rounds / 10, |round| async move {
+/// Events that arrive while a ready run is claimed are in its journal, and the run is driven.
+pub async fn an_event_racing_a_claim_is_not_lost(fixture: StoreFixture) {
+    run_concurrently(&fixture, fixture.harness.rounds / 10, |round| async move {
         let mut held = round.open_and_claim().await;
         held.park("child").await;
         let run = held.run;
@@ -106,123 +103,122 @@ pub async fn an_event_racing_a_claim_is_not_lost(world: StoreFixture) {
         let mut sides = JoinSet::new();
         let claimer = round.clone();
         sides.spawn(async move { claimer.claim_one().await.is_some() });
-        let outside = round.fixture.clone();
+        let outsider = round.fixture.clone();
         sides.spawn(async move {
-            is_appended(&outside.append_outside(run, events_batch([resumed()])).await)
+            is_appended(&outsider.append_outside(run, events_batch([resumed()])).await)
         });
         assert_eq!(sides.join_all().await, [true, true]);
-        assert!(round.claim_one().await.is_none(), "{run} went twice");
+        assert!(round.claim_one().await.is_none(), "{run} was claimed twice");
         assert_eq!(round.fixture.row(run).await.last_seq, Seq(6));
     })
     .await;
 }
 
-/// Many reapers at once free each run of the dead once, while the dead still
-/// ask for more.
-pub async fn concurrent_reapers_release_each_run_once(world: StoreFixture) {
-    let count = (world.harness.rounds / 40).clamp(4, 50);
+/// Concurrent reapers release each run of a dead worker once, while the dead workers try to
+/// claim more.
+pub async fn concurrent_reapers_release_each_run_once(fixture: StoreFixture) {
+    let count = (fixture.harness.rounds / 40).clamp(4, 50);
     let mut reapers = Vec::new();
     for _ in 0..3 {
-        reapers.push(world.worker().await);
+        reapers.push(fixture.worker().await);
     }
     let mut dead = Vec::new();
     for _ in 0..count {
-        dead.push(world.open_and_claim(|_| {}).await.worker);
+        dead.push(fixture.open_and_claim(|_| {}).await.worker);
     }
     for _ in 0..3 {
-        world.advance(Millis(TTL.0 / 3));
+        fixture.advance(Millis(TTL.0 / 3));
         for reaper in &reapers {
-            world.heartbeat(*reaper).await;
+            fixture.heartbeat(*reaper).await;
         }
     }
-    world.advance(Millis(1));
+    fixture.advance(Millis(1));
     let mut crowd = JoinSet::new();
     for reaper in reapers.clone() {
-        let world = world.clone();
-        crowd.spawn(async move { world.heartbeat(reaper).await.reaped });
+        let fixture = fixture.clone();
+        crowd.spawn(async move { fixture.heartbeat(reaper).await.reaped });
     }
     for worker in dead {
-        let world = world.clone();
-        crowd.spawn(async move { world.claim(worker).await.len() });
+        let fixture = fixture.clone();
+        crowd.spawn(async move { fixture.claim(worker).await.len() });
     }
     let freed: usize = crowd.join_all().await.into_iter().sum();
-    assert_eq!(freed, count, "freed twice, or taken by the dead");
-    assert_eq!(world.claim(reapers[0]).await.len(), count);
+    assert_eq!(freed, count, "released twice, or claimed by a dead worker");
+    assert_eq!(fixture.claim(reapers[0]).await.len(), count);
 }
 
-/// Many sweeps at once tell each timer once.
-pub async fn a_timer_is_fired_by_one_of_many_sweeps(world: StoreFixture) {
-    let worker = world.worker().await;
-    let rounds = world.harness.rounds / 40;
+/// Concurrent sweeps fire each timer once.
+pub async fn a_timer_is_fired_by_one_of_many_sweeps(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let rounds = fixture.harness.rounds / 40;
     for _ in 0..rounds {
-        let mut held = world.open_and_claim(|_| {}).await;
-        let timer = arm_timer(world.ids.timer(), held.run, Millis(5));
+        let mut held = fixture.open_and_claim(|_| {}).await;
+        let timer = arm_timer(fixture.ids.timer(), held.run, Millis(5));
         held.append_ok(park_batch("timer").with_change(timer)).await;
     }
-    world.advance(Millis(5));
+    fixture.advance(Millis(5));
     let mut sweeps = JoinSet::new();
     for _ in 0..4 {
-        sweeps.spawn(fire_due_timers(world.clone()));
+        sweeps.spawn(fire_due_timers(fixture.clone()));
     }
-    let told: usize = sweeps.join_all().await.into_iter().sum();
-    assert_eq!(told, rounds);
-    assert_eq!(world.harness.records.next_timer_due().await.expect("next due"), None);
-    assert_eq!(world.claim(worker).await.len(), rounds);
+    let appended: usize = sweeps.join_all().await.into_iter().sum();
+    assert_eq!(appended, rounds);
+    assert_eq!(fixture.harness.records.next_timer_due().await.expect("next due"), None);
+    assert_eq!(fixture.claim(worker).await.len(), rounds);
 }
 
-/// However many runs of a tree hold at once, the cap is never passed.
-pub async fn holds_of_a_tree_never_pass_its_cap(world: StoreFixture) {
-    let worker = world.worker().await;
-    let root = world.open(|task| task.policy.budget.micro_usd = Some(MicroUsd(300))).await;
+/// Concurrent holds of the runs of a tree never exceed the cap.
+pub async fn holds_of_a_tree_never_pass_its_cap(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let root = fixture.open(|task| task.policy.budget.micro_usd = Some(MicroUsd(300))).await;
     for _ in 0..5 {
-        let child = world.new_run(|task| {
+        let child = fixture.new_run(|task| {
             task.root = root;
             task.parent = Some(root);
         });
-        world.open_runs(vec![child]).await;
+        fixture.open_runs(vec![child]).await;
     }
     let mut drivers = JoinSet::new();
-    for claimed in world.claim(worker).await {
-        let held = ClaimedRun::new(&world, worker, &claimed);
-        drivers.spawn(hold_and_settle(held, root, world.harness.rounds / 40));
+    for claimed in fixture.claim(worker).await {
+        let held = ClaimedRun::new(&fixture, worker, &claimed);
+        drivers.spawn(hold_and_settle(held, root, fixture.harness.rounds / 40));
     }
     let spent: u64 = drivers.join_all().await.into_iter().sum();
-    let account = world.harness.records.budget_account(root).await.expect("account");
+    let account = fixture.harness.records.budget_account(root).await.expect("account");
     let account = account.expect("a root has an account");
     assert_eq!(account.held, Hold::default());
     assert_eq!(account.spent.micro_usd, MicroUsd(spent));
     assert!(spent <= 300, "{account:?}");
 }
 
-/// A journal that a driver and outsiders write to at once has no gap and no
-/// fact twice.
-pub async fn a_journal_has_no_gap_under_concurrent_writers(world: StoreFixture) {
-    let held = world.open_and_claim(|_| {}).await;
+/// A journal with concurrent appends of a driver and outsiders has no gaps and no duplicates.
+pub async fn a_journal_has_no_gap_under_concurrent_writers(fixture: StoreFixture) {
+    let held = fixture.open_and_claim(|_| {}).await;
     let run = held.run;
-    let rounds = world.harness.rounds / 20;
-    let mut pens = JoinSet::new();
-    pens.spawn(append_events(held, rounds));
+    let rounds = fixture.harness.rounds / 20;
+    let mut writers = JoinSet::new();
+    writers.spawn(append_events(held, rounds));
     for _ in 0..2 {
-        let world = world.clone();
-        pens.spawn(async move {
+        let fixture = fixture.clone();
+        writers.spawn(async move {
             for _ in 0..rounds {
-                let timer = world.ids.timer();
+                let timer = fixture.ids.timer();
                 let fact = Event::TimerFired(TimerFired { timer });
-                assert_appended(&world.append_outside(run, events_batch([fact])).await);
+                assert_appended(&fixture.append_outside(run, events_batch([fact])).await);
                 yield_now().await;
             }
         });
     }
-    pens.join_all().await;
-    let entries = read_all(&world, run, Seq::START).await;
+    writers.join_all().await;
+    let entries = read_all(&fixture, run, Seq::START).await;
     let gapless = entries.iter().zip(1..).all(|((seq, _), count)| seq.0 == count);
     assert!(gapless, "a gap in {run}");
     let count = |kind| entries.iter().filter(|(_, event)| event.kind() == kind).count();
     assert_eq!((count("progress.reported"), count("timer.fired")), (rounds, 2 * rounds));
-    assert_eq!(world.row(run).await.last_seq.0 as usize, entries.len());
+    assert_eq!(fixture.row(run).await.last_seq.0 as usize, entries.len());
 }
 
-/// What a driver does at a gate: it reads, and parks if nobody has answered.
+/// Acts as a driver at a gate: reads, and parks if there is no answer.
 async fn park_unless_answered(mut held: ClaimedRun) {
     for _ in 0..DECISIONS_MAX {
         let tail = read_all(&held.fixture, held.run, held.last).await;
@@ -234,7 +230,7 @@ async fn park_unless_answered(mut held: ClaimedRun) {
         };
         yield_now().await;
         match held.append(batch).await {
-            Appended::At { .. } => return,
+            Appended::Committed { .. } => return,
             Appended::Conflict => {}
             other @ (Appended::Fenced
             | Appended::RunEnded
@@ -242,10 +238,10 @@ async fn park_unless_answered(mut held: ClaimedRun) {
             | Appended::Refused(_)) => panic!("{other:?}"),
         }
     }
-    panic!("{} moved on {DECISIONS_MAX} times", held.run);
+    panic!("{}: append conflicted {DECISIONS_MAX} times", held.run);
 }
 
-/// Holds and settles so often, and says what it spent.
+/// Holds and settles `rounds` times and returns the amount spent.
 async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u64 {
     let hold = Hold { micro_usd: MicroUsd(70), tokens: 7 };
     let used = Hold { micro_usd: MicroUsd(1), tokens: 1 };
@@ -260,23 +256,23 @@ async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u6
         let total = account.held.micro_usd.0 + account.spent.micro_usd.0 + account.lost.micro_usd.0;
         assert!(total <= 300, "{account:?}");
         yield_now().await;
-        let settlement = Settlement { held: hold, spent: used, lost: Hold::default() };
+        let settlement = HoldSettlement { held: hold, spent: used, lost: Hold::default() };
         assert_appended(&held.change(Change::Settle(settlement)).await);
         spent += 1;
     }
     spent
 }
 
-/// Writes so many facts, reading on whenever others were faster.
-async fn append_events(mut held: ClaimedRun, facts: usize) {
+/// Appends this number of events, and reads again after each conflict.
+async fn append_events(mut held: ClaimedRun, count: usize) {
     let mut written = 0;
-    // Outsiders write so much and no more, and each makes one decision void.
-    for _ in 0..=3 * facts {
-        if written == facts {
+    // Outsiders append a limited number of events, and each invalidates one decision.
+    for _ in 0..=3 * count {
+        if written == count {
             return;
         }
         match held.append(events_batch([progress(1)])).await {
-            Appended::At { .. } => written += 1,
+            Appended::Committed { .. } => written += 1,
             Appended::Conflict => {
                 let tail = read_all(&held.fixture, held.run, held.last).await;
                 held.last = tail.last().map_or(held.last, |(seq, _)| *seq);
@@ -287,19 +283,19 @@ async fn append_events(mut held: ClaimedRun, facts: usize) {
             | Appended::Refused(_)) => panic!("{other:?}"),
         }
     }
-    assert_eq!(written, facts);
+    assert_eq!(written, count);
 }
 
-async fn read_all(world: &StoreFixture, run: RunId, after: Seq) -> Vec<(Seq, Event)> {
-    let ask = ReadRequest { run, after, limit: usize::MAX };
-    let page = world.harness.store.read(ask).await.expect("read");
+async fn read_all(fixture: &StoreFixture, run: RunId, after: Seq) -> Vec<(Seq, Event)> {
+    let request = JournalReadRequest { run, after, limit: usize::MAX };
+    let page = fixture.harness.store.read_journal(request).await.expect("read");
     let entries = page.entries.into_iter();
     entries.map(|entry| (entry.seq, entry.event)).collect()
 }
 
-async fn answered_by(world: &StoreFixture, gate: GateId) -> Vec<String> {
-    let ask = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
-    let rows = world.harness.store.list_gates(ask).await.expect("gates");
+async fn answered_by(fixture: &StoreFixture, gate: GateId) -> Vec<String> {
+    let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
+    let rows = fixture.harness.store.list_gates(filter).await.expect("gates");
     let answers = rows.into_iter().flat_map(|row| row.answers);
     answers.map(|given| given.answer.by).collect()
 }

@@ -1,15 +1,13 @@
-//! The rows beside the journal: threads, definitions, rules, sandboxes, late
-//! results, letters, buckets, checkpoints.
-//!
-//! Never: accounts and seats; they have rooms of their own.
+//! Other records: threads, definitions, rules, sandboxes, late results, outbox, blocked
+//! providers and checkpoints. Budgets and sandbox slots are in their own modules.
 
 use longhaul_core::change::{
-    Blob, Change, LateResult, OutboxRow, RuleRow, SandboxRow, SandboxState, ThreadMessages,
+    Blob, Change, LateToolResult, OutboxRow, RuleRow, SandboxRow, SandboxState, ThreadMessages,
 };
 use longhaul_core::id::{CallId, Seq, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::RulePattern;
-use longhaul_core::port::records::{Checkpoint, OutboxItem};
+use longhaul_core::port::records::{OutboxItem, RunCheckpoint};
 use longhaul_core::time::{Clock, Millis};
 
 use crate::conformance::store::batches::{
@@ -17,18 +15,18 @@ use crate::conformance::store::batches::{
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended};
 
-/// A thread is read from its end, oldest first, and can be forgotten.
+/// A thread returns its newest messages, oldest first, and can be cleared.
 pub async fn thread_messages_keep_their_order(world: StoreFixture) {
     let [one, two] = [open_run(&world).await, open_run(&world).await];
-    let say = |thread: &str, texts: &[&str]| {
+    let messages_batch = |thread: &str, texts: &[&str]| {
         let messages = texts.iter().map(|text| Message::user(*text)).collect();
         let thread = thread_key(thread);
         change_batch(Change::AppendThread(ThreadMessages { thread, messages }))
     };
-    assert_appended(&world.append_outside(one, say("t", &["a", "b"])).await);
-    assert_appended(&world.append_outside(two, say("t", &["c"])).await);
-    assert_appended(&world.append_outside(two, say("other", &["x"])).await);
-    assert_appended(&world.append_outside(one, say("t", &["d"])).await);
+    assert_appended(&world.append_outside(one, messages_batch("t", &["a", "b"])).await);
+    assert_appended(&world.append_outside(two, messages_batch("t", &["c"])).await);
+    assert_appended(&world.append_outside(two, messages_batch("other", &["x"])).await);
+    assert_appended(&world.append_outside(one, messages_batch("t", &["d"])).await);
     let read = async |thread: &str, limit| {
         let messages = world.harness.records.thread_messages(&thread_key(thread), limit).await;
         messages.expect("thread")
@@ -41,11 +39,11 @@ pub async fn thread_messages_keep_their_order(world: StoreFixture) {
     world.harness.records.clear_thread(&thread_key("t")).await.expect("clear");
     assert_eq!(read("t", 9).await, []);
     assert_eq!(read("other", 9).await, texts(&["x"]));
-    assert_appended(&world.append_outside(one, say("t", &["e"])).await);
+    assert_appended(&world.append_outside(one, messages_batch("t", &["e"])).await);
     assert_eq!(read("t", 9).await, texts(&["e"]));
 }
 
-/// Definitions and blobs are kept by what they hold, each on its own shelf.
+/// Definitions and blobs are stored by hash, separately from each other.
 pub async fn blobs_are_found_by_hash(world: StoreFixture) {
     let run = open_run(&world).await;
     let definition = Blob::new(b"an agent".to_vec());
@@ -57,16 +55,16 @@ pub async fn blobs_are_found_by_hash(world: StoreFixture) {
     for _ in 0..2 {
         assert_appended(&world.append_outside(run, batch.clone()).await);
     }
-    let shelves = &world.harness.records;
-    let kept = shelves.definition(definition.hash()).await.expect("definition");
+    let records = &world.harness.records;
+    let kept = records.agent_definition(definition.hash()).await.expect("definition");
     assert_eq!(kept.as_deref(), Some(&*definition.content));
     for content in [&blob, &empty] {
-        let kept = shelves.blob(content.hash()).await.expect("blob");
+        let kept = records.blob(content.hash()).await.expect("blob");
         assert_eq!(kept.as_deref(), Some(&*content.content));
     }
-    assert_eq!(shelves.definition(blob.hash()).await.expect("definition"), None);
+    assert_eq!(records.agent_definition(blob.hash()).await.expect("definition"), None);
     let nothing = Blob::new(b"nothing".to_vec());
-    assert_eq!(shelves.blob(nothing.hash()).await.expect("blob"), None);
+    assert_eq!(records.blob(nothing.hash()).await.expect("blob"), None);
 }
 
 /// A rule belongs to one run and can be revoked.
@@ -88,7 +86,7 @@ pub async fn rules_are_stored(world: StoreFixture) {
     assert_eq!(world.harness.records.rules(two).await.expect("rules"), []);
 }
 
-/// A sandbox's row is made and changed.
+/// Sandbox rows are created and updated.
 pub async fn sandboxes_are_stored(world: StoreFixture) {
     let run = open_run(&world).await;
     let sandbox = world.ids.sandbox();
@@ -115,7 +113,7 @@ pub async fn sandboxes_are_stored(world: StoreFixture) {
     assert_eq!(world.harness.records.sandboxes(other).await.expect("sandboxes"), []);
 }
 
-/// A worker sees what it holds, how far each journal is, and nothing of others'.
+/// A worker lists its claimed runs with their last sequence numbers, and no others.
 pub async fn a_worker_lists_its_claimed_runs(world: StoreFixture) {
     let mut first = world.open_and_claim(|_| {}).await;
     let second = world.open_and_claim(|_| {}).await;
@@ -123,8 +121,8 @@ pub async fn a_worker_lists_its_claimed_runs(world: StoreFixture) {
     let heads = |worker| world.harness.records.claimed_runs(worker);
     let seen = heads(first.worker).await.expect("heads");
     assert_eq!(seen, [(first.run, first.last)]);
-    let told = world.append_outside(second.run, events_batch([cancel_requested()])).await;
-    assert_appended(&told);
+    let appended = world.append_outside(second.run, events_batch([cancel_requested()])).await;
+    assert_appended(&appended);
     let seq = second.last.next();
     let seen = heads(second.worker).await.expect("heads");
     assert_eq!(seen, [(second.run, seq)]);
@@ -133,42 +131,44 @@ pub async fn a_worker_lists_its_claimed_runs(world: StoreFixture) {
     assert_eq!(heads(others.worker).await.expect("heads").len(), 1);
 }
 
-/// What comes after the end is kept beside the journal.
+/// Results that arrive after the end of a run are stored as late results.
 pub async fn late_results_are_stored(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
     held.end().await;
-    let late = |index| LateResult { call: CallId { turn: 2, index }, text: "after all".to_owned() };
+    let late =
+        |index| LateToolResult { call: CallId { turn: 2, index }, text: "after all".to_owned() };
     for index in [2, 1] {
-        let kept = world.harness.records.save_late_result(held.run, late(index)).await;
+        let kept = world.harness.records.save_late_tool_result(held.run, late(index)).await;
         kept.expect("keep late");
     }
-    let found = world.harness.records.late_results(held.run).await.expect("late");
+    let found = world.harness.records.late_tool_results(held.run).await.expect("late");
     assert_eq!(found, [late(2), late(1)]);
     assert_eq!(world.row(held.run).await.last_seq, held.last);
 }
 
-/// A letter is due at once, again after a failed try, and gone when delivered.
+/// An outbox message is due immediately, again after a failed attempt, and is deleted after
+/// delivery.
 pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
-    let letter = |body: &str| OutboxRow {
+    let outbox_row = |body: &str| OutboxRow {
         endpoint: "https://example.org/hook".to_owned(),
         body: body.to_owned(),
     };
     let batch = events_batch([progress(1)])
-        .with_change(Change::AddOutbox(letter("one")))
-        .with_change(Change::AddOutbox(letter("two")));
+        .with_change(Change::AddOutbox(outbox_row("one")))
+        .with_change(Change::AddOutbox(outbox_row("two")));
     held.append_ok(batch).await;
-    let due = async |limit| world.harness.records.due_outbox(limit).await.expect("outbox");
+    let due = async |limit| world.harness.records.due_outbox_messages(limit).await.expect("outbox");
     let bodies = |rows: &[OutboxItem]| -> Vec<(String, u32)> {
         let rows = rows.iter();
         rows.map(|row| (row.row.body.clone(), row.attempts)).collect()
     };
     let rows = due(9).await;
     assert_eq!(bodies(&rows), [("one".to_owned(), 0), ("two".to_owned(), 0)]);
-    assert_eq!((rows[0].run, &rows[0].row), (held.run, &letter("one")));
+    assert_eq!((rows[0].run, &rows[0].row), (held.run, &outbox_row("one")));
     assert_eq!(due(1).await.len(), 1);
     let settle = async |id, again| {
-        let settled = world.harness.records.settle_outbox(id, again).await;
+        let settled = world.harness.records.settle_outbox_message(id, again).await;
         settled.expect("settle");
     };
     settle(rows[0].id, Some(Millis(50))).await;
@@ -183,43 +183,43 @@ pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
     assert_eq!(due(9).await, []);
 }
 
-/// A provider's account rests until its time is over, and never shorter.
+/// A provider's account is blocked until a time, which is never shortened.
 pub async fn providers_are_blocked_until_a_time(world: StoreFixture) {
-    let shelves = &world.harness.records;
-    assert_eq!(shelves.provider_blocked_until("acme").await.expect("bucket"), None);
+    let records = &world.harness.records;
+    assert_eq!(records.provider_blocked_until("acme").await.expect("bucket"), None);
     let start = world.harness.clock.now();
     for span in [50, 30] {
-        shelves.block_provider("acme", Millis(span)).await.expect("block");
+        records.block_provider("acme", Millis(span)).await.expect("block");
     }
     let until = start.plus(Millis(50));
-    assert_eq!(shelves.provider_blocked_until("acme").await.expect("bucket"), Some(until));
-    assert_eq!(shelves.provider_blocked_until("other").await.expect("bucket"), None);
+    assert_eq!(records.provider_blocked_until("acme").await.expect("bucket"), Some(until));
+    assert_eq!(records.provider_blocked_until("other").await.expect("bucket"), None);
     world.advance(Millis(50));
-    let over = shelves.provider_blocked_until("acme").await.expect("bucket");
+    let over = records.provider_blocked_until("acme").await.expect("bucket");
     assert!(over.is_none_or(|until| until <= world.harness.clock.now()), "{over:?}");
 }
 
-/// A checkpoint is a cache of one build's folds: another build's is dropped.
+/// A checkpoint is a cache of one build; a checkpoint of another build is deleted.
 pub async fn checkpoints_belong_to_a_build(world: StoreFixture) {
     let run = open_run(&world).await;
-    let kept = |seq, fold: &str| Checkpoint {
+    let kept = |seq, fold: &str| RunCheckpoint {
         seq: Seq(seq),
         fold_hash: fold.to_owned(),
         state: vec![1, 2, 0, 255],
     };
-    let shelves = &world.harness.records;
-    let found = async |fold| shelves.checkpoint(run, fold).await.expect("checkpoint");
+    let records = &world.harness.records;
+    let found = async |fold| records.newest_checkpoint(run, fold).await.expect("checkpoint");
     assert_eq!(found("f1").await, None);
     for seq in [10, 20] {
-        shelves.save_checkpoint(run, kept(seq, "f1")).await.expect("save");
+        records.save_checkpoint(run, kept(seq, "f1")).await.expect("save");
     }
     assert_eq!(found("f1").await, Some(kept(20, "f1")));
-    shelves.save_checkpoint(run, kept(30, "f2")).await.expect("save");
+    records.save_checkpoint(run, kept(30, "f2")).await.expect("save");
     assert_eq!(found("f2").await, Some(kept(30, "f2")));
-    assert_eq!(found("f1").await, None, "one is kept for a run");
+    assert_eq!(found("f1").await, None, "only one checkpoint is stored per run");
 }
 
-/// The store's time is its clock's, and each answer carries it.
+/// The time of the store is the time of its clock, and each response contains it.
 pub async fn the_store_has_its_own_time(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
     for _ in 0..2 {
@@ -228,7 +228,7 @@ pub async fn the_store_has_its_own_time(world: StoreFixture) {
         assert_eq!(world.harness.records.now().await.expect("now"), now);
         assert_eq!(world.heartbeat(held.worker).await.now, now);
         let appended = held.append(events_batch([progress(1)])).await;
-        let at = longhaul_core::port::store::Appended::At { seq: held.last, now };
+        let at = longhaul_core::port::store::Appended::Committed { seq: held.last, now };
         assert_eq!(appended, at);
     }
 }
@@ -238,5 +238,5 @@ async fn open_run(world: &StoreFixture) -> longhaul_core::id::RunId {
 }
 
 fn thread_key(name: &str) -> ThreadKey {
-    ThreadKey::new(name).expect("a good name")
+    ThreadKey::new(name).expect("a valid name")
 }

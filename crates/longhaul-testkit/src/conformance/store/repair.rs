@@ -1,10 +1,8 @@
-//! What a repair finds when somebody made a mistake, and that it mends it.
-//!
-//! Never: finds anything after the other checks; each of them ends with a
-//! repair that must find nothing.
+//! Repairs of rows that were made inconsistent on purpose. After every other check, a repair
+//! must find nothing.
 
 use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState};
-use longhaul_core::port::records::Repairs;
+use longhaul_core::port::records::RepairCounts;
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 
@@ -14,8 +12,8 @@ use crate::conformance::store::batches::{
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, lane_key};
 
-/// A run that waits for what can't come is made ready.
-pub async fn runs_without_a_wake_up_are_repaired(world: StoreFixture) {
+/// A run that waits for something impossible is made ready.
+pub async fn runs_without_a_wake_up_are_repaired(fixture: StoreFixture) {
     let needy = [
         "approval",
         "question",
@@ -28,55 +26,55 @@ pub async fn runs_without_a_wake_up_are_repaired(world: StoreFixture) {
         "sandbox_slot",
     ];
     for reason in needy {
-        let mut held = world.open_and_claim(|_| {}).await;
+        let mut held = fixture.open_and_claim(|_| {}).await;
         held.park(reason).await;
-        let expected = Repairs { parked_without_waker: 1, ..Repairs::default() };
-        assert_eq!(repair(&world).await, expected, "{reason}");
-        world.assert_status(held.run, Status::Running, "worker").await;
-        world.assert_consistent().await;
-        world.claim_one(held.worker).await;
+        let expected = RepairCounts { parked_without_waker: 1, ..RepairCounts::default() };
+        assert_eq!(repair(&fixture).await, expected, "{reason}");
+        fixture.assert_status(held.run, Status::Running, "worker").await;
+        fixture.assert_consistent().await;
+        fixture.claim_one(held.worker).await;
     }
 }
 
-/// A run that waits for a person, a child, a timer or a gate is left alone.
-pub async fn valid_waits_are_not_repaired(world: StoreFixture) {
+/// A run that waits for a person, a child run, a timer or a gate is not repaired.
+pub async fn valid_waits_are_not_repaired(fixture: StoreFixture) {
     for reason in ["budget", "child", "batch"] {
-        world.open_and_claim(|_| {}).await.park(reason).await;
+        fixture.open_and_claim(|_| {}).await.park(reason).await;
     }
-    let mut held = world.open_and_claim(|_| {}).await;
-    held.append_ok(raise_gate_batch(gate_spec(world.ids.gate()))).await;
+    let mut held = fixture.open_and_claim(|_| {}).await;
+    held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
     held.park("approval").await;
-    let mut held = world.open_and_claim(|_| {}).await;
-    let timer = arm_timer(world.ids.timer(), held.run, Millis(10));
+    let mut held = fixture.open_and_claim(|_| {}).await;
+    let timer = arm_timer(fixture.ids.timer(), held.run, Millis(10));
     held.append_ok(park_batch("retry").with_change(timer)).await;
-    let mut held = world.open_and_claim(|_| {}).await;
+    let mut held = fixture.open_and_claim(|_| {}).await;
     let queues = Change::QueueForSlot("local".to_owned());
     held.append_ok(park_batch("sandbox_slot").with_change(queues)).await;
-    world.advance(Millis(20));
-    world.assert_consistent().await;
+    fixture.advance(Millis(20));
+    fixture.assert_consistent().await;
 }
 
-/// A run of a lane that is made ready again goes by its lane.
-pub async fn a_repair_respects_lanes(world: StoreFixture) {
-    let first = world.open_in_lane("a", 1).await;
-    let worker = world.worker().await;
-    let mut held = world.claim_one(worker).await;
-    let lets_go = Change::SetHead(longhaul_core::change::HeadUpdate::Park {
+/// A run of a lane that is made ready still waits for its turn in the lane.
+pub async fn a_repair_respects_lanes(fixture: StoreFixture) {
+    let first = fixture.open_in_lane("a", 1).await;
+    let worker = fixture.worker().await;
+    let mut held = fixture.claim_one(worker).await;
+    let lets_go = Change::UpdateScheduling(longhaul_core::change::SchedulingUpdate::Park {
         reason: "timer",
         blocked: false,
         release_lane: true,
     });
     held.append_ok(events_batch([progress(1)]).with_change(lets_go)).await;
-    let second = world.open_in_lane("a", 1).await;
-    assert_eq!(repair(&world).await.parked_without_waker, 1);
-    world.assert_status(first[0], Status::Waiting, "lane").await;
-    let lane = world.harness.records.lane(&lane_key("a")).await.expect("lane");
+    let second = fixture.open_in_lane("a", 1).await;
+    assert_eq!(repair(&fixture).await.parked_without_waker, 1);
+    fixture.assert_status(first[0], Status::Waiting, "lane").await;
+    let lane = fixture.harness.records.find_lane(&lane_key("a")).await.expect("lane");
     assert_eq!(lane.map(|lane| (lane.head, lane.depth)), Some((Some(second[0]), 2)));
 }
 
-/// A seat whose sandbox does not run is freed, and the next one told.
-pub async fn leaked_slots_are_released(world: StoreFixture) {
-    let mut held = world.open_and_claim(|_| {}).await;
+/// A slot whose sandbox is not running is released, and the next run is woken.
+pub async fn leaked_slots_are_released(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
     let states = [
         (SandboxState::Creating, 0),
         (SandboxState::Starting, 0),
@@ -87,7 +85,7 @@ pub async fn leaked_slots_are_released(world: StoreFixture) {
         (SandboxState::Lost, 1),
     ];
     for (state, leaked) in states {
-        let sandbox = world.ids.sandbox();
+        let sandbox = fixture.ids.sandbox();
         let row = SandboxRow {
             sandbox,
             provider: "local".to_owned(),
@@ -96,37 +94,37 @@ pub async fn leaked_slots_are_released(world: StoreFixture) {
             host: None,
             owner: held.run,
         };
-        let seat = SandboxSlot { sandbox, provider: "local".to_owned(), capacity: 1 };
+        let slot = SandboxSlot { sandbox, provider: "local".to_owned(), capacity: 1 };
         let batch = events_batch([progress(1)])
             .with_change(Change::SetSandbox(row))
-            .with_change(Change::AcquireSlot(seat));
+            .with_change(Change::AcquireSlot(slot));
         held.append_ok(batch).await;
-        assert_eq!(repair(&world).await.slot_leaked, leaked, "{state:?}");
-        world.assert_consistent().await;
+        assert_eq!(repair(&fixture).await.slot_leaked, leaked, "{state:?}");
+        fixture.assert_consistent().await;
         assert_appended(&held.change(Change::ReleaseSlot(sandbox)).await);
     }
     let nowhere =
-        SandboxSlot { sandbox: world.ids.sandbox(), provider: "local".to_owned(), capacity: 1 };
+        SandboxSlot { sandbox: fixture.ids.sandbox(), provider: "local".to_owned(), capacity: 1 };
     assert_appended(&held.change(Change::AcquireSlot(nowhere)).await);
-    assert_eq!(repair(&world).await.slot_leaked, 1, "there is no such sandbox");
+    assert_eq!(repair(&fixture).await.slot_leaked, 1, "the sandbox does not exist");
 }
 
-/// A gate that an ended run left open is withdrawn.
-pub async fn open_gates_of_ended_runs_are_withdrawn(world: StoreFixture) {
-    let mut held = world.open_and_claim(|_| {}).await;
-    held.append_ok(raise_gate_batch(gate_spec(world.ids.gate()))).await;
-    held.append_ok(raise_gate_batch(gate_spec(world.ids.gate()))).await;
+/// An open gate of an ended run is withdrawn.
+pub async fn open_gates_of_ended_runs_are_withdrawn(fixture: StoreFixture) {
+    let mut held = fixture.open_and_claim(|_| {}).await;
+    held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
+    held.append_ok(raise_gate_batch(gate_spec(fixture.ids.gate()))).await;
     held.park("approval").await;
-    world.assert_consistent().await;
-    assert_appended(&world.append_as_closer(held.run, held.last, cancel_batch()).await);
-    assert_eq!(repair(&world).await.gate_of_ended, 2);
+    fixture.assert_consistent().await;
+    assert_appended(&fixture.append_as_closer(held.run, held.last, cancel_batch()).await);
+    assert_eq!(repair(&fixture).await.gate_of_ended, 2);
     assert_appended(
-        &world
-            .append_outside(held.run, change_batch(Change::ReleaseSlot(world.ids.sandbox())))
+        &fixture
+            .append_outside(held.run, change_batch(Change::ReleaseSlot(fixture.ids.sandbox())))
             .await,
     );
 }
 
-async fn repair(world: &StoreFixture) -> Repairs {
-    world.harness.records.repair().await.expect("repair")
+async fn repair(fixture: &StoreFixture) -> RepairCounts {
+    fixture.harness.records.repair_rows().await.expect("repair")
 }

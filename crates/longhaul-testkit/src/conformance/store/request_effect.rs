@@ -1,5 +1,5 @@
-//! Effects of requests under an idempotency key: stored in the commit of the change,
-//! so that an attempt that ends anywhere can be repeated.
+//! Effects of idempotent requests. They are stored in the commit of the change, so that an
+//! attempt can be repeated wherever it was interrupted.
 
 use longhaul_core::access::Role;
 use longhaul_core::change::{Batch, Change};
@@ -16,12 +16,12 @@ use crate::conformance::store::auth::{
 use crate::conformance::store::batches::{answer_batch, gate_spec, raise_gate_batch, steer_batch};
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, refused};
 
-/// How an attempt at a request ends without an answer.
+/// How an attempt at a request ends without a response.
 #[derive(Debug, Clone, Copy)]
 enum AttemptEnd {
-    /// Its server says that it has failed.
+    /// The server reports a failure.
     Dropped,
-    /// Its server is gone and its lease runs out.
+    /// The server has crashed and the lease expires.
     Lost,
 }
 
@@ -32,26 +32,26 @@ async fn end_attempt(world: &StoreFixture, end: AttemptEnd) {
     }
 }
 
-/// A batch that is appended for the request of `principal`.
+/// Marks a batch as the effect of the request of `principal`.
 fn with_request_mark(mut batch: Batch, principal: &str) -> Batch {
     batch.changes.push(Change::MarkRequestApplied(request_key(principal)));
     batch
 }
 
-/// Wherever an attempt ends, the next one learns whether the effect stands.
+/// Wherever an attempt ends, the next one learns whether the change is committed.
 pub async fn an_attempt_may_crash_anywhere(world: StoreFixture) {
     let run = world.open(|_| {}).await;
     for how in [AttemptEnd::Dropped, AttemptEnd::Lost] {
-        // Before the effect: as if it had never been sent.
+        // Before the change: as if the request had never been sent.
         assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired, "{how:?}");
         end_attempt(&world, how).await;
         assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired, "{how:?}");
         let batch = with_request_mark(steer_batch(world.ids.steer(), "left"), "anna");
         let appended = world.append_outside(run, batch).await;
-        let Appended::At { seq, .. } = appended else {
+        let Appended::Committed { seq, .. } = appended else {
             panic!("{appended:?}");
         };
-        // After the effect and before the answer, as often as it happens.
+        // After the change and before the response, any number of times.
         for _ in 0..2 {
             assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::InProgress);
             end_attempt(&world, how).await;
@@ -59,7 +59,7 @@ pub async fn an_attempt_may_crash_anywhere(world: StoreFixture) {
             let applied = IdempotencyState::Applied(RequestEffect::Events { run, seq });
             assert_eq!(begin_request(&world, "anna", "x").await, applied, "{how:?}");
         }
-        // After the answer.
+        // After the response.
         complete_request(&world, "anna", response(200)).await;
         end_attempt(&world, how).await;
         assert_eq!(
@@ -70,8 +70,8 @@ pub async fn an_attempt_may_crash_anywhere(world: StoreFixture) {
     }
 }
 
-/// An attempt that outlives its lease and the one that replaces it: whichever appends
-/// first, only that one takes effect.
+/// If an attempt outlives its lease and another one takes over, only the first append takes
+/// effect.
 pub async fn two_attempts_have_one_effect(world: StoreFixture) {
     let run = world.open(|_| {}).await;
     let batch = |text: &str| with_request_mark(steer_batch(world.ids.steer(), text), "anna");
@@ -79,8 +79,9 @@ pub async fn two_attempts_have_one_effect(world: StoreFixture) {
         assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
         end_attempt(&world, AttemptEnd::Lost).await;
         assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
-        let Appended::At { seq, .. } = world.append_outside(run, batch("first")).await else {
-            panic!("the first to append");
+        let Appended::Committed { seq, .. } = world.append_outside(run, batch("first")).await
+        else {
+            panic!("the first append must succeed");
         };
         if let Some(status) = ends {
             complete_request(&world, "anna", response(status)).await;
@@ -103,8 +104,8 @@ pub async fn two_attempts_have_one_effect(world: StoreFixture) {
     }
 }
 
-/// A batch that is refused leaves no effect, and one of a request that is not in
-/// progress is refused: an attempt that replaced it may have failed.
+/// A refused batch has no effect. A batch of a request that is not in progress is refused,
+/// because the attempt that took over may have failed.
 pub async fn a_refused_batch_has_no_effect(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
     let gate = world.ids.gate();
@@ -122,8 +123,8 @@ pub async fn a_refused_batch_has_no_effect(world: StoreFixture) {
     assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);
 }
 
-/// A key whose secret was never shown is replaced by the next attempt; a key that
-/// another request has made is not.
+/// A key whose secret was never shown is replaced by the next attempt. A key of another request
+/// is not.
 pub async fn a_repeated_request_replaces_its_own_key(world: StoreFixture) {
     let ring = &world.harness.auth;
     let key = |secret: &str, principal: &str| NewKey {
@@ -142,13 +143,13 @@ pub async fn a_repeated_request_replaces_its_own_key(world: StoreFixture) {
     assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Applied(first));
     assert!(add("second", "anna").await);
     let counts = async |secret: &str| {
-        let row = ring.key(Hash::digest(secret.as_bytes())).await.expect("key");
+        let row = ring.find_key(Hash::digest(secret.as_bytes())).await.expect("key");
         row.is_some_and(|row| row.revoked_at.is_none())
     };
     assert_eq!((counts("first").await, counts("second").await), (false, true));
     assert_eq!(begin_request(&world, "bert", "x").await, IdempotencyState::Acquired);
     assert!(!add("third", "bert").await, "the name is taken");
-    // What was answered was shown: the same request makes no other key.
+    // After a stored response the secret was shown: the same request creates no other key.
     complete_request(&world, "anna", response(201)).await;
     assert!(!add("fourth", "anna").await);
     assert!(counts("second").await);

@@ -1,6 +1,4 @@
-//! Rounds of a race: a run each, some of them at the same time.
-//!
-//! Never: a check.
+//! Rounds of a race: one run each, several rounds concurrently.
 
 use tokio::task::{JoinSet, yield_now};
 
@@ -14,32 +12,32 @@ use crate::conformance::store::fixture::{
     ClaimedRun, StoreFixture, assert_appended, claim_request, inbox,
 };
 
-/// How often a driver decides again before the check gives up on it.
+/// Maximum number of decisions of a driver before the check fails.
 pub(crate) const DECISIONS_MAX: usize = 20;
 
-/// How many rounds go on at the same time.
+/// Number of concurrent rounds.
 const CONCURRENCY: usize = 16;
 
-/// Runs so many rounds, some of them at the same time.
-pub(crate) async fn run_concurrently<F, R>(world: &StoreFixture, rounds: usize, round: F)
+/// Runs this number of rounds, several of them concurrently.
+pub(crate) async fn run_concurrently<F, R>(fixture: &StoreFixture, rounds: usize, round: F)
 where
     F: Fn(Round) -> R,
     R: Future<Output = ()> + Send + 'static,
 {
-    let worker = world.worker().await;
+    let worker = fixture.worker().await;
     let mut going = JoinSet::new();
     for number in 0..rounds {
         if going.len() >= CONCURRENCY {
             assert_joined(going.join_next().await);
         }
-        going.spawn(round(Round { fixture: world.clone(), worker, number }));
+        going.spawn(round(Round { fixture: fixture.clone(), worker, number }));
     }
     while let Some(done) = going.join_next().await {
         assert_joined(Some(done));
     }
 }
 
-/// Hands a failed assertion of a round on to the check.
+/// Propagates the panic of a round.
 fn assert_joined(done: Option<Result<(), tokio::task::JoinError>>) {
     if let Some(Err(failed)) = done {
         match failed.try_into_panic() {
@@ -49,8 +47,8 @@ fn assert_joined(done: Option<Result<(), tokio::task::JoinError>>) {
     }
 }
 
-/// One round of a race: a run in an inbox of its own, so that rounds which go
-/// on at the same time don't take each other's.
+/// One round of a race. Its run has its own inbox, so that concurrent rounds do not claim each
+/// other's runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Round {
     pub(crate) fixture: StoreFixture,
@@ -59,32 +57,32 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// The round's run, ready and in nobody's hands.
+    /// Opens the run of the round.
     pub(crate) async fn open(&self) -> RunId {
         self.fixture.open(|task| task.inbox = self.inbox()).await
     }
 
-    /// The round's run in a driver's hands.
+    /// Opens and claims the run of the round.
     pub(crate) async fn open_and_claim(&self) -> ClaimedRun {
         self.open().await;
         self.claim_one().await.expect("a run was opened")
     }
 
-    /// Wakes the round's run from outside.
+    /// Wakes the run of the round as an outsider.
     pub(crate) async fn wake(&self, run: RunId) {
         assert_appended(&self.fixture.append_outside(run, events_batch([resumed()])).await);
     }
 
-    /// The run is ready, or it sleeps for ever.
+    /// Claims and completes the run. Panics if the run was never woken.
     pub(crate) async fn end(&self) {
         let mut held = self.claim_one().await.expect("the run was woken");
         held.append_ok(end_batch()).await;
     }
 
-    /// The round's run, if it is ready.
+    /// Claims the run of the round, if it is ready.
     pub(crate) async fn claim_one(&self) -> Option<ClaimedRun> {
-        let ask = ClaimRequest { inboxes: vec![self.inbox()], ..claim_request(self.worker) };
-        let claimed = self.fixture.claim_with(ask).await.pop()?;
+        let request = ClaimRequest { inboxes: vec![self.inbox()], ..claim_request(self.worker) };
+        let claimed = self.fixture.claim_with(request).await.pop()?;
         Some(ClaimedRun::new(&self.fixture, self.worker, &claimed))
     }
 
@@ -93,26 +91,26 @@ impl Round {
     }
 }
 
-/// Tells every timer that is due, as a sweep does, and says how many it told.
-pub(crate) async fn fire_due_timers(world: StoreFixture) -> usize {
-    let mut told = 0;
+/// Fires all due timers, as a sweep does, and returns their number.
+pub(crate) async fn fire_due_timers(fixture: StoreFixture) -> usize {
+    let mut fired = 0;
     loop {
-        let due = world.harness.records.due_timers(8).await.expect("due");
+        let due = fixture.harness.records.due_timers(8).await.expect("due");
         if due.is_empty() {
-            return told;
+            return fired;
         }
         for row in due {
-            let heard = world.append_outside(row.run, fire_timer_batch(row.timer)).await;
-            told += usize::from(is_appended(&heard));
-            if heard == Appended::RunEnded {
-                world.append_outside(row.run, change_batch(spend_timer(row.timer))).await;
+            let appended = fixture.append_outside(row.run, fire_timer_batch(row.timer)).await;
+            fired += usize::from(is_appended(&appended));
+            if appended == Appended::RunEnded {
+                fixture.append_outside(row.run, change_batch(spend_timer(row.timer))).await;
             }
             yield_now().await;
         }
     }
 }
 
-/// Whether an append stands.
+/// Returns whether an append was accepted.
 pub(crate) fn is_appended(appended: &Appended) -> bool {
-    matches!(appended, Appended::At { .. })
+    matches!(appended, Appended::Committed { .. })
 }

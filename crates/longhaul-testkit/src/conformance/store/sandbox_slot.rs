@@ -1,6 +1,4 @@
-//! Seats of sandboxes: never more than there are, and the queue for them.
-//!
-//! Never: a sandbox itself.
+//! Sandbox slots: never more in use than there are, and the queue for them.
 
 use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState, TimerKind};
 use longhaul_core::id::{RunId, SandboxId};
@@ -14,7 +12,7 @@ use crate::conformance::store::batches::{
 };
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
-/// A provider has so many seats; another's are others; sitting twice is sitting.
+/// Slots are limited per provider. Acquiring a slot twice has no further effect.
 pub async fn slots_are_limited(world: StoreFixture) {
     let mut held = world.open_and_claim(|_| {}).await;
     let [first, second, third] = sandbox_ids(&world);
@@ -30,8 +28,8 @@ pub async fn slots_are_limited(world: StoreFixture) {
     assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), Refused::NoSlot);
 }
 
-/// The first in the queue is told by a timer: the highest priority, then the
-/// longest wait.
+/// A released slot wakes the first run of the queue by a timer: the one with the highest
+/// priority, then the longest wait.
 pub async fn a_released_slot_wakes_the_first_waiter(world: StoreFixture) {
     let mut holder = world.open_and_claim(|_| {}).await;
     let [first, second, _] = sandbox_ids(&world);
@@ -52,7 +50,7 @@ pub async fn a_released_slot_wakes_the_first_waiter(world: StoreFixture) {
         assert_appended(&holder.change(Change::ReleaseSlot(sandbox)).await);
         assert_appended(&holder.change(Change::ReleaseSlot(sandbox)).await);
         let due = due(&world).await;
-        assert_eq!(due.len(), 1, "one seat, one wake");
+        assert_eq!(due.len(), 1, "one slot, one wake-up");
         assert_eq!((due[0].run, &due[0].kind), (next, &TimerKind::Wake));
         assert_appended(&world.append_outside(next, fire_timer_batch(due[0].timer)).await);
         world.assert_status(next, Status::Running, "worker").await;
@@ -60,8 +58,7 @@ pub async fn a_released_slot_wakes_the_first_waiter(world: StoreFixture) {
     }
 }
 
-/// Whoever got a seat stands in no queue: the next one that is freed is not for
-/// it.
+/// A run that has acquired a slot leaves the queue and does not get the next released slot.
 pub async fn acquiring_a_slot_leaves_the_queue(world: StoreFixture) {
     let mut holder = world.open_and_claim(|_| {}).await;
     let [first, second, third] = sandbox_ids(&world);
@@ -76,7 +73,7 @@ pub async fn acquiring_a_slot_leaves_the_queue(world: StoreFixture) {
     assert_eq!(woken_runs(&world).await, [slow.run]);
 }
 
-/// Whoever has ended is passed over: a seat that is told to nobody is lost.
+/// Ended runs are skipped, because a slot offered to them would be lost.
 pub async fn a_released_slot_skips_ended_runs(world: StoreFixture) {
     let mut holder = world.open_and_claim(|_| {}).await;
     let [first, ..] = sandbox_ids(&world);
@@ -90,7 +87,7 @@ pub async fn a_released_slot_skips_ended_runs(world: StoreFixture) {
     assert_eq!(woken_runs(&world).await, [next.run]);
 }
 
-/// Queueing twice keeps the first place.
+/// A run that queues twice keeps its first position.
 pub async fn queueing_twice_keeps_the_queue_position(world: StoreFixture) {
     let mut holder = world.open_and_claim(|_| {}).await;
     let [first, ..] = sandbox_ids(&world);
@@ -109,10 +106,10 @@ pub async fn queueing_twice_keeps_the_queue_position(world: StoreFixture) {
     );
     assert_appended(&acquire_slot(&mut holder, first, "local").await);
     assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
-    assert_eq!(woken_runs(&world).await, [late.run], "it stood there once");
+    assert_eq!(woken_runs(&world).await, [late.run], "the run was in the queue once");
 }
 
-/// A sandbox takes a seat out of two, and its row says that it runs.
+/// Acquires one of two slots for a sandbox and marks it as running.
 async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str) -> Appended {
     let provider = provider.to_owned();
     let row = SandboxRow {

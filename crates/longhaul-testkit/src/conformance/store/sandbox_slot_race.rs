@@ -1,6 +1,4 @@
-//! Seats under more runs than there are seats.
-//!
-//! Never: waits for a seat. Whoever is told of none is found parked.
+//! Sandbox slots with more runs than slots.
 
 use tokio::task::{JoinSet, yield_now};
 
@@ -14,26 +12,26 @@ use crate::conformance::store::batches::{
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture};
 use crate::conformance::store::rounds::{DECISIONS_MAX, fire_due_timers, is_appended};
 
-/// More runs than seats, each queueing before it tries to sit: never more sit
-/// than there are seats, and everybody sits once.
+/// There are more runs than slots, and each run queues before it tries to acquire one. Never
+/// more slots are in use than there are, and every run gets a slot once.
 pub async fn every_run_gets_a_slot_in_turn(world: StoreFixture) {
     let runs = (world.harness.rounds / 100).clamp(6, 24);
     for _ in 0..runs {
         world.open(|_| {}).await;
     }
-    let mut crew = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..4 {
         let worker = world.worker().await;
-        crew.spawn(acquire_in_turn(world.clone(), worker));
+        tasks.spawn(acquire_in_turn(world.clone(), worker));
     }
-    let mut sat: usize = crew.join_all().await.into_iter().sum();
-    // Whoever was told of a seat when its crew had gone home is served now.
+    let mut sat: usize = tasks.join_all().await.into_iter().sum();
+    // Serves the runs that were woken after their workers had stopped.
     let last = world.worker().await;
     sat += acquire_in_turn(world.clone(), last).await;
-    assert_eq!(sat, runs, "somebody waits beside a free seat");
+    assert_eq!(sat, runs, "a run waits although a slot is free");
 }
 
-/// Drives what is ready and says how many runs it saw through.
+/// Drives ready runs and returns how many have ended.
 async fn acquire_in_turn(world: StoreFixture, worker: WorkerId) -> usize {
     let mut ended = 0;
     loop {
@@ -45,8 +43,8 @@ async fn acquire_in_turn(world: StoreFixture, worker: WorkerId) -> usize {
     }
 }
 
-/// Queues, then tries to sit; sits, gets up and ends, or parks. Whoever queues
-/// first can't miss the seat that is freed between the try and the park.
+/// Queues and then tries to acquire a slot. Releases it and ends the run, or parks. Because the
+/// run queues first, it can't miss a slot that is released between the attempt and the park.
 async fn acquire_or_park(mut held: ClaimedRun) -> bool {
     let sandbox = SandboxId::from_bits(held.run.bits());
     let mut sits = false;
@@ -65,15 +63,15 @@ async fn acquire_or_park(mut held: ClaimedRun) -> bool {
             continue;
         }
         yield_now().await;
-        let told = held.append(acquire_slot_batch(sandbox, held.run)).await;
-        sits = is_appended(&told);
-        let is_full = told == Appended::Refused(Refused::NoSlot);
+        let appended = held.append(acquire_slot_batch(sandbox, held.run)).await;
+        sits = is_appended(&appended);
+        let is_full = appended == Appended::Refused(Refused::NoSlot);
         if is_full && is_appended(&held.append(park_batch("sandbox_slot")).await) {
             return false;
         }
         yield_now().await;
     }
-    panic!("{} moved on {DECISIONS_MAX} times", held.run);
+    panic!("{}: append conflicted {DECISIONS_MAX} times", held.run);
 }
 
 fn acquire_slot_batch(sandbox: SandboxId, owner: RunId) -> Batch {

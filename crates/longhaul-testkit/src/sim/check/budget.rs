@@ -1,6 +1,4 @@
-//! I8: spent, lost and held together never pass the cap, at any prefix.
-//!
-//! Never: believes the account's row.
+//! I8: at every point of a journal, spent, lost and held money together do not exceed the cap.
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
@@ -9,7 +7,7 @@ use longhaul_core::failure::FailureClass;
 pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
     let (mut held, mut used, mut cap) = (0_u64, 0_u64, None);
     for entry in entries {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only money is looked at")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only money matters here")]
         match &entry.event {
             Event::RunCreated(data) => cap = data.task.policy.budget.micro_usd.map(|cap| cap.0),
             Event::RunResumed(data) => {
@@ -37,7 +35,10 @@ pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
             }
             Event::TurnFailed(data) => {
                 if data.failure.class == FailureClass::Lost && data.charged.micro_usd.0 != held {
-                    return Err(format!("what was held is not what was lost, at {}", entry.seq));
+                    return Err(format!(
+                        "the lost amount differs from the held amount, at {}",
+                        entry.seq
+                    ));
                 }
                 held = 0;
                 used += data.charged.micro_usd.0;
@@ -45,7 +46,7 @@ pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
             _ => {}
         }
         if cap.is_some_and(|cap| held + used > cap) {
-            return Err(format!("I8: {held} held and {used} used pass the cap at {}", entry.seq));
+            return Err(format!("I8: {held} held and {used} used exceed the cap at {}", entry.seq));
         }
     }
     Ok(())

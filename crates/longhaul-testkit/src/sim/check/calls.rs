@@ -1,7 +1,5 @@
-//! I4: at most one result a call, a second start only for what may repeat, and
-//! nothing that must not be repeated was done twice to the world.
-//!
-//! Never: believes a journal without looking at the world.
+//! I4: every call has at most one result, only repeatable calls are started twice, and no call
+//! that must not be repeated had two effects on the external world.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,78 +19,78 @@ struct CallStats {
     cleared: usize,
 }
 
-pub(super) fn check(entries: &[Entry], deeds: &[ToolEffect]) -> Result<(), String> {
-    let lives = call_stats(entries)?;
+pub(super) fn check(entries: &[Entry], effects: &[ToolEffect]) -> Result<(), String> {
+    let stats_by_call = call_stats(entries)?;
     let Some(run) = entries.first().map(|entry| entry.run) else {
         return Ok(());
     };
-    for (call, life) in &lives {
-        if life.ends > 1 {
-            return Err(format!("I4: {call} has {} results", life.ends));
+    for (call, stats) in &stats_by_call {
+        if stats.ends > 1 {
+            return Err(format!("I4: {call} has {} results", stats.ends));
         }
-        if !life.class.may_repeat() && life.starts > 1 + life.cleared {
+        if !stats.class.may_repeat() && stats.starts > 1 + stats.cleared {
             return Err(format!(
                 "I4: {call} must not be repeated and was started {}x",
-                life.starts
+                stats.starts
             ));
         }
-        check_effects(run, *call, life, deeds)?;
+        check_effects(run, *call, stats, effects)?;
     }
     check_cancel(entries)
 }
 
 fn call_stats(entries: &[Entry]) -> Result<BTreeMap<CallId, CallStats>, String> {
-    let mut lives: BTreeMap<CallId, CallStats> = BTreeMap::new();
+    let mut stats_by_call: BTreeMap<CallId, CallStats> = BTreeMap::new();
     for entry in entries {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls are looked at")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls matter here")]
         match &entry.event {
             Event::TurnCompleted(data) => {
                 for (index, call) in (1..).zip(&data.calls) {
                     let id = CallId { turn: data.turn, index };
-                    let life = CallStats { class: call.class, ..CallStats::default() };
-                    if lives.insert(id, life).is_some() {
-                        return Err(format!("{id} was asked for twice"));
+                    let stats = CallStats { class: call.class, ..CallStats::default() };
+                    if stats_by_call.insert(id, stats).is_some() {
+                        return Err(format!("{id} was requested twice"));
                     }
                 }
             }
             Event::ToolStarted(data) => {
-                let life = stats_of(&mut lives, data.call)?;
-                life.starts += 1;
-                if life.ends > 0 {
+                let stats = stats_of(&mut stats_by_call, data.call)?;
+                stats.starts += 1;
+                if stats.ends > 0 {
                     return Err(format!("{} was started after its result", data.call));
                 }
             }
             Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
-                stats_of(&mut lives, data.call)?.ends += 1;
+                stats_of(&mut stats_by_call, data.call)?.ends += 1;
             }
             Event::ToolVerified(data) if data.outcome == VerifyOutcome::NotHappened => {
-                stats_of(&mut lives, data.call)?.cleared += 1;
+                stats_of(&mut stats_by_call, data.call)?.cleared += 1;
             }
             _ => {}
         }
     }
-    Ok(lives)
+    Ok(stats_by_call)
 }
 
 fn stats_of(
-    lives: &mut BTreeMap<CallId, CallStats>,
+    stats_by_call: &mut BTreeMap<CallId, CallStats>,
     call: CallId,
 ) -> Result<&mut CallStats, String> {
-    lives.get_mut(&call).ok_or_else(|| format!("{call} was never asked for"))
+    stats_by_call.get_mut(&call).ok_or_else(|| format!("{call} was never requested"))
 }
 
 fn check_effects(
     run: RunId,
     call: CallId,
-    life: &CallStats,
-    deeds: &[ToolEffect],
+    stats: &CallStats,
+    effects: &[ToolEffect],
 ) -> Result<(), String> {
-    let done = deeds.iter().filter(|deed| deed.run == run && deed.call == call).count();
-    if done > life.starts {
-        return Err(format!("{call} was done {done}x and started {}x", life.starts));
+    let done = effects.iter().filter(|effect| effect.run == run && effect.call == call).count();
+    if done > stats.starts {
+        return Err(format!("{call} was executed {done}x and started {}x", stats.starts));
     }
-    if !life.class.may_repeat() && done > 1 {
-        return Err(format!("I4: {call} must not be repeated and was done {done}x"));
+    if !stats.class.may_repeat() && done > 1 {
+        return Err(format!("I4: {call} must not be repeated and was executed {done}x"));
     }
     Ok(())
 }
@@ -102,19 +100,19 @@ fn check_cancel(entries: &[Entry]) -> Result<(), String> {
         entries.iter().skip_while(|entry| !matches!(entry.event, Event::RunCancelRequested(_)));
     for entry in cancelled {
         if matches!(entry.event, Event::TurnStarted(_) | Event::ToolStarted(_)) {
-            return Err(format!("a `{}` after the cancel, at {}", entry.event.kind(), entry.seq));
+            return Err(format!("`{}` after the cancel, at {}", entry.event.kind(), entry.seq));
         }
     }
     Ok(())
 }
 
-/// No try of a turn is sent twice: a crash makes it a new try.
-pub(super) fn check_model_calls(asked: &[ModelCall]) -> Result<(), String> {
-    let mut seen = BTreeSet::new();
-    for ask in asked {
-        if !seen.insert((ask.run, ask.turn, ask.attempt)) {
-            let ModelCall { run, turn, attempt } = ask;
-            return Err(format!("{run}: turn {turn}, try {attempt}, was sent twice"));
+/// Checks that no attempt of a turn was sent twice. After a crash there must be a new attempt.
+pub(super) fn check_model_calls(calls: &[ModelCall]) -> Result<(), String> {
+    let mut sent = BTreeSet::new();
+    for call in calls {
+        if !sent.insert((call.run, call.turn, call.attempt)) {
+            let ModelCall { run, turn, attempt } = call;
+            return Err(format!("{run}: turn {turn}, attempt {attempt}, was sent twice"));
         }
     }
     Ok(())

@@ -1,14 +1,12 @@
-//! I6: runs of a lane never overlap. That they go in the order they came is a
-//! check of the conformance suite.
-//!
-//! Never: looks at the lane's rows.
+//! I6: runs of one lane never overlap. The order of the runs is checked by the conformance
+//! suite.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{LaneKey, RunId};
-use longhaul_core::policy::LaneOnPark;
+use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::time::Timestamp;
 
 struct LaneHold {
@@ -20,13 +18,13 @@ struct LaneHold {
 pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
     let mut lanes: BTreeMap<LaneKey, Vec<LaneHold>> = BTreeMap::new();
     for (run, entries) in journals {
-        for (lane, stay) in lane_holds(*run, entries) {
-            lanes.entry(lane).or_default().push(stay);
+        for (lane, hold) in lane_holds(*run, entries) {
+            lanes.entry(lane).or_default().push(hold);
         }
     }
-    for (lane, mut stays) in lanes {
-        stays.sort_by_key(|stay| (stay.from, stay.to));
-        for pair in stays.windows(2) {
+    for (lane, mut holds) in lanes {
+        holds.sort_by_key(|hold| (hold.from, hold.to));
+        for pair in holds.windows(2) {
             let [before, after] = pair else { continue };
             if after.from <= before.to {
                 return Err(format!("I6: {} and {} overlap in {lane}", before.run, after.run));
@@ -36,8 +34,8 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
     Ok(())
 }
 
-/// The times in which a run held its lane: from a claim to its end, or, if it
-/// lets the next one go while it rests, from each claim to the next rest.
+/// Returns the periods in which a run held its lane: from its first claim to its end or, if it
+/// releases the lane while it is parked, from each claim to the next park.
 fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
     let Some(Event::RunCreated(created)) = entries.first().map(|entry| &entry.event) else {
         return Vec::new();
@@ -45,8 +43,8 @@ fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
     let Some(lane) = created.task.lane.clone() else {
         return Vec::new();
     };
-    let releases = created.task.policy.lane_on_park == LaneOnPark::Release;
-    let mut stays = Vec::new();
+    let releases = created.task.policy.lane_on_park == ParkedLanePolicy::Release;
+    let mut holds = Vec::new();
     let mut from = None;
     for entry in entries {
         let rests = matches!(&entry.event, Event::RunBlocked(_))
@@ -58,8 +56,8 @@ fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
             && let Some(from) = from.take()
         {
             let to = entry.at;
-            stays.push((lane.clone(), LaneHold { run, from, to }));
+            holds.push((lane.clone(), LaneHold { run, from, to }));
         }
     }
-    stays
+    holds
 }

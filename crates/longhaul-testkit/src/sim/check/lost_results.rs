@@ -1,7 +1,5 @@
-//! No result is lost but in a crash: what a driver had in its hands stands in
-//! the journal, or beside it when it came too late.
-//!
-//! Never: asks for what a crash took.
+//! Checks that results are lost only in crashes: a result that a driver had received is in the
+//! journal, or is stored as a late result.
 
 use std::collections::BTreeSet;
 
@@ -14,33 +12,33 @@ use crate::sim::SimError;
 use crate::sim::driver::SimServices;
 use crate::sim::external_world::ExternalWorld;
 
-/// Checks what the world saw of the drivers themselves.
+/// Checks the reported violations and the results that drivers had received.
 pub async fn check_lost_results(
-    ports: &SimServices,
+    services: &SimServices,
     journals: &[(RunId, Vec<Entry>)],
 ) -> Result<(), SimError> {
-    if let Some(wrong) = ports.world.violations().first() {
+    if let Some(wrong) = services.world.violations().first() {
         return Err(wrong.as_str().into());
     }
-    let mut kept = BTreeSet::new();
+    let mut stored = BTreeSet::new();
     for (run, entries) in journals {
-        let late = ports.records.late_results(*run).await?;
-        kept.extend(late.into_iter().map(|late| (*run, late.call)));
+        let late = services.records.late_tool_results(*run).await?;
+        stored.extend(late.into_iter().map(|late| (*run, late.call)));
         let results = entries.iter().filter_map(|entry| result(&entry.event));
         let real = results.filter(|(call, output)| **output == ExternalWorld::result(*run, *call));
-        kept.extend(real.map(|(call, _)| (*run, call)));
+        stored.extend(real.map(|(call, _)| (*run, call)));
     }
-    let lost = |owed: &&(RunId, CallId)| !kept.contains(owed);
-    match ports.world.expected_results().iter().find(lost) {
+    let lost = |expected: &&(RunId, CallId)| !stored.contains(expected);
+    match services.world.expected_results().iter().find(lost) {
         None => Ok(()),
         Some((run, call)) => Err(format!("{run}: the result of {call} was lost").into()),
     }
 }
 
-/// The call that this fact brings a result of, and the result. What was said
-/// of a call whose outcome nobody knew is none.
+/// Returns the call and the result of an event, if it has one. An answer about a call whose
+/// outcome is unknown is not a result.
 fn result(event: &Event) -> Option<(CallId, &ToolOutput)> {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only results are looked at")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only results matter here")]
     match event {
         Event::ToolCompleted(data) => Some((data.call, &data.output)),
         Event::ToolSurfaced(data) => Some((data.call, &data.output)),

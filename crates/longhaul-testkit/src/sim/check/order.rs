@@ -1,7 +1,6 @@
-//! I1 sequences without gap, I2 epochs never fall, I3 one worker per epoch,
-//! I5 a gate ends once, I7 nothing after the end; and no message is lost.
-//!
-//! Never: uses the fold.
+//! Checks the order of events: I1 sequence numbers have no gaps, I2 epochs never decrease, I3
+//! one worker per epoch, I5 a gate ends once, I7 no event follows the end; and no message is
+//! lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +17,9 @@ pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
 }
 
 fn check_sequence(entries: &[Entry]) -> Result<(), String> {
-    for (place, entry) in entries.iter().enumerate() {
-        if entry.seq.0 != place as u64 + 1 {
-            return Err(format!("I1: place {} holds event {}", place + 1, entry.seq));
+    for (index, entry) in entries.iter().enumerate() {
+        if entry.seq.0 != index as u64 + 1 {
+            return Err(format!("I1: position {} has event {}", index + 1, entry.seq));
         }
     }
     Ok(())
@@ -49,7 +48,7 @@ fn check_epochs(entries: &[Entry]) -> Result<(), String> {
 fn check_gates(entries: &[Entry]) -> Result<(), String> {
     let mut open: BTreeSet<GateId> = BTreeSet::new();
     for entry in entries {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only gates are looked at")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only gates matter here")]
         let ended = match &entry.event {
             Event::GateRaised(data) => {
                 open.insert(data.gate.id);
@@ -73,7 +72,7 @@ fn check_gates(entries: &[Entry]) -> Result<(), String> {
 fn check_steers(entries: &[Entry]) -> Result<(), String> {
     let mut open: BTreeSet<SteerId> = BTreeSet::new();
     for entry in entries {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only messages are looked at")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only messages matter here")]
         let settled = match &entry.event {
             Event::SteerQueued(data) => {
                 open.insert(data.steer);
@@ -90,7 +89,7 @@ fn check_steers(entries: &[Entry]) -> Result<(), String> {
     }
     match open.first() {
         None => Ok(()),
-        Some(steer) => Err(format!("{steer} was acknowledged and never read or dropped")),
+        Some(steer) => Err(format!("{steer} was acknowledged but never read or dropped")),
     }
 }
 
@@ -100,7 +99,7 @@ fn check_end(entries: &[Entry]) -> Result<(), String> {
         None => Err("the run never ended".into()),
         Some(end) if end + 1 < entries.len() => {
             let after = &entries[end + 1];
-            Err(format!("I7: `{}` stands after the end, at {}", after.event.kind(), after.seq))
+            Err(format!("I7: `{}` after the end, at {}", after.event.kind(), after.seq))
         }
         Some(_) => Ok(()),
     }

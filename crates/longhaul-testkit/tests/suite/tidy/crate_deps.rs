@@ -1,10 +1,10 @@
-//! The arrows between our own crates, against the table of floors.
+//! Dependencies between our own crates, checked against the table of layers.
 
 use super::finding::Finding;
 use super::manifest::{self, Kind, Manifest};
 use super::sources::SourceFile;
 
-/// Who may use whom. A crate that is not here is not part of the house.
+/// The crates that each crate may depend on. Every crate must be listed.
 const ALLOWED_DEPS: &[(&str, &[&str])] = &[
     ("longhaul-core", &[]),
     ("longhaul-run", &["longhaul-core"]),
@@ -51,10 +51,10 @@ const TESTKIT: &str = "longhaul-testkit";
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
-const FIX: &str = "move the code to a floor that may see both, or hand the need in through a port \
-                    of longhaul-core; the table is in ARCHITECTURE.md";
+const FIX: &str = "move the code to a layer that may use both, or define a port in longhaul-core \
+                    for it; the table is in ARCHITECTURE.md";
 
-/// Compares every arrow of every manifest with the table.
+/// Compares the dependencies of every manifest with the table.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let (manifests, mut findings) = manifest::crates(files);
     for manifest in &manifests {
@@ -62,29 +62,29 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     }
     for (name, _) in ALLOWED_DEPS {
         if !manifests.iter().any(|manifest| manifest.name == *name) {
-            let wrong = format!("the table of floors names {name}, which is not there");
-            findings.push(Finding::new("crates/", wrong, "add the crate, or take its row away"));
+            let wrong = format!("the table of layers has {name}, which does not exist");
+            findings.push(Finding::new("crates/", wrong, "add the crate, or remove its row"));
         }
     }
     findings.extend(files.iter().filter(|file| file.path == DOCUMENT).flat_map(check_document));
     findings
 }
 
-/// What people read says the same as what the machine holds.
+/// Checks that the table in the document is the same as the one in this file.
 fn check_document(document: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, may_use) in ALLOWED_DEPS {
-        let told: Vec<_> = may_use.iter().map(|name| name.replace("longhaul-", "")).collect();
-        let told = match told.len() {
+        let allowed: Vec<_> = may_use.iter().map(|name| name.replace("longhaul-", "")).collect();
+        let allowed = match allowed.len() {
             0 => "nothing of ours".to_owned(),
             len if len == ALLOWED_DEPS.len() - 2 => "all of them".to_owned(),
-            _ => told.join(", "),
+            _ => allowed.join(", "),
         };
-        let row = format!("| `{name}` | {told} |");
+        let row = format!("| `{name}` | {allowed} |");
         if !document.text.lines().any(|line| line.starts_with(&row)) {
-            let wrong = format!("does not tell what {name} may use");
-            let mend = format!("the table of floors needs the row `{row} ...`");
-            findings.push(Finding::new(DOCUMENT, wrong, &mend));
+            let wrong = format!("does not list what {name} may use");
+            let fix = format!("the table of layers needs the row `{row} ...`");
+            findings.push(Finding::new(DOCUMENT, wrong, &fix));
         }
     }
     findings
@@ -92,18 +92,20 @@ fn check_document(document: &SourceFile) -> Vec<Finding> {
 
 fn check_one(manifest: &Manifest) -> Vec<Finding> {
     let Some((_, may_use)) = ALLOWED_DEPS.iter().find(|(name, _)| *name == manifest.name) else {
-        let wrong = format!("{} is not in the table of floors", manifest.name);
-        let mend = "give it a floor in ALLOWED_DEPS and in ARCHITECTURE.md, if it earns a wall";
-        return vec![Finding::new(&manifest.path, wrong, mend)];
+        let wrong = format!("{} is not in the table of layers", manifest.name);
+        let fix = "add it to ALLOWED_DEPS and to ARCHITECTURE.md, if it should be a separate crate";
+        return vec![Finding::new(&manifest.path, wrong, fix)];
     };
-    let ours = |name: &str| name == "longhaul" || name.starts_with("longhaul-");
-    let arrows = manifest.dependencies.iter().filter(|arrow| ours(&arrow.name));
+    let is_ours = |name: &str| name == "longhaul" || name.starts_with("longhaul-");
+    let arrows = manifest.dependencies.iter().filter(|arrow| is_ours(&arrow.name));
     let wrong = arrows.filter(|arrow| {
         let for_tests = arrow.kind == Kind::Dev && arrow.name == TESTKIT;
         !for_tests && !may_use.contains(&arrow.name.as_str())
     });
-    let say = |name: &str| format!("{} may not use {name}", manifest.name);
-    wrong.map(|arrow| Finding::at(&manifest.path, arrow.line, say(&arrow.name), FIX)).collect()
+    let format_problem = |name: &str| format!("{} may not use {name}", manifest.name);
+    wrong
+        .map(|arrow| Finding::at(&manifest.path, arrow.line, format_problem(&arrow.name), FIX))
+        .collect()
 }
 
 #[cfg(test)]
@@ -112,7 +114,8 @@ mod checked {
     use super::super::sources::fixture;
     use super::{ALLOWED_DEPS, check};
 
-    /// Findings about one crate; the rest of the table is missing in these small houses.
+    /// Returns the findings about one crate. The examples do not contain the other crates of
+    /// the table.
     fn about(written: &str) -> Vec<String> {
         let mut all = summaries(&check(&fixture(written)));
         all.retain(|line| !line.starts_with("crates/: "));
@@ -121,7 +124,7 @@ mod checked {
 
     #[test]
     fn allowed_dependencies_are_accepted() {
-        let house = r#"
+        let source = r#"
         //- crates/longhaul-engine/Cargo.toml
         [package]
         name = "longhaul-engine"
@@ -132,12 +135,12 @@ mod checked {
         [dev-dependencies]
         longhaul-testkit.workspace = true
         "#;
-        assert_eq!(about(house), Vec::<String>::new());
+        assert_eq!(about(source), Vec::<String>::new());
     }
 
     #[test]
     fn a_dependency_within_a_layer_is_found_in_every_section() {
-        let house = r#"
+        let source = r#"
         //- crates/longhaul-store/Cargo.toml
         [package]
         name = "longhaul-store"
@@ -155,12 +158,12 @@ mod checked {
                 )
             },
         );
-        assert_eq!(about(house), expected);
+        assert_eq!(about(source), expected);
     }
 
     #[test]
     fn the_testkit_is_for_tests_only() {
-        let house = r#"
+        let source = r#"
         //- crates/longhaul-run/Cargo.toml
         [package]
         name = "longhaul-run"
@@ -169,27 +172,27 @@ mod checked {
         "#;
         let expected =
             "crates/longhaul-run/Cargo.toml:4: longhaul-run may not use longhaul-testkit";
-        assert_eq!(about(house), [expected]);
+        assert_eq!(about(source), [expected]);
     }
 
     #[test]
     fn a_crate_without_a_row_and_a_missing_crate_are_found() {
-        let house = "//- crates/longhaul-utils/Cargo.toml\n[package]\nname = \"longhaul-utils\"\n";
-        let all = summaries(&check(&fixture(house)));
-        assert!(all[0].ends_with("longhaul-utils is not in the table of floors"), "{all:?}");
+        let source = "//- crates/longhaul-utils/Cargo.toml\n[package]\nname = \"longhaul-utils\"\n";
+        let all = summaries(&check(&fixture(source)));
+        assert!(all[0].ends_with("longhaul-utils is not in the table of layers"), "{all:?}");
         assert_eq!(all.len(), ALLOWED_DEPS.len() + 1);
     }
 
     #[test]
     fn a_document_with_another_table_is_found() {
-        let house = "
+        let source = "
         //- ARCHITECTURE.md
         | `longhaul-core` | nothing of ours | a clock |
         | `longhaul-run` | core, store | a clock |
         ";
-        let mut all = summaries(&check(&fixture(house)));
+        let mut all = summaries(&check(&fixture(source)));
         all.retain(|line| line.starts_with("ARCHITECTURE.md: "));
         assert_eq!(all.len(), ALLOWED_DEPS.len() - 1);
-        assert_eq!(all[0], "ARCHITECTURE.md: does not tell what longhaul-run may use");
+        assert_eq!(all[0], "ARCHITECTURE.md: does not list what longhaul-run may use");
     }
 }

@@ -1,7 +1,7 @@
-//! What the floors keep out: crates from outside that a room must not know.
+//! Third-party crates that a crate of the workspace must not depend on.
 //!
-//! For the heart the whole tree below a dependency counts, by `Cargo.lock`;
-//! for the other floors what they name themselves. Dev-dependencies are free.
+//! For the state machine all transitive dependencies in `Cargo.lock` count, for the other
+//! crates only direct ones. Dev-dependencies are exempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,8 @@ use super::finding::Finding;
 use super::manifest::{self, Kind, Manifest};
 use super::sources::SourceFile;
 
-/// What can block, wait, reach out or surprise: never in the heart, at any depth.
+/// Crates that block, wait, use the network or are not deterministic. The state machine must
+/// not depend on them, even transitively.
 const FORBIDDEN_IN_STATE_MACHINE: &[&str] = &[
     "axum",
     "getrandom",
@@ -33,7 +34,7 @@ const HTTP_SERVERS: &[&str] = &["axum"];
 const CONTAINERS: &[&str] = &["bollard"];
 const BINARY_ONLY: &[&str] = &["anyhow", "clap"];
 
-/// What each floor above the heart leaves to others.
+/// Crates that each layer above the state machine must not depend on directly.
 const FORBIDDEN_BY_CRATE: &[(&str, &[&[&str]])] = &[
     ("longhaul-core", &[BINARY_ONLY]),
     ("longhaul-run", &[BINARY_ONLY]),
@@ -48,7 +49,7 @@ const FORBIDDEN_BY_CRATE: &[(&str, &[&[&str]])] = &[
     ("longhaul-testkit", &[SQL, HTTP_CLIENTS, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
 ];
 
-/// Looks for crates from outside on a floor that must not know them.
+/// Finds forbidden third-party dependencies.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let (manifests, _) = manifest::crates(files);
     let lock = LockFile::parse(files);
@@ -67,10 +68,12 @@ fn direct_findings(manifest: &Manifest) -> Vec<Finding> {
     let left = row.map(|(_, groups)| groups.concat()).unwrap_or_default();
     let shipped = manifest.dependencies.iter().filter(|found| found.kind != Kind::Dev);
     let wrong = shipped.filter(|found| left.contains(&found.name.as_str()));
-    let say = |name: &str| format!("{} must not know {name}", manifest.name);
-    let mend = "leave it to the floor that owns it and go through a port; \
+    let format_problem = |name: &str| format!("{} must not depend on {name}", manifest.name);
+    let fix = "use it in the layer that owns it, and go through a port; \
                 clap and anyhow belong to the binary";
-    wrong.map(|found| Finding::at(&manifest.path, found.line, say(&found.name), mend)).collect()
+    wrong
+        .map(|found| Finding::at(&manifest.path, found.line, format_problem(&found.name), fix))
+        .collect()
 }
 
 fn transitive_findings(manifest: &Manifest, lock: &LockFile) -> Vec<Finding> {
@@ -78,17 +81,17 @@ fn transitive_findings(manifest: &Manifest, lock: &LockFile) -> Vec<Finding> {
     for found in manifest.dependencies.iter().filter(|found| found.kind != Kind::Dev) {
         let below = lock.transitive_dependencies(&found.name);
         for banned in FORBIDDEN_IN_STATE_MACHINE.iter().filter(|banned| below.contains(**banned)) {
-            let wrong = format!("{} brings {banned} into the heart", found.name);
-            let mend = "hand in what it would fetch: the heart has no clock, no network, no \
-                        randomness; or trim the features in the root Cargo.toml";
-            findings.push(Finding::at(&manifest.path, found.line, wrong, mend));
+            let wrong = format!("{} brings {banned} into the state machine", found.name);
+            let fix = "pass the value in: the state machine has no clock, no network and no \
+                        randomness; or disable features in the root Cargo.toml";
+            findings.push(Finding::at(&manifest.path, found.line, wrong, fix));
         }
     }
     findings
 }
 
-/// The tree of packages that Cargo has settled on, by name. Two versions of
-/// one package are taken as one: that can only find too much.
+/// The packages of `Cargo.lock` by name. Versions of one package are merged, which can only
+/// report too much.
 #[derive(Debug, Default)]
 struct LockFile {
     dependencies: BTreeMap<String, Vec<String>>,
@@ -112,9 +115,8 @@ impl LockFile {
         lock
     }
 
-    /// Everything that a package brings, itself included. Our own crates are
-    /// left out: the lock does not tell their tests' dependencies apart, and
-    /// each is looked at by itself.
+    /// Returns a package and all its transitive dependencies. Our own crates are skipped: the
+    /// lock file does not separate their dev-dependencies, and each is checked on its own.
     fn transitive_dependencies(&self, name: &str) -> BTreeSet<String> {
         let mut seen = BTreeSet::new();
         let mut waiting = vec![name.to_owned()];
@@ -154,25 +156,25 @@ mod checked {
 
     #[test]
     fn the_state_machine_may_use_crates_without_async_or_io() {
-        let house = format!("{LOCK}serde.workspace = true\n[dev-dependencies]\ntokio = \"1\"\n");
-        assert_eq!(summaries(&check(&fixture(&house))), Vec::<String>::new());
+        let source = format!("{LOCK}serde.workspace = true\n[dev-dependencies]\ntokio = \"1\"\n");
+        assert_eq!(summaries(&check(&fixture(&source))), Vec::<String>::new());
     }
 
     #[test]
     fn a_forbidden_crate_is_found_at_any_depth() {
-        let house = format!("{LOCK}uuid.workspace = true\ntokio = \"1\"\n");
+        let source = format!("{LOCK}uuid.workspace = true\ntokio = \"1\"\n");
         assert_eq!(
-            summaries(&check(&fixture(&house))),
+            summaries(&check(&fixture(&source))),
             [
-                "crates/longhaul-run/Cargo.toml:4: uuid brings getrandom into the heart",
-                "crates/longhaul-run/Cargo.toml:5: tokio brings tokio into the heart",
+                "crates/longhaul-run/Cargo.toml:4: uuid brings getrandom into the state machine",
+                "crates/longhaul-run/Cargo.toml:5: tokio brings tokio into the state machine",
             ]
         );
     }
 
     #[test]
     fn only_the_store_uses_sql_and_only_the_binary_anyhow() {
-        let house = r#"
+        let source = r#"
         //- crates/longhaul-engine/Cargo.toml
         [package]
         name = "longhaul-engine"
@@ -187,10 +189,10 @@ mod checked {
         anyhow.workspace = true
         "#;
         assert_eq!(
-            summaries(&check(&fixture(house))),
+            summaries(&check(&fixture(source))),
             [
-                "crates/longhaul-engine/Cargo.toml:4: longhaul-engine must not know rusqlite",
-                "crates/longhaul-engine/Cargo.toml:5: longhaul-engine must not know anyhow",
+                "crates/longhaul-engine/Cargo.toml:4: longhaul-engine must not depend on rusqlite",
+                "crates/longhaul-engine/Cargo.toml:5: longhaul-engine must not depend on anyhow",
             ]
         );
     }

@@ -1,13 +1,14 @@
-//! Words that a floor must not say in its source.
+//! Identifiers that a crate must not use in its source.
 //!
-//! The method that reads the clock is forbidden everywhere by clippy; here the
-//! very types are, on the floors that are handed their time.
+//! Clippy forbids the function that reads the clock everywhere. Here the types are forbidden in
+//! the crates that get the time as an argument.
 
 use super::finding::Finding;
 use super::sources::SourceFile;
 use super::tokens;
 
-/// A word, the crates that must not say it (none named: all of them), and the way out.
+/// Forbidden identifiers, the crates they are forbidden in (an empty list means all), and how
+/// to fix a finding.
 struct Ban {
     tokens: &'static [&'static str],
     crates: &'static [&'static str],
@@ -20,7 +21,7 @@ const BANS: &[Ban] = &[
     Ban {
         tokens: &["SystemTime", "Instant"],
         crates: STATE_MACHINE_CRATES,
-        fix: "take the time as an argument: the heart never reads a clock",
+        fix: "take the time as an argument: the state machine never reads a clock",
     },
     Ban {
         tokens: &["rand", "getrandom", "thread_rng", "RandomState"],
@@ -30,27 +31,27 @@ const BANS: &[Ban] = &[
     Ban {
         tokens: &["async", "await"],
         crates: &["longhaul-run"],
-        fix: "return a Step that says what must be done; the engine waits for it",
+        fix: "return a Step; the engine does the waiting",
     },
     Ban {
         tokens: &["longhaul_testkit"],
         crates: &[],
-        fix: "use the testkit from tests/ only: a unit test would meet a second copy of its crate",
+        fix: "use the testkit only from tests/: a unit test would link a second copy of its crate",
     },
 ];
 
-/// Looks for forbidden words in the source of every crate.
+/// Finds forbidden identifiers in the source of every crate.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_source()) {
         let krate = file.krate().unwrap_or_default();
         let bans = BANS.iter().filter(|ban| ban.crates.is_empty() || ban.crates.contains(&krate));
         let bans: Vec<&Ban> = bans.collect();
-        for word in tokens::all_tokens(&file.text) {
-            let broken = bans.iter().find(|ban| ban.tokens.contains(&word.text.as_str()));
+        for token in tokens::all_tokens(&file.text) {
+            let broken = bans.iter().find(|ban| ban.tokens.contains(&token.text.as_str()));
             findings.extend(broken.map(|ban| {
-                let wrong = format!("{krate} must not say `{}`", word.text);
-                Finding::at(&file.path, word.line, wrong, ban.fix)
+                let wrong = format!("{krate} must not use `{}`", token.text);
+                Finding::at(&file.path, token.line, wrong, ban.fix)
             }));
         }
     }
@@ -65,9 +66,9 @@ mod checked {
 
     #[test]
     fn the_state_machine_uses_no_clock_and_no_await() {
-        let house = "
+        let source = "
         //- crates/longhaul-run/src/next.rs
-        //! Speaks of SystemTime and await in a comment, which is fine.
+        //! Mentions SystemTime and await in a comment, which is fine.
         use std::time::SystemTime;
         async fn think() {
             vec![soon().await];
@@ -78,18 +79,18 @@ mod checked {
         async fn a_port_may() {}
         ";
         assert_eq!(
-            summaries(&check(&fixture(house))),
+            summaries(&check(&fixture(source))),
             [
-                "crates/longhaul-run/src/next.rs:2: longhaul-run must not say `SystemTime`",
-                "crates/longhaul-run/src/next.rs:3: longhaul-run must not say `async`",
-                "crates/longhaul-run/src/next.rs:4: longhaul-run must not say `await`",
+                "crates/longhaul-run/src/next.rs:2: longhaul-run must not use `SystemTime`",
+                "crates/longhaul-run/src/next.rs:3: longhaul-run must not use `async`",
+                "crates/longhaul-run/src/next.rs:4: longhaul-run must not use `await`",
             ]
         );
     }
 
     #[test]
     fn no_source_uses_the_testkit() {
-        let house = "
+        let source = "
         //- crates/longhaul-store/src/a.rs
         #[cfg(test)]
         use longhaul_testkit::World;
@@ -97,7 +98,7 @@ mod checked {
         use longhaul_testkit::World;
         ";
         let expected =
-            "crates/longhaul-store/src/a.rs:2: longhaul-store must not say `longhaul_testkit`";
-        assert_eq!(summaries(&check(&fixture(house))), [expected]);
+            "crates/longhaul-store/src/a.rs:2: longhaul-store must not use `longhaul_testkit`";
+        assert_eq!(summaries(&check(&fixture(source))), [expected]);
     }
 }

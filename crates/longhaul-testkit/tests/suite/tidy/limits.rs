@@ -1,7 +1,7 @@
-//! The limits: 500 lines a file, 70 a function, 4 arguments.
+//! Size limits: 500 lines per file, 70 lines per function, 4 arguments.
 //!
-//! Clippy counts lines of code in a body; here every line between the
-//! signature and the closing brace counts, since all of them must be read.
+//! Clippy counts only lines of code in a body. Here every line between the signature and the
+//! closing brace counts.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -14,18 +14,18 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const ARGUMENTS_MAX: usize = 4;
 
-/// Measures every file of Rust and every function in it.
+/// Checks every Rust file and every function in it.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let lines = file.text.lines().count();
         if lines > FILE_LINES_MAX {
             let wrong = format!("{lines} lines, {FILE_LINES_MAX} at most");
-            let mend = "make a folder of the same name and give each concern its file";
-            findings.push(Finding::new(&file.path, wrong, mend));
+            let fix = "create a directory of the same name and split the file by concern";
+            findings.push(Finding::new(&file.path, wrong, fix));
         }
         let Ok(ast) = syn::parse_file(&file.text) else {
-            findings.push(Finding::new(&file.path, "does not parse as Rust", "see cargo check"));
+            findings.push(Finding::new(&file.path, "does not parse as Rust", "run cargo check"));
             continue;
         };
         let mut ruler = LimitVisitor { file: &file.path, is_trait_impl: false, findings };
@@ -37,7 +37,7 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
 
 struct LimitVisitor<'a> {
     file: &'a str,
-    /// Inside `impl Trait for ...`: the trait has settled the arguments.
+    /// Inside `impl Trait for ...`, where the trait defines the arguments.
     is_trait_impl: bool,
     findings: Vec<Finding>,
 }
@@ -50,15 +50,15 @@ impl LimitVisitor<'_> {
             signature.inputs.iter().filter(|input| matches!(input, FnArg::Typed(_))).count();
         if taken > ARGUMENTS_MAX && !self.is_trait_impl {
             let wrong = format!("`{name}` takes {taken} arguments, {ARGUMENTS_MAX} at most");
-            let mend = "gather them in a struct with a name";
-            self.findings.push(Finding::at(self.file, begin, wrong, mend));
+            let fix = "combine them in a struct";
+            self.findings.push(Finding::at(self.file, begin, wrong, fix));
         }
         let end = body.map_or(begin, |body| body.brace_token.span.close().end().line);
         let lines = end - begin + 1;
         if lines > FUNCTION_LINES_MAX {
             let wrong = format!("`{name}` has {lines} lines, {FUNCTION_LINES_MAX} at most");
-            let mend = "let the parent branch and give each leaf a function";
-            self.findings.push(Finding::at(self.file, begin, wrong, mend));
+            let fix = "split it into smaller functions";
+            self.findings.push(Finding::at(self.file, begin, wrong, fix));
         }
     }
 }

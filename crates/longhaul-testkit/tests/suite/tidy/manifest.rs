@@ -1,4 +1,4 @@
-//! A crate's manifest, parsed as far as the checks need it.
+//! Parses the parts of a manifest that the checks need.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::finding::Finding;
 use super::sources::SourceFile;
 
-/// How a crate depends on another.
+/// Section of a dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Normal,
@@ -14,35 +14,35 @@ pub(crate) enum Kind {
     Dev,
 }
 
-/// One dependency as the manifest writes it.
+/// One dependency in a manifest.
 #[derive(Debug)]
 pub(crate) struct Dependency {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) line: usize,
-    /// It says `workspace = true`.
+    /// Whether it has `workspace = true`.
     pub(crate) inherited: bool,
-    /// It is given a second name by `package = "..."`.
+    /// Whether it is renamed with `package = "..."`.
     pub(crate) renamed: bool,
-    /// It comes from a git address.
+    /// Whether it comes from a git repository.
     pub(crate) git: bool,
 }
 
-/// A manifest of a crate, or of the whole house.
+/// The manifest of a crate or of the workspace.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     pub(crate) path: String,
     pub(crate) name: String,
     pub(crate) dependencies: Vec<Dependency>,
-    /// `[workspace.dependencies]`, where the manifest is that of the house.
+    /// Entries of `[workspace.dependencies]`, in the manifest of the workspace.
     pub(crate) shared: Vec<Dependency>,
-    /// `[lints] workspace = true` is there.
+    /// Whether it has `[lints] workspace = true`.
     pub(crate) lints: bool,
-    /// Fields of `[package]` that are taken from the workspace.
+    /// Fields of `[package]` that are inherited from the workspace.
     pub(crate) inherits: Vec<String>,
 }
 
-/// The manifests of all crates; one that does not parse is a finding.
+/// Parses the manifests of all crates. Each parse error is a finding.
 pub(crate) fn crates(files: &[SourceFile]) -> (Vec<Manifest>, Vec<Finding>) {
     let manifests = files.iter().filter(|file| file.crate_path() == Some("Cargo.toml"));
     let mut read = Vec::new();
@@ -56,12 +56,12 @@ pub(crate) fn crates(files: &[SourceFile]) -> (Vec<Manifest>, Vec<Finding>) {
     (read, findings)
 }
 
-/// Reads one manifest.
+/// Parses one manifest.
 pub(crate) fn parse(file: &SourceFile) -> Result<Manifest, Finding> {
-    let fault = |error: toml::de::Error| {
+    let parse_error = |error: toml::de::Error| {
         Finding::new(&file.path, format!("does not parse: {}", error.message()), "write valid TOML")
     };
-    let parsed = DeTable::parse(&file.text).map_err(fault)?;
+    let parsed = DeTable::parse(&file.text).map_err(parse_error)?;
     let root = parsed.get_ref();
     let package = table(root, "package");
     let mut dependencies = sections(root, &file.text);
@@ -147,10 +147,10 @@ fn a_manifest_is_read_with_its_sections_and_lines() {
         c = { version = "1", package = "d" }
         "#,
     );
-    let read = parse(&files[0]).expect("it parses");
+    let read = parse(&files[0]).expect("the manifest parses");
     assert_eq!((read.name.as_str(), read.lints), ("a", true));
     assert_eq!(read.inherits, ["edition"]);
-    let [b, c] = read.dependencies.as_slice() else { panic!("two dependencies") };
+    let [b, c] = read.dependencies.as_slice() else { panic!("expected two dependencies") };
     assert_eq!((b.kind, b.line, b.inherited, b.renamed), (Kind::Normal, 7, true, false));
     assert_eq!((c.kind, c.line, c.inherited, c.renamed), (Kind::Build, 9, false, true));
 }

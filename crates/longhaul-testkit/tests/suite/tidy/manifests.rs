@@ -1,4 +1,4 @@
-//! Every manifest takes versions, lints and its own facts from the workspace.
+//! Every manifest takes versions, lints and package fields from the workspace.
 
 use super::finding::Finding;
 use super::manifest::{self, Manifest};
@@ -6,7 +6,7 @@ use super::sources::SourceFile;
 
 const INHERITED: &[&str] = &["version", "edition", "rust-version", "license"];
 
-/// Looks for what a manifest says by itself, and for shared versions that nobody uses.
+/// Finds values that a manifest sets itself, and shared dependencies that no crate uses.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let (manifests, mut findings) = manifest::crates(files);
     for manifest in &manifests {
@@ -24,19 +24,19 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
 fn check_one(manifest: &Manifest) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !manifest.lints {
-        let mend = "add `[lints]` with `workspace = true`";
-        findings.push(Finding::new(&manifest.path, "does not take the house's lints", mend));
+        let fix = "add `[lints]` with `workspace = true`";
+        findings.push(Finding::new(&manifest.path, "does not use the workspace lints", fix));
     }
     for field in INHERITED.iter().filter(|field| !manifest.inherits.iter().any(|has| has == *field))
     {
-        let mend = format!("write `{field}.workspace = true`");
-        findings.push(Finding::new(&manifest.path, format!("has its own {field}"), &mend));
+        let fix = format!("write `{field}.workspace = true`");
+        findings.push(Finding::new(&manifest.path, format!("has its own {field}"), &fix));
     }
     for found in &manifest.dependencies {
         if !found.inherited {
-            let wrong = format!("{} has a version of its own", found.name);
-            let mend = "write the version in the root Cargo.toml and `workspace = true` here";
-            findings.push(Finding::at(&manifest.path, found.line, wrong, mend));
+            let wrong = format!("{} has its own version", found.name);
+            let fix = "write the version in the root Cargo.toml and `workspace = true` here";
+            findings.push(Finding::at(&manifest.path, found.line, wrong, fix));
         }
     }
     findings
@@ -48,14 +48,14 @@ fn check_root(root: &Manifest, manifests: &[Manifest]) -> Vec<Finding> {
         let is_own = shared.name == "longhaul" || shared.name.starts_with("longhaul-");
         let mut uses = manifests.iter().flat_map(|manifest| &manifest.dependencies);
         if !is_own && !uses.any(|found| found.name == shared.name) {
-            let wrong = format!("{} is used by no crate", shared.name);
-            let mend = "take it out until a crate needs it";
-            findings.push(Finding::at(&root.path, shared.line, wrong, mend));
+            let wrong = format!("{} is not used by any crate", shared.name);
+            let fix = "remove it until a crate needs it";
+            findings.push(Finding::at(&root.path, shared.line, wrong, fix));
         }
         if shared.renamed || shared.git {
             let wrong = format!("{} is renamed or comes from git", shared.name);
-            let mend = "use a released crate under its own name: the other checks go by names";
-            findings.push(Finding::at(&root.path, shared.line, wrong, mend));
+            let fix = "use a released crate under its own name: the other checks use the name";
+            findings.push(Finding::at(&root.path, shared.line, wrong, fix));
         }
     }
     findings
@@ -69,7 +69,7 @@ mod checked {
 
     #[test]
     fn a_manifest_that_inherits_everything_is_accepted() {
-        let house = r#"
+        let source = r#"
         //- Cargo.toml
         [workspace.dependencies]
         serde = "1"
@@ -86,12 +86,12 @@ mod checked {
         [dependencies]
         serde = { workspace = true, features = ["rc"] }
         "#;
-        assert_eq!(summaries(&check(&fixture(house))), Vec::<String>::new());
+        assert_eq!(summaries(&check(&fixture(source))), Vec::<String>::new());
     }
 
     #[test]
     fn values_that_are_not_inherited_are_found() {
-        let house = r#"
+        let source = r#"
         //- Cargo.toml
         [workspace.dependencies]
         unused = "1"
@@ -108,12 +108,12 @@ mod checked {
         serde = "1"
         "#;
         assert_eq!(
-            summaries(&check(&fixture(house))),
+            summaries(&check(&fixture(source))),
             [
-                "crates/a/Cargo.toml: does not take the house's lints",
+                "crates/a/Cargo.toml: does not use the workspace lints",
                 "crates/a/Cargo.toml: has its own edition",
-                "crates/a/Cargo.toml:9: serde has a version of its own",
-                "Cargo.toml:2: unused is used by no crate",
+                "crates/a/Cargo.toml:9: serde has its own version",
+                "Cargo.toml:2: unused is not used by any crate",
                 "Cargo.toml:3: other is renamed or comes from git",
             ]
         );

@@ -1,8 +1,9 @@
-//! No circle of modules inside a crate, and no import through the front door.
+//! No cycles between the modules of a crate, and no imports through re-exports of the crate
+//! root.
 //!
-//! An arrow goes from a file to the file where what it names is born; a
-//! re-export is followed to its origin. Declaring a child or re-exporting from
-//! one is no arrow, and code for tests may look where it likes.
+//! A dependency goes from a file to the file that defines the imported item; re-exports are
+//! resolved. Declaring a child module or re-exporting from it is not a dependency, and test
+//! code is exempt.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,7 +12,7 @@ use super::module_refs::{ModuleRef, module_refs};
 use super::sources::SourceFile;
 use super::tree::{Tree, trees};
 
-/// Looks at the modules of every library and binary.
+/// Checks the modules of every library and binary.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for tree in trees(files).iter().filter(|tree| is_shipped(tree)) {
@@ -30,28 +31,28 @@ fn root_import_finding(tree: &Tree, arrow: &ModuleRef) -> Option<Finding> {
     let from = &tree.modules[arrow.from];
     let born = &tree.modules[arrow.to];
     (arrow.is_via_root && !from.names.is_empty()).then(|| {
-        let wrong = format!("`{}` comes in by the front door of the crate", arrow.path);
-        let mend = format!("import it from where it is born: `{}`", name(&born.names));
-        Finding::at(&from.file, arrow.line, wrong, &mend)
+        let wrong = format!("`{}` is imported through the crate root", arrow.path);
+        let fix = format!("import it from the module that defines it: `{}`", name(&born.names));
+        Finding::at(&from.file, arrow.line, wrong, &fix)
     })
 }
 
-/// One finding for every knot of modules, showing its shortest circle.
+/// Returns one finding per strongly connected group of modules, with its shortest cycle.
 fn find_cycles(tree: &Tree, arrows: &[ModuleRef]) -> Vec<Finding> {
     let mut out: BTreeMap<usize, BTreeMap<usize, &ModuleRef>> = BTreeMap::new();
     for arrow in arrows.iter().filter(|arrow| arrow.from != arrow.to) {
         out.entry(arrow.from).or_default().entry(arrow.to).or_insert(arrow);
     }
     let mut findings = Vec::new();
-    let mut told: BTreeSet<usize> = BTreeSet::new();
+    let mut reported: BTreeSet<usize> = BTreeSet::new();
     for start in 0..tree.modules.len() {
-        let Some(circle) = shortest_cycle(start, &out) else {
+        let Some(cycle) = shortest_cycle(start, &out) else {
             continue;
         };
-        let is_new = circle.iter().all(|arrow| !told.contains(&arrow.from));
-        told.extend(circle.iter().map(|arrow| arrow.from));
+        let is_new = cycle.iter().all(|arrow| !reported.contains(&arrow.from));
+        reported.extend(cycle.iter().map(|arrow| arrow.from));
         if is_new {
-            findings.push(cycle_finding(tree, &circle));
+            findings.push(cycle_finding(tree, &cycle));
         }
     }
     findings
@@ -64,30 +65,30 @@ fn shortest_cycle<'a>(
     let mut came_by: BTreeMap<usize, &ModuleRef> = BTreeMap::new();
     let mut waiting = VecDeque::from([start]);
     while let Some(here) = waiting.pop_front() {
-        for (&there, &arrow) in out.get(&here).into_iter().flatten() {
-            came_by.entry(there).or_insert_with(|| {
-                waiting.push_back(there);
+        for (&next, &arrow) in out.get(&here).into_iter().flatten() {
+            came_by.entry(next).or_insert_with(|| {
+                waiting.push_back(next);
                 arrow
             });
         }
     }
-    let mut circle = vec![*came_by.get(&start)?];
-    while let Some(first) = circle.first().filter(|first| first.from != start) {
-        circle.insert(0, came_by[&first.from]);
+    let mut cycle = vec![*came_by.get(&start)?];
+    while let Some(first) = cycle.first().filter(|first| first.from != start) {
+        cycle.insert(0, came_by[&first.from]);
     }
-    Some(circle)
+    Some(cycle)
 }
 
-fn cycle_finding(tree: &Tree, circle: &[&ModuleRef]) -> Finding {
-    let stations = circle.iter().map(|arrow| {
+fn cycle_finding(tree: &Tree, cycle: &[&ModuleRef]) -> Finding {
+    let stations = cycle.iter().map(|arrow| {
         let from = &tree.modules[arrow.from];
-        format!("{} ({}:{} says `{}`)", name(&from.names), from.file, arrow.line, arrow.path)
+        format!("{} ({}:{} uses `{}`)", name(&from.names), from.file, arrow.line, arrow.path)
     });
     let stations: Vec<_> = stations.collect();
-    let first = &tree.modules[circle[0].from];
-    let wrong = format!("modules in a circle: {} -> back", stations.join(" -> "));
-    let mend = "move what both need into a module of its own below them, or turn one arrow round";
-    Finding::at(&first.file, circle[0].line, wrong, mend)
+    let first = &tree.modules[cycle[0].from];
+    let wrong = format!("cycle of modules: {} -> back", stations.join(" -> "));
+    let fix = "move the shared code into a module below both, or reverse one dependency";
+    Finding::at(&first.file, cycle[0].line, wrong, fix)
 }
 
 fn name(names: &[String]) -> String {
@@ -100,13 +101,13 @@ mod checked {
     use super::super::sources::fixture;
     use super::check;
 
-    fn about(house: &str) -> Vec<String> {
-        summaries(&check(&fixture(house)))
+    fn about(source: &str) -> Vec<String> {
+        summaries(&check(&fixture(source)))
     }
 
     #[test]
     fn a_module_tree_is_accepted() {
-        let house = "
+        let source = "
         //- crates/a/src/lib.rs
         mod lease;
         mod worker;
@@ -125,12 +126,12 @@ mod checked {
         use super::Worker;
         pub struct Claim(pub(super) u8);
         ";
-        assert_eq!(about(house), Vec::<String>::new());
+        assert_eq!(about(source), Vec::<String>::new());
     }
 
     #[test]
     fn a_cycle_is_reported_with_every_reference() {
-        let house = "
+        let source = "
         //- crates/a/src/lib.rs
         mod b;
         mod c;
@@ -142,16 +143,16 @@ mod checked {
         //- crates/a/src/d.rs
         fn d() { assert!(crate::b::holds()); }
         ";
-        let expected = "crates/a/src/b.rs:1: modules in a circle: \
-                        crate::b (crates/a/src/b.rs:1 says `crate::c::C`) -> \
-                        crate::c (crates/a/src/c.rs:1 says `super::d::d`) -> \
-                        crate::d (crates/a/src/d.rs:1 says `crate::b::holds`) -> back";
-        assert_eq!(about(house), [expected]);
+        let expected = "crates/a/src/b.rs:1: cycle of modules: \
+                        crate::b (crates/a/src/b.rs:1 uses `crate::c::C`) -> \
+                        crate::c (crates/a/src/c.rs:1 uses `super::d::d`) -> \
+                        crate::d (crates/a/src/d.rs:1 uses `crate::b::holds`) -> back";
+        assert_eq!(about(source), [expected]);
     }
 
     #[test]
     fn a_parent_that_uses_its_child_is_not_used_by_it() {
-        let house = "
+        let source = "
         //- crates/a/src/lib.rs
         mod b;
         //- crates/a/src/b.rs
@@ -162,18 +163,18 @@ mod checked {
         use super::B;
         pub fn c() {}
         ";
-        let found = about(house);
+        let found = about(source);
         assert_eq!(found.len(), 1);
         assert!(
-            found[0].contains("crate::b::c (crates/a/src/b/c.rs:1 says `super::B`)"),
+            found[0].contains("crate::b::c (crates/a/src/b/c.rs:1 uses `super::B`)"),
             "{found:?}"
         );
-        assert!(found[0].contains("crate::b (crates/a/src/b.rs:3 says `c::c`)"), "{found:?}");
+        assert!(found[0].contains("crate::b (crates/a/src/b.rs:3 uses `c::c`)"), "{found:?}");
     }
 
     #[test]
     fn a_re_export_does_not_hide_a_cycle() {
-        let house = "
+        let source = "
         //- crates/a/src/lib.rs
         mod b;
         mod policy;
@@ -186,14 +187,14 @@ mod checked {
         use crate::b::B;
         pub struct Budget;
         ";
-        let found = about(house);
+        let found = about(source);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains("crate::policy::budget ("), "{found:?}");
     }
 
     #[test]
     fn modules_must_not_use_the_re_exports_of_their_crate_root() {
-        let house = "
+        let source = "
         //- crates/a/src/lib.rs
         mod lease;
         mod worker;
@@ -205,9 +206,9 @@ mod checked {
         use crate::{Born, Lease};
         ";
         let expected =
-            "crates/a/src/worker.rs:1: `crate::Lease` comes in by the front door of the crate";
-        assert_eq!(about(house), [expected]);
-        let mend = &check(&fixture(house))[0].fix;
-        assert_eq!(mend, "import it from where it is born: `crate::lease`");
+            "crates/a/src/worker.rs:1: `crate::Lease` is imported through the crate root";
+        assert_eq!(about(source), [expected]);
+        let fix = &check(&fixture(source))[0].fix;
+        assert_eq!(fix, "import it from the module that defines it: `crate::lease`");
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the arrows between the modules of one crate.
+//! Finds the dependencies between the modules of one crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,19 @@ use syn::{Attribute, Item, ItemMod, ItemUse, Macro, Path, UseTree, Visibility};
 use super::tokens;
 use super::tree::{Module, Tree, is_for_tests};
 
-/// One file names something that is born in another (or in itself).
+/// A dependency: one file uses an item that another file (or itself) defines.
 #[derive(Debug)]
 pub(crate) struct ModuleRef {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) line: usize,
-    /// The path as it is written.
+    /// The path as written in the source.
     pub(crate) path: String,
-    /// It goes through a re-export of the crate's root.
+    /// Whether the path goes through a re-export of the crate root.
     pub(crate) is_via_root: bool,
 }
 
-/// Every arrow of a tree, tests left out.
+/// Returns all dependencies in a crate, except those of tests.
 pub(crate) fn module_refs(tree: &Tree) -> Vec<ModuleRef> {
     let map = ModuleMap::new(tree);
     let mut arrows = Vec::new();
@@ -35,11 +35,12 @@ pub(crate) fn module_refs(tree: &Tree) -> Vec<ModuleRef> {
     arrows
 }
 
-/// Who is where, and under which names a module hands on what it does not bear.
+/// The modules of a crate with the items that they define and re-export.
 struct ModuleMap<'a> {
     modules: BTreeMap<&'a [String], usize>,
     exports: Vec<ModuleExports>,
-    /// Inline modules too, so that `inner::Thing` is known to be a path of ours.
+    /// All modules including inline ones, so that `inner::Thing` is recognised as a path of
+    /// this crate.
     all: BTreeSet<Vec<String>>,
 }
 
@@ -64,9 +65,9 @@ impl<'a> ModuleMap<'a> {
     }
 
     fn collect_exports(&self, module: &Module) -> ModuleExports {
-        let mut room = ModuleExports::default();
+        let mut exports = ModuleExports::default();
         for item in &module.ast.items {
-            room.defined.extend(defined_name(item));
+            exports.defined.extend(defined_name(item));
             let Item::Use(item) = item else { continue };
             if matches!(item.vis, Visibility::Inherited) {
                 continue;
@@ -76,15 +77,15 @@ impl<'a> ModuleMap<'a> {
                     continue;
                 };
                 match import.name {
-                    Some(name) => drop(room.reexports.insert(name, path)),
-                    None => room.glob_reexports.push(path),
+                    Some(name) => drop(exports.reexports.insert(name, path)),
+                    None => exports.glob_reexports.push(path),
                 }
             }
         }
-        room
+        exports
     }
 
-    /// A path from the crate's root, if the path is one of ours.
+    /// Returns the path from the crate root. `None` means that it is not a path of this crate.
     fn absolute(&self, path: &[String], here: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -102,37 +103,37 @@ impl<'a> ModuleMap<'a> {
         }
     }
 
-    /// The file that holds a path's deepest module, and what is left of the path.
+    /// Returns the file of the deepest module in a path, and the rest of the path.
     fn deepest_module<'p>(&self, path: &'p [String]) -> Option<(usize, &'p [String])> {
-        (0..=path.len()).rev().find_map(|cut| {
-            let index = self.modules.get(&path[..cut])?;
-            Some((*index, &path[cut..]))
+        (0..=path.len()).rev().find_map(|length| {
+            let index = self.modules.get(&path[..length])?;
+            Some((*index, &path[length..]))
         })
     }
 
-    /// The file where what a path names is born.
+    /// Returns the file that defines the item of a path.
     fn defining_module(&self, path: &[String], hops: usize) -> Option<usize> {
         let (index, rest) = self.deepest_module(path)?;
         let Some((name, below)) = rest.split_first().filter(|_| hops < HOPS_MAX) else {
             return Some(index);
         };
-        let room = &self.exports[index];
-        if room.defined.contains(name) {
+        let exports = &self.exports[index];
+        if exports.defined.contains(name) {
             return Some(index);
         }
-        if let Some(origin) = room.reexports.get(name) {
+        if let Some(origin) = exports.reexports.get(name) {
             return self.defining_module(&[origin.as_slice(), below].concat(), hops + 1);
         }
-        let origins = room.glob_reexports.iter();
+        let origins = exports.glob_reexports.iter();
         let found = origins.filter_map(|origin| {
-            let there = self.defining_module(&[origin.as_slice(), rest].concat(), hops + 1)?;
-            self.exports[there].defined.contains(name).then_some(there)
+            let defining = self.defining_module(&[origin.as_slice(), rest].concat(), hops + 1)?;
+            self.exports[defining].defined.contains(name).then_some(defining)
         });
         Some(found.into_iter().next().unwrap_or(index))
     }
 }
 
-/// Re-exports of re-exports end somewhere; a circle of them must not hang the test.
+/// Maximum number of re-exports to follow, so that a cycle of re-exports can't block the test.
 const HOPS_MAX: usize = 16;
 
 fn add_inline(items: &[Item], names: &[String], all: &mut BTreeSet<Vec<String>>) {
@@ -146,7 +147,7 @@ fn add_inline(items: &[Item], names: &[String], all: &mut BTreeSet<Vec<String>>)
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "syn keeps its list of items open")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "syn::Item is non-exhaustive")]
 fn defined_name(item: &Item) -> Option<String> {
     let ident = match item {
         Item::Const(item) => &item.ident,
@@ -164,7 +165,7 @@ fn defined_name(item: &Item) -> Option<String> {
     Some(ident.to_string())
 }
 
-/// One leaf of a `use` tree; without a name it is a glob.
+/// One leaf of a `use` tree. `None` as the name means a glob.
 struct Import {
     path: Vec<String>,
     name: Option<String>,
@@ -198,7 +199,7 @@ fn leaf(ident: &str, name: String) -> Vec<Import> {
 struct Walker<'a> {
     map: &'a ModuleMap<'a>,
     index: usize,
-    /// Where we stand, inline modules included.
+    /// Current module path, including inline modules.
     here: Vec<String>,
     refs: &'a mut Vec<ModuleRef>,
 }
@@ -214,22 +215,16 @@ impl Walker<'_> {
         if is_re_export && absolute.starts_with(&self.here) {
             return;
         }
-        let at_the_door = self.map.deepest_module(&absolute).map(|(index, _)| index);
+        let deepest = self.map.deepest_module(&absolute).map(|(index, _)| index);
         let root = self.map.modules.get([].as_slice()).copied();
-        let by_the_door = at_the_door == root && Some(to) != root;
-        let said = path.join("::");
-        self.refs.push(ModuleRef {
-            from: self.index,
-            to,
-            line,
-            path: said,
-            is_via_root: by_the_door,
-        });
+        let is_via_root = deepest == root && Some(to) != root;
+        let text = path.join("::");
+        self.refs.push(ModuleRef { from: self.index, to, line, path: text, is_via_root });
     }
 }
 
 impl<'ast> Visit<'ast> for Walker<'_> {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "syn keeps its list of items open")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "syn::Item is non-exhaustive")]
     fn visit_item(&mut self, item: &'ast Item) {
         let attributes = match item {
             Item::Fn(item) => item.attrs.as_slice(),
@@ -258,7 +253,7 @@ impl<'ast> Visit<'ast> for Walker<'_> {
 
     fn visit_path(&mut self, path: &'ast Path) {
         let names: Vec<_> = path.segments.iter().map(|part| part.ident.to_string()).collect();
-        // One name alone is a variable or an imported thing, never a road to a module.
+        // A single name is a variable or an imported item, never a path to a module.
         if names.len() > 1 {
             self.add_ref(&names, path.span().start().line, false);
         }
@@ -272,7 +267,7 @@ impl<'ast> Visit<'ast> for Walker<'_> {
         visit::visit_macro(self, item);
     }
 
-    /// `pub(in path)` grants, it does not use; attributes name things of other crates.
+    /// `pub(in path)` is not a dependency, and attributes refer to items of other crates.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}

@@ -1,4 +1,4 @@
-//! No file of Rust that nobody compiles, and one integration binary a crate.
+//! Every Rust file is compiled, and each crate has one integration test binary.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::finding::Finding;
 use super::sources::SourceFile;
 use super::tree::trees;
 
-/// Looks for files that no `mod` line reaches and for test binaries beside the suite.
+/// Finds files that no `mod` item includes, and test binaries other than the suite.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let trees = trees(files);
     let reached: BTreeSet<&str> =
@@ -14,20 +14,20 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && file.krate().is_some()) {
         if !reached.contains(file.path.as_str()) {
-            let wrong = "no `mod` line leads here, so it is never compiled";
-            let mend = "declare it in its parent (for tests: in tests/suite.rs), or delete it";
-            findings.push(Finding::new(&file.path, wrong, mend));
+            let wrong = "no `mod` item includes this file, so it is never compiled";
+            let fix = "declare it in its parent (for tests: in tests/suite.rs), or delete it";
+            findings.push(Finding::new(&file.path, wrong, fix));
         } else if file.crate_path().is_some_and(is_second_binary) {
-            let wrong = "is a second integration binary: each one is linked by itself";
-            let mend = "move it to tests/suite/ and declare it in tests/suite.rs";
-            findings.push(Finding::new(&file.path, wrong, mend));
+            let wrong = "is a second integration test binary: each one is linked separately";
+            let fix = "move it to tests/suite/ and declare it in tests/suite.rs";
+            findings.push(Finding::new(&file.path, wrong, fix));
         }
     }
     findings
 }
 
-fn is_second_binary(room: &str) -> bool {
-    let Some(name) = room.strip_prefix("tests/") else {
+fn is_second_binary(path: &str) -> bool {
+    let Some(name) = path.strip_prefix("tests/") else {
         return false;
     };
     name != "suite.rs" && (!name.contains('/') || name.ends_with("/main.rs"))
@@ -41,7 +41,7 @@ mod checked {
 
     #[test]
     fn a_file_without_a_mod_line_is_found_in_source_and_tests() {
-        let house = "
+        let source = "
         //- crates/a/src/lib.rs
         mod b;
         //- crates/a/src/b.rs
@@ -51,20 +51,20 @@ mod checked {
         //- crates/a/tests/suite/d.rs
         //- crates/a/tests/suite/e.rs
         ";
-        let wrong = "no `mod` line leads here, so it is never compiled";
+        let wrong = "no `mod` item includes this file, so it is never compiled";
         let expected = ["crates/a/src/c.rs", "crates/a/tests/suite/e.rs"]
             .map(|file| format!("{file}: {wrong}"));
-        assert_eq!(summaries(&check(&fixture(house))), expected);
+        assert_eq!(summaries(&check(&fixture(source))), expected);
     }
 
     #[test]
     fn a_second_binary_is_found() {
-        let house = "
+        let source = "
         //- crates/a/tests/suite.rs
         //- crates/a/tests/more.rs
         //- crates/a/tests/most/main.rs
         ";
-        let found = summaries(&check(&fixture(house)));
+        let found = summaries(&check(&fixture(source)));
         assert_eq!(found.len(), 2);
         assert!(found[0].starts_with("crates/a/tests/more.rs: is a second"), "{found:?}");
     }

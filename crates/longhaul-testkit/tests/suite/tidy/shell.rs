@@ -1,4 +1,4 @@
-//! Shell scripts: bash, executable, and stopped by their first error.
+//! Shell scripts use bash, are executable, and stop at the first error.
 
 use super::finding::Finding;
 use super::sources::SourceFile;
@@ -6,27 +6,22 @@ use super::sources::SourceFile;
 const SHEBANG: &str = "#!/usr/bin/env bash";
 const STRICT: &str = "set -euo pipefail";
 
-/// Looks at every script, and at every file that begins like one.
+/// Checks every script, and every file with a shebang.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| is_script(file)) {
         let sourced = file.path.ends_with(".sh");
         if !file.text.starts_with(SHEBANG) {
-            let mend = "begin with `#!/usr/bin/env bash`";
-            findings.push(Finding::at(
-                &file.path,
-                1,
-                "is not a bash script by its first line",
-                mend,
-            ));
+            let fix = "begin with `#!/usr/bin/env bash`";
+            findings.push(Finding::at(&file.path, 1, "has no bash shebang in its first line", fix));
         }
         if !file.text.lines().any(|line| line == STRICT) {
-            let mend = "add `set -euo pipefail` under the opening comment";
-            findings.push(Finding::new(&file.path, "goes on after an error", mend));
+            let fix = "add `set -euo pipefail` under the opening comment";
+            findings.push(Finding::new(&file.path, "continues after an error", fix));
         }
         if !sourced && !file.executable {
-            let mend = "chmod +x it (a file that is only sourced ends in .sh)";
-            findings.push(Finding::new(&file.path, "is not executable", mend));
+            let fix = "chmod +x it (a file that is only sourced ends in .sh)";
+            findings.push(Finding::new(&file.path, "is not executable", fix));
         }
     }
     findings
@@ -39,7 +34,7 @@ fn is_script(file: &SourceFile) -> bool {
 
 #[test]
 fn a_script_without_strict_mode_is_found() {
-    let house = "
+    let source = "
         //- scripts/good +x
         #!/usr/bin/env bash
         # Does good.
@@ -54,10 +49,10 @@ fn a_script_without_strict_mode_is_found() {
         cc gcc
         ";
     assert_eq!(
-        super::finding::summaries(&check(&super::sources::fixture(house))),
+        super::finding::summaries(&check(&super::sources::fixture(source))),
         [
-            "scripts/bad:1: is not a bash script by its first line",
-            "scripts/bad: goes on after an error",
+            "scripts/bad:1: has no bash shebang in its first line",
+            "scripts/bad: continues after an error",
             "scripts/bad: is not executable",
         ]
     );

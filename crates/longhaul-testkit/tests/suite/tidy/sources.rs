@@ -1,12 +1,10 @@
-//! Reads the files of the house that a person wrote.
-//!
-//! Never: asks git or cargo. A file that is not committed yet is looked at too.
+//! Reads the source files of the repository from disk, including uncommitted ones.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A text of the house, by its path from the root.
+/// A text file of the repository, with its path from the root.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceFile {
     pub(crate) path: String,
@@ -15,19 +13,19 @@ pub(crate) struct SourceFile {
 }
 
 impl SourceFile {
-    /// The crate it belongs to: the folder under `crates/`.
+    /// Returns the crate of the file: the directory below `crates/`.
     pub(crate) fn krate(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 
-    /// Its path inside its crate, such as `src/lib.rs`.
+    /// Returns the path inside its crate, such as `src/lib.rs`.
     pub(crate) fn crate_path(&self) -> Option<&str> {
         Some(self.path.strip_prefix("crates/")?.split_once('/')?.1)
     }
 
-    /// Rust that is compiled into what the crate is, tests left out.
+    /// Returns whether this is Rust code of a crate, without its tests.
     pub(crate) fn is_source(&self) -> bool {
-        self.is_rust() && self.crate_path().is_some_and(|room| room.starts_with("src/"))
+        self.is_rust() && self.crate_path().is_some_and(|path| path.starts_with("src/"))
     }
 
     pub(crate) fn is_rust(&self) -> bool {
@@ -35,32 +33,36 @@ impl SourceFile {
     }
 }
 
-/// Folders that hold what tools made.
+/// Directories with generated files.
 const GENERATED_DIRS: &[&str] = &["target", "node_modules"];
 
-/// Hidden entries that are ours all the same.
+/// Hidden entries that belong to the repository.
 const INCLUDED_HIDDEN_DIRS: &[&str] = &[".ci", ".config"];
 
-/// The ends of the names that are read; a name without a dot is a script or a Makefile.
+/// Extensions of the files that are read. A name without a dot is a script or a Makefile.
 const READ_EXTENSIONS: &[&str] =
     &["rs", "toml", "md", "sh", "lock", "sql", "py", "mjs", "html", "yaml", "yml"];
 
-/// Every text of this repository.
+/// Reads all text files of this repository.
 pub(crate) fn all_sources() -> Vec<SourceFile> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut texts = Vec::new();
     walk(&root, "", &mut texts);
-    assert!(texts.iter().any(|text| text.path == "Cargo.toml"), "no house at {}", root.display());
+    assert!(
+        texts.iter().any(|text| text.path == "Cargo.toml"),
+        "no repository at {}",
+        root.display()
+    );
     texts.sort_by(|a, b| a.path.cmp(&b.path));
     texts
 }
 
 fn walk(folder: &Path, prefix: &str, texts: &mut Vec<SourceFile>) {
-    for entry in fs::read_dir(folder).expect("a folder of the house can be listed") {
-        let entry = entry.expect("an entry of the house can be read");
+    for entry in fs::read_dir(folder).expect("list a directory of the repository") {
+        let entry = entry.expect("read an entry of the repository");
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
-        let kind = entry.file_type().expect("an entry has a type");
+        let kind = entry.file_type().expect("read the type of an entry");
         let hidden = name.starts_with('.') && !INCLUDED_HIDDEN_DIRS.contains(&name.as_str());
         if hidden || GENERATED_DIRS.contains(&name.as_str()) {
             continue;
@@ -68,7 +70,7 @@ fn walk(folder: &Path, prefix: &str, texts: &mut Vec<SourceFile>) {
         if kind.is_dir() {
             walk(&entry.path(), &format!("{path}/"), texts);
         } else if kind.is_file() && is_read(&name) {
-            // A colleague's editor may take a file away between the listing and the reading.
+            // An editor may delete a file between the listing and the reading.
             let Ok(text) = fs::read_to_string(entry.path()) else {
                 continue;
             };
@@ -82,7 +84,8 @@ fn is_read(name: &str) -> bool {
     name.rsplit_once('.').is_none_or(|(_, end)| READ_EXTENSIONS.contains(&end))
 }
 
-/// A small house written in one string: `//- path` (with `+x` for an executable) opens a file.
+/// Parses example files from one string: `//- path` (with `+x` for an executable) begins a
+/// file.
 pub(crate) fn fixture(written: &str) -> Vec<SourceFile> {
     let mut texts: Vec<SourceFile> = Vec::new();
     for line in written.lines() {
@@ -109,9 +112,9 @@ fn a_fixture_is_parsed_into_files() {
 
 #[test]
 fn sources_include_hidden_folders_and_exclude_build_output() {
-    let house = all_sources();
-    let has = |path: &str| house.iter().any(|text| text.path == path);
+    let files = all_sources();
+    let has = |path: &str| files.iter().any(|text| text.path == path);
     assert!(has(".ci/run") && has("Makefile") && has("Cargo.lock"));
     assert!(has("crates/longhaul-core/src/lib.rs"));
-    assert!(!house.iter().any(|text| text.path.starts_with("target/")));
+    assert!(!files.iter().any(|text| text.path.starts_with("target/")));
 }

@@ -1,15 +1,14 @@
-//! Nothing is left for later: no notes to oneself, no test that is skipped.
-//!
-//! The macros that stand for missing code are forbidden by clippy.
+//! No markers for unfinished work, no skipped tests, and no examples that are not compiled.
+//! Macros for missing code are forbidden by clippy.
 
 use super::finding::Finding;
 use super::sources::SourceFile;
 use super::tokens;
 
-/// Written in two parts, so that this file does not find itself.
+/// Split into two parts, so that this file does not match itself.
 const NOTES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 
-/// Looks for notes in every text that a person wrote, and for skipped tests in Rust.
+/// Finds markers in all text files, and skipped tests and uncompiled examples in Rust.
 pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| !file.path.ends_with(".lock")) {
@@ -27,8 +26,8 @@ fn notes(file: &SourceFile) -> Vec<Finding> {
     for (index, line) in file.text.lines().enumerate() {
         let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
         if let Some(note) = words.find(|word| NOTES.contains(word)) {
-            let mend = "do it now, or write it down as an issue";
-            findings.push(Finding::at(&file.path, index + 1, format!("says {note}"), mend));
+            let fix = "do it now, or open an issue";
+            findings.push(Finding::at(&file.path, index + 1, format!("contains {note}"), fix));
         }
     }
     findings
@@ -36,15 +35,15 @@ fn notes(file: &SourceFile) -> Vec<Finding> {
 
 fn skipped(file: &SourceFile) -> Vec<Finding> {
     let attributes = tokens::attributes(&file.text).into_iter();
-    let skipping = attributes.filter(|words| {
-        let is = |word: &tokens::Token, text: &str| word.text == text;
-        let direct = words.first().is_some_and(|first| is(first, "ignore"));
-        let conditional = words.first().is_some_and(|first| is(first, "cfg_attr"));
-        direct || conditional && words.iter().any(|word| is(word, "ignore"))
+    let skipping = attributes.filter(|attribute| {
+        let is = |token: &tokens::Token, text: &str| token.text == text;
+        let direct = attribute.first().is_some_and(|first| is(first, "ignore"));
+        let conditional = attribute.first().is_some_and(|first| is(first, "cfg_attr"));
+        direct || conditional && attribute.iter().any(|token| is(token, "ignore"))
     });
-    let mend = "let it run in `make test`, or behind an environment variable in `make prove`";
+    let fix = "run it in `make test`, or with an environment variable in `make prove`";
     skipping
-        .map(|words| Finding::at(&file.path, words[0].line, "a test that never runs", mend))
+        .map(|attribute| Finding::at(&file.path, attribute[0].line, "a test that never runs", fix))
         .collect()
 }
 
@@ -56,9 +55,11 @@ fn uncompiled(file: &SourceFile) -> Vec<Finding> {
             tags.split(',').any(|tag| tag.trim() == "ignore" || tag.trim().starts_with("ignore-"))
         })
     });
-    let mend = "make it compile (`no_run` if it must not run), or mark it `text`";
+    let fix = "make it compile (`no_run` if it must not run), or mark it `text`";
     fences
-        .map(|(index, _)| Finding::at(&file.path, index + 1, "an example nobody compiles", mend))
+        .map(|(index, _)| {
+            Finding::at(&file.path, index + 1, "an example that is not compiled", fix)
+        })
         .collect()
 }
 
@@ -71,16 +72,17 @@ mod checked {
     #[test]
     fn todo_markers_are_found_in_every_kind_of_file() {
         let note = NOTES[0];
-        let house = format!(
+        let source = format!(
             "//- README.md\nFine.\n{note}: more\n//- scripts/a +x\n# ({note})\n//- a.rs\n// {note}S\n"
         );
-        let expected = [format!("README.md:2: says {note}"), format!("scripts/a:1: says {note}")];
-        assert_eq!(summaries(&check(&fixture(&house))), expected);
+        let expected =
+            [format!("README.md:2: contains {note}"), format!("scripts/a:1: contains {note}")];
+        assert_eq!(summaries(&check(&fixture(&source))), expected);
     }
 
     #[test]
     fn a_skipped_test_is_found_and_a_word_in_a_string_is_not() {
-        let house = "
+        let source = "
         //- a.rs
         #[test]
         #[ignore = \"slow\"]
@@ -89,16 +91,17 @@ mod checked {
         fn b() { ignore(\"#[ignore]\") }
         ";
         let expected = ["a.rs:2: a test that never runs", "a.rs:4: a test that never runs"];
-        assert_eq!(summaries(&check(&fixture(house))), expected);
+        assert_eq!(summaries(&check(&fixture(source))), expected);
     }
 
     #[test]
     fn an_example_that_is_not_compiled_is_found() {
         let fence = "```";
-        let house = format!(
+        let source = format!(
             "//- a.rs\n/// {fence}ignore\n/// a\n/// {fence}\n//! {fence}text\n/// {fence}rust,ignore\n"
         );
-        let expected = ["a.rs:1: an example nobody compiles", "a.rs:5: an example nobody compiles"];
-        assert_eq!(summaries(&check(&fixture(&house))), expected);
+        let expected =
+            ["a.rs:1: an example that is not compiled", "a.rs:5: an example that is not compiled"];
+        assert_eq!(summaries(&check(&fixture(&source))), expected);
     }
 }

@@ -1,15 +1,17 @@
-//! Rust as tokens: words without comments and strings, inside macros too.
+//! Rust source as tokens: identifiers and keywords without comments and strings, also inside
+//! macros.
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
-/// An identifier or keyword and the line it stands on.
+/// An identifier or keyword with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) line: usize,
 }
 
-/// Every word of a Rust file; none if it does not even lex (the compiler says so better).
+/// Returns all identifiers and keywords of a Rust file. Returns none if the file has invalid
+/// tokens, which the compiler reports.
 pub(crate) fn all_tokens(text: &str) -> Vec<Token> {
     let mut found = Vec::new();
     collect(text.parse().unwrap_or_default(), &mut found);
@@ -29,7 +31,7 @@ fn collect(tokens: TokenStream, found: &mut Vec<Token>) {
     }
 }
 
-/// The words of every attribute, such as `["cfg", "test"]` for `#[cfg(test)]`.
+/// Returns the identifiers of every attribute, such as `["cfg", "test"]` for `#[cfg(test)]`.
 pub(crate) fn attributes(text: &str) -> Vec<Vec<Token>> {
     let mut found = Vec::new();
     collect_attributes(text.parse().unwrap_or_default(), &mut found);
@@ -52,7 +54,7 @@ fn collect_attributes(tokens: TokenStream, found: &mut Vec<Vec<Token>>) {
     }
 }
 
-/// A path that begins with `crate`, `self` or `super`, found in the tokens of a macro.
+/// Returns the paths in the tokens of a macro that begin with `crate`, `self` or `super`.
 pub(crate) fn paths(tokens: TokenStream) -> Vec<(Vec<String>, usize)> {
     let mut found = Vec::new();
     collect_paths(tokens, &mut found);
@@ -92,7 +94,7 @@ fn collect_paths(tokens: TokenStream, found: &mut Vec<(Vec<String>, usize)>) {
 }
 
 fn is_start(ident: &Ident) -> bool {
-    ["crate", "self", "super"].iter().any(|word| ident == word)
+    ["crate", "self", "super"].iter().any(|keyword| ident == keyword)
 }
 
 fn keep(path: &mut Vec<String>, line: usize, found: &mut Vec<(Vec<String>, usize)>) {
@@ -105,7 +107,8 @@ fn keep(path: &mut Vec<String>, line: usize, found: &mut Vec<(Vec<String>, usize
 #[test]
 fn tokens_exclude_comments_and_strings_and_include_macros() {
     let text = "// a\nfn b() {\n    println!(\"c {}\", d);\n}\n";
-    let found: Vec<_> = all_tokens(text).into_iter().map(|word| (word.text, word.line)).collect();
+    let found: Vec<_> =
+        all_tokens(text).into_iter().map(|token| (token.text, token.line)).collect();
     let expected = [("fn", 2), ("b", 2), ("println", 3), ("d", 3)];
     assert_eq!(found, expected.map(|(text, line)| (text.to_owned(), line)));
 }
@@ -113,7 +116,7 @@ fn tokens_exclude_comments_and_strings_and_include_macros() {
 #[test]
 fn attributes_are_distinguished_from_arrays() {
     let found = attributes("#![one]\n#[two(three)]\nfn f() -> [u8; 1] { [four] }");
-    let first: Vec<_> = found.iter().map(|words| words[0].text.as_str()).collect();
+    let first: Vec<_> = found.iter().map(|tokens| tokens[0].text.as_str()).collect();
     assert_eq!(first, ["one", "two"]);
     assert_eq!(found[1][1], Token { text: "three".to_owned(), line: 2 });
 }

@@ -1,6 +1,5 @@
-//! The modules of a crate as its `mod` lines lay them out.
-//!
-//! A module is a file here: an inline `mod` belongs to the file it stands in.
+//! The module tree of a crate, built from its `mod` items. Each file is one module; an inline
+//! `mod` belongs to its file.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +10,21 @@ use super::tokens;
 
 /// A file as a module.
 pub(crate) struct Module {
-    /// Its names from the root down; the root has none.
+    /// Module path from the crate root; empty for the root.
     pub(crate) names: Vec<String>,
     pub(crate) file: String,
     pub(crate) ast: syn::File,
-    /// It is compiled for tests only.
+    /// Whether the module is compiled only for tests.
     pub(crate) for_tests: bool,
 }
 
-/// A crate root (library, binary or integration test) with all that hangs on it.
+/// A crate root (library, binary or integration test) with all its modules.
 pub(crate) struct Tree {
     pub(crate) modules: Vec<Module>,
 }
 
-/// Every tree of the house. A file that does not parse has no children; the
-/// compiler says what is wrong with it.
+/// Returns the module trees of the repository. A file that can't be parsed has no children; the
+/// compiler reports it.
 pub(crate) fn trees(files: &[SourceFile]) -> Vec<Tree> {
     let texts: BTreeMap<&str, &str> =
         files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
@@ -42,10 +41,10 @@ pub(crate) fn trees(files: &[SourceFile]) -> Vec<Tree> {
     trees.collect()
 }
 
-fn is_root(room: &str) -> bool {
-    let places = ["src/bin/", "tests/", "examples/", "benches/"];
-    let below = places.iter().find_map(|place| room.strip_prefix(place));
-    matches!(room, "src/lib.rs" | "src/main.rs" | "build.rs")
+fn is_root(path: &str) -> bool {
+    let prefixes = ["src/bin/", "tests/", "examples/", "benches/"];
+    let below = prefixes.iter().find_map(|prefix| path.strip_prefix(prefix));
+    matches!(path, "src/lib.rs" | "src/main.rs" | "build.rs")
         || below.is_some_and(|name| {
             let alone = !name.contains('/') && name.ends_with(".rs");
             alone || name.split('/').collect::<Vec<_>>()[1..] == ["main.rs"]
@@ -56,7 +55,7 @@ fn folder(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Where in the tree a module stands.
+/// Position of a module in the tree.
 #[derive(Debug, Clone)]
 struct ModulePath {
     names: Vec<String>,
@@ -69,8 +68,8 @@ struct TreeBuilder<'a> {
 }
 
 impl TreeBuilder<'_> {
-    /// Adds a file and, from its `mod` lines, the files below it.
-    fn add_file(&mut self, spot: ModulePath, file: &str, children: &str) {
+    /// Adds a file and the files of its `mod` items.
+    fn add_file(&mut self, module_path: ModulePath, file: &str, children: &str) {
         let Some(text) = self.texts.get(file) else {
             return;
         };
@@ -80,16 +79,21 @@ impl TreeBuilder<'_> {
             attrs: vec![],
             items: vec![],
         });
-        self.add_items(&ast.items, &spot, (file, children));
-        let ModulePath { names, for_tests } = spot;
+        self.add_items(&ast.items, &module_path, (file, children));
+        let ModulePath { names, for_tests } = module_path;
         self.modules.push(Module { names, file: file.to_owned(), ast, for_tests });
     }
 
-    fn add_items(&mut self, items: &[Item], spot: &ModulePath, (file, children): (&str, &str)) {
+    fn add_items(
+        &mut self,
+        items: &[Item],
+        module_path: &ModulePath,
+        (file, children): (&str, &str),
+    ) {
         for item in items {
             let Item::Mod(item) = item else { continue };
             let name = item.ident.to_string();
-            let mut below = spot.clone();
+            let mut below = module_path.clone();
             below.names.push(name.clone());
             below.for_tests |= is_for_tests(&item.attrs);
             let folder_below = format!("{children}/{name}");
@@ -123,13 +127,14 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// `#[cfg(test)]`, or `#[test]` itself.
+/// Returns whether the attributes contain `#[cfg(test)]` or `#[test]`.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.is_ident("test"),
         Meta::List(list) => {
-            let words = tokens::all_tokens(&list.tokens.to_string());
-            list.path.is_ident("cfg") && words.first().is_some_and(|word| word.text == "test")
+            let list_tokens = tokens::all_tokens(&list.tokens.to_string());
+            list.path.is_ident("cfg")
+                && list_tokens.first().is_some_and(|token| token.text == "test")
         }
         Meta::NameValue(_) => false,
     })
@@ -140,21 +145,21 @@ mod checked {
     use super::super::sources::fixture;
     use super::trees;
 
-    fn files(house: &str) -> Vec<String> {
-        let trees = trees(&fixture(house));
+    fn files(source: &str) -> Vec<String> {
+        let trees = trees(&fixture(source));
         let modules = trees.iter().flat_map(|tree| &tree.modules);
-        let said = modules.map(|module| {
+        let described = modules.map(|module| {
             let tests = if module.for_tests { " (tests)" } else { "" };
             format!("{} = {}{tests}", module.names.join("::"), module.file)
         });
-        let mut said: Vec<_> = said.collect();
-        said.sort();
-        said
+        let mut described: Vec<_> = described.collect();
+        described.sort();
+        described
     }
 
     #[test]
     fn mod_lines_lead_to_files() {
-        let house = "
+        let source = "
         //- crates/a/src/lib.rs
         mod b;
         mod old;
@@ -177,12 +182,12 @@ mod checked {
             "old = crates/a/src/old/mod.rs",
             "t = crates/a/src/t.rs (tests)",
         ];
-        assert_eq!(files(house), expected);
+        assert_eq!(files(source), expected);
     }
 
     #[test]
     fn suites_are_roots_and_a_path_attribute_is_followed() {
-        let house = "
+        let source = "
         //- crates/a/tests/suite.rs
         mod suite { mod b; }
         #[path = \"suite/c.rs\"]
@@ -197,6 +202,6 @@ mod checked {
             "c = crates/a/tests/suite/c.rs",
             "suite::b = crates/a/tests/suite/b.rs",
         ];
-        assert_eq!(files(house), expected);
+        assert_eq!(files(source), expected);
     }
 }

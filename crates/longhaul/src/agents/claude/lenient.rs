@@ -1,18 +1,18 @@
-//! Front matter that people wrote as if it were lines of `key: value`: a colon
-//! in a sentence, a quote that is never closed.
+//! Lenient parser for front matter that is not valid YAML, such as a value with a colon or an
+//! unclosed quote.
 //!
-//! Never: fails. A field that is no YAML by itself is a list if it is marked as one, else text,
-//! and every line belongs to some field, or to none.
+//! Invariant: parsing never fails. A field that is not valid YAML by itself becomes a list if it
+//! looks like one, else a text. Lines before the first field are ignored.
 
 use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
 
-/// The field that is a sentence, whatever that looks like.
+/// Key of the field that is always parsed as text, even if its value looks like a list or a table.
 const TEXT_FIELD: &str = "description";
 
-/// Reads the fields; of two with one name the first counts.
-pub(crate) fn parse(front: &str) -> Vec<TableEntry> {
+/// Parses the fields of the front matter. If a key occurs twice, the first field wins.
+pub(crate) fn parse_leniently(front_matter: &str) -> Vec<TableEntry> {
     let mut chunks: Vec<(usize, &str, Vec<&str>)> = Vec::new();
-    for (index, line) in front.lines().enumerate() {
+    for (index, line) in front_matter.lines().enumerate() {
         if let Some(key) = field_key(line) {
             chunks.push((index + 1, key, vec![line]));
         } else if let Some((_, _, lines)) = chunks.last_mut().filter(|_| !line.starts_with('#')) {
@@ -21,14 +21,14 @@ pub(crate) fn parse(front: &str) -> Vec<TableEntry> {
     }
     let mut entries: Vec<TableEntry> = Vec::new();
     for (line, key, lines) in chunks {
-        if entries.iter().all(|known| known.key != key) {
+        if entries.iter().all(|existing| existing.key != key) {
             entries.push(parse_field(line, key, &lines));
         }
     }
     entries
 }
 
-/// The key of a line that begins a field.
+/// Returns the key if this line starts a field (`key: value`).
 fn field_key(line: &str) -> Option<&str> {
     let (key, value) = line.split_once(':')?;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -37,19 +37,19 @@ fn field_key(line: &str) -> Option<&str> {
     (right && apart).then_some(key)
 }
 
-/// One field: as YAML, or else its lines as a list or as text.
+/// Parses one field: as YAML, or else as a list or a text.
 fn parse_field(line: usize, key: &str, lines: &[&str]) -> TableEntry {
-    // Empty lines before it put everything to its place in the file.
+    // The empty lines make the positions match the file.
     let text = "\n".repeat(line - 1) + &lines.join("\n");
     if let Ok(Node { value: NodeValue::Table(mut entries), .. }) = yaml::parse(&text)
         && entries.len() == 1
         && let Some(entry) = entries.pop()
-        && (key != TEXT_FIELD || entry.node.text().is_some())
+        && (key != TEXT_FIELD || entry.node.as_text().is_some())
     {
         return entry;
     }
-    let place = |column| Position { line, column };
-    let value_place = place(key.chars().count() + 3);
+    let position_at = |column| Position { line, column };
+    let value_place = position_at(key.chars().count() + 3);
     let mut content = field_text(key, lines);
     if let NodeValue::Text(text) = &content
         && key != TEXT_FIELD
@@ -59,12 +59,12 @@ fn parse_field(line: usize, key: &str, lines: &[&str]) -> TableEntry {
     }
     TableEntry {
         key: key.to_owned(),
-        position: place(1),
+        position: position_at(1),
         node: Node { position: value_place, value: content },
     }
 }
 
-/// The lines of a field without its key, and without the mark of a block.
+/// Returns the text of a field without its key and without a block marker such as `|`.
 fn field_text(key: &str, lines: &[&str]) -> NodeValue {
     let mut lines = lines.iter().map(|line| line.trim());
     let first = lines.next().unwrap_or_default();
@@ -80,14 +80,14 @@ fn field_text(key: &str, lines: &[&str]) -> NodeValue {
     }
 }
 
-/// Whether people would take a text for a list: what is forbidden in one must not pass because
-/// of a mark.
+/// Whether a text looks like a list in brackets or with dashes. Such a text must be parsed as a
+/// list: otherwise a tool in `disallowedTools` would not be found because of the brackets.
 fn looks_like_list(text: &str) -> bool {
     text.starts_with('[') || text.lines().any(|line| line.starts_with("- "))
 }
 
-/// The elements of a list, without its marks.
-fn parse_list(place: Position, text: &str) -> NodeValue {
+/// Splits the text of a list into its elements, without list markers and quotes.
+fn parse_list(position: Position, text: &str) -> NodeValue {
     let bare = |line: &str| {
         let line = line.strip_prefix("- ").unwrap_or(line).trim();
         let line = line.strip_prefix('[').unwrap_or(line);
@@ -97,20 +97,20 @@ fn parse_list(place: Position, text: &str) -> NodeValue {
     let elements = elements.map(|element| element.trim_matches(['"', '\'']).to_owned());
     let nodes = elements
         .filter(|element| !element.is_empty())
-        .map(|element| Node { position: place, value: NodeValue::Text(element) });
+        .map(|element| Node { position, value: NodeValue::Text(element) });
     NodeValue::List(nodes.collect())
 }
 
-/// What commas part, but not those between parentheses.
+/// Splits a text at the commas that are not inside parentheses.
 pub(super) fn split_commas(text: &str) -> Vec<String> {
     let mut depth = 0_usize;
-    let parts = text.split(|letter| {
-        match letter {
+    let parts = text.split(|c| {
+        match c {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        letter == ',' && depth == 0
+        c == ',' && depth == 0
     });
     parts.map(|part| part.trim().to_owned()).collect()
 }
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn an_inline_or_indented_table_is_parsed() {
-        fn check(front: &str, expected: &str) {
-            let found = parse(front).pop().unwrap().node;
+        fn assert_parsed_fields(front: &str, expected: &str) {
+            let found = parse_leniently(front).pop().unwrap().node;
             let first = if let NodeValue::Table(entries) = &found.value {
                 entries[0].position.to_string()
             } else {
@@ -131,14 +131,14 @@ mod tests {
             assert_eq!(format!("{first} {}", found.to_json()), expected, "{front}");
         }
         let table = r#"{"isolation":"none"}"#;
-        check("a: b: c\nsandbox: { isolation: none }", &format!("2:12 {table}"));
-        check("sandbox: { isolation: none } # so", &format!("1:12 {table}"));
-        check("sandbox:\n  isolation: none\n", &format!("2:3 {table}"));
-        // What is no YAML by itself either, and what is a sentence, stays text.
-        check("tools: a\nmy key: b", "none \"a\\nmy key: b\"");
-        check("sandbox: { isolation", "none \"{ isolation\"");
-        check("description: { a: b }", "none \"{ a: b }\"");
-        check("description:\n  Note: this", "none \"Note: this\"");
+        assert_parsed_fields("a: b: c\nsandbox: { isolation: none }", &format!("2:12 {table}"));
+        assert_parsed_fields("sandbox: { isolation: none } # so", &format!("1:12 {table}"));
+        assert_parsed_fields("sandbox:\n  isolation: none\n", &format!("2:3 {table}"));
+        // A field that is not valid YAML by itself, and the description, stay text.
+        assert_parsed_fields("tools: a\nmy key: b", "none \"a\\nmy key: b\"");
+        assert_parsed_fields("sandbox: { isolation", "none \"{ isolation\"");
+        assert_parsed_fields("description: { a: b }", "none \"{ a: b }\"");
+        assert_parsed_fields("description:\n  Note: this", "none \"Note: this\"");
     }
 
     #[test]
@@ -149,17 +149,17 @@ mod tests {
             "no:\n  - Bash(git push: *)\n- Write",
             "no: Bash(git push: *)\n- \"Write\"",
         ] {
-            let found = parse(front).pop().unwrap().node.to_json().to_string();
+            let found = parse_leniently(front).pop().unwrap().node.to_json().to_string();
             assert_eq!(found, r#"["Bash(git push: *)","Write"]"#, "{front}");
         }
-        let found = parse("description: a: b\n- c").pop().unwrap().node;
+        let found = parse_leniently("description: a: b\n- c").pop().unwrap().node;
         assert_eq!(found.to_json().to_string(), r#""a: b\n- c""#);
     }
 
     #[test]
     fn each_key_line_is_a_field() {
         let front = "\nname: judge\ndescription: Use when: a \"thing\" breaks\n  and more: here\n\ntools: Read, Bash(git log:*)\nmodel: 'opus'\n# a word\nskills:\n  - one\n- two\nlist: [a, \"b\"]\ncolor:\nname: other\nblock: >\n  folded: text\nhttp://x.y\n";
-        let found: Vec<String> = parse(front)
+        let found: Vec<String> = parse_leniently(front)
             .iter()
             .map(|entry| format!("{} {} {}", entry.node.position, entry.key, entry.node.to_json()))
             .collect();
