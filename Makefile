@@ -6,7 +6,7 @@
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## the gate: format, lints, tidiness, every test; what CI runs
+test: ## format, lints, tidiness and every test; what CI runs
 	@scripts/test
 
 demo: ## run the demo
