@@ -21,8 +21,8 @@ use crate::client::connection::ApiConnection;
 use crate::client::events::EventStream;
 use crate::client::request::ApiRequest;
 use crate::gate::{AnswerBody, AnswerResponse, GateView};
-use crate::health::Ready;
-use crate::key::{CreatedKey, KeyBody, KeyView, TicketView};
+use crate::health::ReadinessResponse;
+use crate::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
 use crate::list::List;
 use crate::problem::Problem;
 use crate::run::{CancelBody, ResumeBody, RunBriefView, RunView};
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// Returns the full view of a run.
-    pub async fn show(&self, run: RunId) -> Result<RunView, Problem> {
+    pub async fn get_run(&self, run: RunId) -> Result<RunView, Problem> {
         self.get(&["v1", "runs", &run.to_string()]).await
     }
 
@@ -207,7 +207,7 @@ impl Client {
     }
 
     /// Creates an API key. The secret of the key is only in this response.
-    pub async fn create_key(&self, key: &KeyBody) -> Result<CreatedKey, Problem> {
+    pub async fn create_key(&self, key: &NewKeyBody) -> Result<CreatedKey, Problem> {
         self.post(&["v1", "keys"], key).await
     }
 
@@ -224,14 +224,14 @@ impl Client {
     }
 
     /// Creates a one-time link that opens a browser session.
-    pub async fn create_ticket(&self) -> Result<TicketView, Problem> {
+    pub async fn create_login_ticket(&self) -> Result<LoginTicketView, Problem> {
         self.post(&["v1", "tickets"], &json!({})).await
     }
 
     /// Returns whether a worker drives the runs of the server.
     pub async fn has_driver(&self) -> Result<bool, Problem> {
         let request = ApiRequest::get(&["readyz"]).without_retries();
-        match self.connection.send::<Ready>(&request).await {
+        match self.connection.send::<ReadinessResponse>(&request).await {
             Ok(ready) => Ok(ready.driven),
             // The server answers that it is not ready.
             Err(problem) if problem.code != "unreachable" => Ok(false),

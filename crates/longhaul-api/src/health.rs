@@ -7,14 +7,16 @@ use utoipa::ToSchema;
 
 /// Response of the liveness probe: the server process is running.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct Live {
+#[schema(as = Live)]
+pub struct LivenessResponse {
     /// Status of the server: always `ok`.
     pub status: Cow<'static, str>,
 }
 
 /// Response of the readiness probe: whether the server can accept and drive runs.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct Ready {
+#[schema(as = Ready)]
+pub struct ReadinessResponse {
     /// Status of the server: `ready`, or the reason for not being ready: `stopping`, `store` or
     /// `worker`.
     pub status: Cow<'static, str>,
@@ -24,7 +26,8 @@ pub struct Ready {
 
 /// Response of the version endpoint.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct Version {
+#[schema(as = Version)]
+pub struct VersionResponse {
     /// Name of the program: always `longhaul`.
     pub name: Cow<'static, str>,
     /// Version of the server's build.

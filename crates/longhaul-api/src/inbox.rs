@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::schema;
-use crate::submit::timestamp;
+use crate::submit::deserialize_timestamp;
 
 /// A task that is posted to an inbox.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -46,7 +46,7 @@ pub struct NewTaskBody {
     #[serde(default)]
     pub idempotency_key: Option<String>,
     /// Earliest time at which the run may start.
-    #[serde(default, deserialize_with = "timestamp")]
+    #[serde(default, deserialize_with = "deserialize_timestamp")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
 }

@@ -74,7 +74,7 @@ impl KeyView {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewKey)]
-pub struct KeyBody {
+pub struct NewKeyBody {
     /// Name of the key, without control characters.
     #[schema(min_length = 1, max_length = 256)]
     pub name: String,
@@ -106,12 +106,12 @@ impl fmt::Debug for CreatedKey {
 /// A one-time link that opens a browser session.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[schema(as = Ticket)]
-pub struct TicketView {
+pub struct LoginTicketView {
     /// URL to open in a browser within ten minutes. It works once.
     pub url: String,
 }
 
-impl fmt::Debug for TicketView {
+impl fmt::Debug for LoginTicketView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TicketView").finish_non_exhaustive()
     }

@@ -77,7 +77,11 @@ pub struct NewRunBody {
     #[schema(schema_with = schema::any_schema)]
     pub metadata: Option<RawJson>,
     /// Earliest time at which the run may start.
-    #[serde(default, deserialize_with = "timestamp", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "deserialize_timestamp",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
     // Fields that this build does not support are parsed, so that they can be rejected by name
@@ -109,7 +113,7 @@ fn is_default(budget: &BudgetBody) -> bool {
 
 /// Parses a time in RFC 3339 format. The journal also has a format for times without a date, which
 /// is not accepted here.
-pub(crate) fn timestamp<'de, D: Deserializer<'de>>(
+pub(crate) fn deserialize_timestamp<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Timestamp>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else {
@@ -127,12 +131,12 @@ mod tests {
 
     #[test]
     fn a_timestamp_must_be_an_rfc_3339_date() {
-        let read = |text: &str| timestamp(&serde_json::json!(text)).is_ok();
+        let read = |text: &str| deserialize_timestamp(&serde_json::json!(text)).is_ok();
         assert!(read("2026-01-31T12:00:00Z"));
         assert!(read("2026-01-31T12:00:00.123456+02:00"));
         for odd in ["5us", "-5us", "", "tomorrow", "2026-13-01T00:00:00Z"] {
             assert!(!read(odd), "{odd}");
         }
-        assert_eq!(timestamp(&serde_json::Value::Null).ok(), Some(None));
+        assert_eq!(deserialize_timestamp(&serde_json::Value::Null).ok(), Some(None));
     }
 }

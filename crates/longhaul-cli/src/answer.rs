@@ -63,7 +63,7 @@ impl AnswerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let text = output::join_args_or_read_stdin(&self.text, ANSWER_BYTES_MAX, "the answer")?;
         if text.trim().is_empty() {
-            return Err(CliError::usage("the answer must not be empty").into());
+            return Err(CliError::usage_error("the answer must not be empty").into());
         }
         answer_gate(&self.gate, self.json, (Decision::Answer(text), None))
     }
@@ -81,7 +81,7 @@ fn answer_gate(
     json: bool,
     (decision, note): (Decision, Option<String>),
 ) -> anyhow::Result<Exit> {
-    resolve::act_on_gate(gate, async |client, gate| {
+    resolve::with_resolved_gate(gate, async |client, gate| {
         let answering = GateAnswerSender { client, gate, json };
         answering.send_answer(decision, AnswerScope::Once, note).await
     })

@@ -4,8 +4,8 @@
 
 use clap::{Args, ValueEnum};
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{AnswerScope, Decision, is_unanswerable};
-use longhaul_core::raw::{RawJson, check_json_readable};
+use longhaul_core::policy::gate::{AnswerScope, Decision, has_unanswerable_tag};
+use longhaul_core::raw::{RawJson, check_json_parses};
 
 use crate::answer::{DIGEST_CHARS, GateAnswerSender};
 use crate::error::CliError;
@@ -63,7 +63,7 @@ enum ApprovalScope {
 
 impl ApproveCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        resolve::act_on_gate(&self.gate, async |client, gate| {
+        resolve::with_resolved_gate(&self.gate, async |client, gate| {
             check_approvable(&gate)?;
             let decision = match &self.edit {
                 Some(edit) => Decision::Edit(parse_edited_input(edit)?),
@@ -97,7 +97,7 @@ impl ApproveCommand {
             return Ok(true);
         }
         if !output::is_interactive() || self.edit.as_deref() == Some("-") {
-            return Err(unseen_gate_error(gate).into());
+            return Err(gate_not_shown_error(gate).into());
         }
         full_gate_card(gate).iter().for_each(|line| output::eprint_line(line));
         if let Decision::Edit(edited) = decision {
@@ -121,10 +121,13 @@ fn check_approvable(gate: &GateView) -> anyhow::Result<()> {
         return Ok(());
     }
     let id = gate.id;
-    let question = sanitize::safe_line(&gate.ask);
-    let message = format!("{id} can't be approved, only {}: {question}", takes.join(" or "));
-    let failure = CliError::usage(message);
-    Err(match is_unanswerable(&gate.tags) {
+    let question = sanitize::sanitize_line(&gate.ask);
+    let message = format!(
+        "{id} can't be approved; valid decisions: {}; question: {question}",
+        takes.join(" or ")
+    );
+    let failure = CliError::usage_error(message);
+    Err(match has_unanswerable_tag(&gate.tags) {
         true => failure.hint("cancel the run", format!("longhaul cancel {}", gate.run)),
         false => failure.hint("answer the question", format!("longhaul answer {id} TEXT")),
     }
@@ -132,19 +135,19 @@ fn check_approvable(gate: &GateView) -> anyhow::Result<()> {
 }
 
 /// Returns the error for an approval without a terminal on which the gate could be shown.
-fn unseen_gate_error(gate: &GateView) -> CliError {
+fn gate_not_shown_error(gate: &GateView) -> CliError {
     let id = gate.id;
-    let failure = CliError::usage(format!(
+    let failure = CliError::usage_error(format!(
         "only what was shown can be approved, and there is no terminal to show {id} on"
     ))
     .hint("show the gate", format!("longhaul gates show {id}"));
     let failure = match short_digest(gate) {
         Some(digest) => {
-            failure.hint("approve exactly that", format!("longhaul approve {id} --digest {digest}"))
+            failure.hint("approve this digest", format!("longhaul approve {id} --digest {digest}"))
         }
         None => failure,
     };
-    failure.hint("or approve without seeing it", format!("longhaul approve {id} --yes"))
+    failure.hint("or approve without review", format!("longhaul approve {id} --yes"))
 }
 
 fn short_digest(gate: &GateView) -> Option<String> {
@@ -158,20 +161,21 @@ fn check_digest(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
     let look = format!("longhaul gates show {id}");
     let Some(current) = gate.digest else {
         let message = format!("{id} has no digest, because it has no call input");
-        return Err(CliError::usage(message)
+        return Err(CliError::usage_error(message)
             .hint("approve the gate", format!("longhaul approve {id} --yes"))
             .into());
     };
     let hex = prefix.chars().all(|c| c.is_ascii_hexdigit());
     if !hex || prefix.len() < DIGEST_CHARS {
         let message = format!(
-            "--digest {prefix}: give all of it, or its first {DIGEST_CHARS} characters or more"
+            "--digest {prefix} is invalid: give {DIGEST_CHARS} or more hex digits of the digest"
         );
-        return Err(CliError::usage(message).hint("show the gate", look).into());
+        return Err(CliError::usage_error(message).hint("show the gate", look).into());
     }
     if !current.to_string().starts_with(&prefix.to_ascii_lowercase()) {
-        let message = format!("{prefix} is not the current digest of {id}: show the gate again");
-        return Err(CliError::usage(message).hint("show the gate", look).into());
+        let message =
+            format!("--digest {prefix} does not match {id}: the call input may have changed");
+        return Err(CliError::usage_error(message).hint("show the gate", look).into());
     }
     Ok(())
 }
@@ -181,11 +185,11 @@ fn parse_edited_input(argument: &str) -> anyhow::Result<RawJson> {
         "-" => output::read_stdin(EDIT_BYTES_MAX, "the input")?,
         argument => argument.to_owned(),
     };
-    let readable = check_json_readable(text.trim()).map_err(|bad| bad.to_string());
+    let readable = check_json_parses(text.trim()).map_err(|bad| bad.to_string());
     let parsed = || RawJson::parse(text.trim()).map_err(|bad| bad.to_string());
     readable.and_then(|()| parsed()).map_err(|bad| {
         let message = format!("--edit is not valid JSON: {bad}");
-        CliError::usage(message)
+        CliError::usage_error(message)
             .hint("give the whole input", "longhaul approve GATE --edit '{\"path\": \"a.txt\"}'")
             .into()
     })

@@ -128,7 +128,7 @@ impl ChaosCommand {
         plan: &ChaosPlan,
     ) -> anyhow::Result<Option<ChaosResult>> {
         let runtime = scratch.open_runtime()?;
-        self.check_may_start(&runtime, plan)?;
+        self.check_agent_and_confirm(&runtime, plan)?;
         runtime::build_current_thread()?.block_on(async {
             let start = SystemClock.monotonic_nanos();
             let mut terminated = signal(SignalKind::terminate())?;
@@ -146,10 +146,14 @@ impl ChaosCommand {
         })
     }
 
-    fn check_may_start(&self, runtime: &ProjectRuntime, plan: &ChaosPlan) -> anyhow::Result<()> {
+    fn check_agent_and_confirm(
+        &self,
+        runtime: &ProjectRuntime,
+        plan: &ChaosPlan,
+    ) -> anyhow::Result<()> {
         let name = &plan.task.agent;
         let found = runtime.loaded.find(name).map_err(|error| {
-            CliError::usage(error.to_string()).hint("all agents", "longhaul agents")
+            CliError::usage_error(error.to_string()).hint("all agents", "longhaul agents")
         })?;
         confirm::confirm_chaos_run(runtime, &found.agent, self.yes)?;
         if !self.json {

@@ -6,7 +6,7 @@ mod run_request;
 
 use longhaul_api::client::{self, Client};
 use longhaul_api::gate::{self, GateView};
-use longhaul_api::key::{KeyBody, KeyView};
+use longhaul_api::key::{KeyView, NewKeyBody};
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::steer::SteerView;
 use longhaul_api::transcript::TranscriptView;
@@ -88,7 +88,7 @@ impl RunClient {
 
     /// Returns a run with all its details.
     pub(crate) async fn get_run(&self, run: RunId) -> anyhow::Result<RunView> {
-        either!(RunClient::self, client => client.show(run)).fill_placeholder("RUN", run)
+        either!(RunClient::self, client => client.get_run(run)).fill_placeholder("RUN", run)
     }
 
     /// Returns an explanation of the run's status, with the command that helps.
@@ -145,7 +145,7 @@ impl RunClient {
         };
         let mut whole = Vec::new();
         for run in longhaul.list_brief_runs(filter).await? {
-            whole.push(longhaul.show(run.id).await?);
+            whole.push(longhaul.get_run(run.id).await?);
         }
         Ok(whole)
     }
@@ -275,7 +275,7 @@ impl RunClient {
                 longhaul.create_key(request).await.fill_placeholder("NAME", name)
             }
             Self::Remote(client) => {
-                let body = KeyBody {
+                let body = NewKeyBody {
                     name: name.clone(),
                     role: request.role,
                     expires_in_ms: request.ttl.map(|ttl| ttl.0),

@@ -80,7 +80,7 @@ impl ShowConfigCommand {
         for line in &lines {
             let text = setting_line(line);
             // Setting names come from the project's file too, so they are untrusted.
-            output::print_line(&sanitize::safe_line(&if self.origin {
+            output::print_line(&sanitize::sanitize_line(&if self.origin {
                 format!("{text:width$}  # {}", line.2)
             } else {
                 text
@@ -142,7 +142,10 @@ impl ConfigPathCommand {
         let missing = |path: &std::path::Path| if exists(path) { "" } else { "  (missing)" };
         let no_project = if process_env.project_root().is_some() { "" } else { "  (no project)" };
         let line = |name: &str, path: &std::path::Path, more: &str| {
-            output::print_line(&sanitize::safe_line(&format!("{name:14}{}{more}", path.display())))
+            output::print_line(&sanitize::sanitize_line(&format!(
+                "{name:14}{}{more}",
+                path.display()
+            )))
         };
         line("root", &root, no_project)?;
         line("project file", &file, missing(&file))?;

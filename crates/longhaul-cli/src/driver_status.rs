@@ -6,7 +6,7 @@ use longhaul_api::why::RunExplanation;
 use longhaul_core::status::Status;
 
 use crate::client::RunClient;
-use crate::status_label::{StatusLabel, status_label, undriven_label};
+use crate::status_label::{StatusLabel, no_driver_label, status_label};
 
 /// Returns an explanation of the run's status, with the command that helps. The explanation says if
 /// no worker drives the run, because such a run makes no progress even if its journal says
@@ -27,7 +27,7 @@ pub(crate) async fn explain_status_with_label(
     let mut explanation = explanation?;
     let mut label = status_label(run.status, run.reason.as_deref());
     if needs_driver(run.status) && !client.has_driver().await? {
-        label = undriven_label(run.status);
+        label = no_driver_label(run.status);
         explanation.message =
             format!("No worker drives the run now. Last known status: {}", explanation.message);
         explanation.command = format!("longhaul watch {}", run.id);

@@ -63,7 +63,7 @@ impl EphemeralArgs {
             args_with_model.set_model(model);
         }
         let mut task =
-            prepare_task(&args_with_model, None, &process_env)?.print_notes_into_task(silent);
+            prepare_task(&args_with_model, None, &process_env)?.into_task_printing_notes(silent);
         task.history = before;
         let runtime = open_in_memory_as_driver(&process_env)?;
         if let Ok(agent) = runtime.longhaul.agent(args.agent_name()) {
@@ -81,7 +81,8 @@ impl EphemeralArgs {
         let Some(file) = &self.history else {
             return Ok(Vec::new());
         };
-        let wrong = |why: String| CliError::usage(format!("--history {}: {why}", file.display()));
+        let wrong =
+            |why: String| CliError::usage_error(format!("--history {}: {why}", file.display()));
         if is_stdin_taken && file == Path::new(STDIN) {
             let why = "stdin is used for the input already: put one of them in a file";
             return Err(wrong(why.to_owned()).into());

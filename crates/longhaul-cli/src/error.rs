@@ -25,7 +25,7 @@ pub(crate) struct CliError {
 
 impl CliError {
     /// Creates an error with the exit code for usage errors.
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
+    pub(crate) fn usage_error(text: impl Into<String>) -> Self {
         Self { text: text.into(), hints: Vec::new(), exit: Exit::Usage }
     }
 
@@ -78,7 +78,7 @@ impl CliError {
                 | AssembleError::Setting(_)
                 | AssembleError::Unsupported(_)
                 | AssembleError::Agent { .. } => {
-                    Self::usage(error.to_string()).with_hints(&[setting])
+                    Self::usage_error(error.to_string()).with_hints(&[setting])
                 }
             });
         }
@@ -154,7 +154,7 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
     let elsewhere = "or use another store";
     let other = (elsewhere, "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...");
     let causes = anyhow::Chain::new(error).map(ToString::to_string);
-    let failure = CliError::usage(causes.collect::<Vec<_>>().join(": "));
+    let failure = CliError::usage_error(causes.collect::<Vec<_>>().join(": "));
     match error {
         StoreError::DiskFull { .. } => failure.hint(
             "free disk space, or use another store",
@@ -186,19 +186,20 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
 pub(crate) fn clock_before_1970_error() -> CliError {
     let what = "the system clock is before 1970, and times before 1970 can't \
                 be stored";
-    CliError::usage(what).hint("set the clock", "timedatectl set-ntp true")
+    CliError::usage_error(what).hint("set the clock", "timedatectl set-ntp true")
 }
 
 /// Converts an error about the file with this machine's local API key, and adds a hint.
 pub(crate) fn from_local_key_error(error: &PrivateFileError, key_file: &Path) -> CliError {
     let command = format!("rm {}", key_file.display());
-    CliError::usage(error.to_string()).hint("delete it; the next server creates a new one", command)
+    CliError::usage_error(error.to_string())
+        .hint("delete it; the next server creates a new one", command)
 }
 
 /// Converts a problem (code, message and hint) that the engine or a server reports.
 fn from_problem(problem: &Problem) -> CliError {
     let code = problem.code.as_str();
-    let failure = CliError::usage(&problem.detail).with_exit(exit_for_code(code));
+    let failure = CliError::usage_error(&problem.detail).with_exit(exit_for_code(code));
     let failure = match &problem.suggestion {
         Some(suggestion) if code == "no_agent" => {
             failure.hint("did you mean", format!("longhaul run {suggestion} ..."))

@@ -213,7 +213,7 @@ fn tool_result_text(ended: &ToolEnded) -> String {
 /// Returns the first line of a text, truncated and safe for a terminal.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    sanitize::truncate(&sanitize::safe_line(line), LINE_CHARS_MAX)
+    sanitize::truncate(&sanitize::sanitize_line(line), LINE_CHARS_MAX)
 }
 
 /// Returns the reason why the outcome of a call is unknown, in parentheses, or an empty text if the
@@ -228,7 +228,7 @@ fn format_multi_line(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = first_line(lines.next().unwrap_or_default());
     let rest = lines.take(LINES_MAX).map(|line| {
-        let line = sanitize::truncate(&sanitize::safe_line(line), LINE_CHARS_MAX);
+        let line = sanitize::truncate(&sanitize::sanitize_line(line), LINE_CHARS_MAX);
         format!("\n{:20}{line}", "")
     });
     std::iter::once(first).chain(rest).collect()

@@ -50,7 +50,7 @@ impl ExportCommand {
             let view = client.get_run(run).await?;
             if !view.status.is_terminal() {
                 let message = format!("{run} has not ended, so its conversation is incomplete");
-                return Err(CliError::usage(message)
+                return Err(CliError::usage_error(message)
                     .hint("follow the run", format!("longhaul watch {run}"))
                     .into());
             }
@@ -77,7 +77,7 @@ impl ExportCommand {
             let written = recorder.finish_recording().with_context(unwritten)?;
             let Some((path, exchanges)) = written else {
                 let message = format!("{run} has called no model, so there is nothing to export");
-                return Err(CliError::usage(message).into());
+                return Err(CliError::usage_error(message).into());
             };
             if self.json {
                 return output::print_json(
@@ -97,6 +97,6 @@ impl ExportCommand {
     ) -> anyhow::Result<std::path::PathBuf> {
         let name = self.cassette.as_deref().filter(|name| !name.is_empty());
         let name = name.map_or_else(|| run.to_string(), str::to_owned);
-        cassette_file(config, &name).map_err(|why| CliError::usage(why).into())
+        cassette_file(config, &name).map_err(|why| CliError::usage_error(why).into())
     }
 }

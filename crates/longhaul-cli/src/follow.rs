@@ -7,7 +7,7 @@ use longhaul_api::why::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::policy::gate::is_unanswerable;
+use longhaul_core::policy::gate::has_unanswerable_tag;
 use longhaul_core::status::{Status, Wait};
 
 use crate::client::{EventStream, RunClient};
@@ -46,7 +46,7 @@ pub(crate) enum FinalOutput {
 
 /// Why a follower stopped following the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FollowEnd {
+pub(crate) enum FollowOutcome {
     /// The run has ended.
     Ended,
     /// The run waits for a person, but nobody at this terminal can be asked, or no answer can help.
@@ -101,13 +101,13 @@ impl<'a> RunFollower<'a> {
     }
 
     /// Follows the run until it ends, needs a person or the user detaches.
-    pub(crate) async fn follow(&mut self) -> anyhow::Result<FollowEnd> {
+    pub(crate) async fn follow(&mut self) -> anyhow::Result<FollowOutcome> {
         loop {
             // A wait in the middle of the journal is over. Only a wait at its end counts, however
             // many pages the journal has.
             if self.needs_person && self.is_run_still_waiting().await? {
                 if self.options.stop_at_person || self.is_wait_unanswerable().await? {
-                    return Ok(FollowEnd::NeedsPerson);
+                    return Ok(FollowOutcome::NeedsPerson);
                 }
                 if !self.options.silent && !self.options.as_json {
                     self.prompt.show_gate(self.client, self.run).await?;
@@ -119,11 +119,11 @@ impl<'a> RunFollower<'a> {
             tokio::select! {
                 biased;
                 batch = self.entries.next() => match batch? {
-                    None => return Ok(FollowEnd::Ended),
+                    None => return Ok(FollowOutcome::Ended),
                     Some(entries) => self.handle_entries(&entries)?,
                 },
                 input = self.prompt.next_input(), if self.needs_person => match input {
-                    PromptInput::Detach => return Ok(FollowEnd::Detached),
+                    PromptInput::Detach => return Ok(FollowOutcome::Detached),
                     PromptInput::Empty => {}
                     input @ (PromptInput::Approve
                     | PromptInput::Reject(_)
@@ -184,7 +184,7 @@ impl<'a> RunFollower<'a> {
         let gates = self.client.list_open_gates(self.run);
         let gates = gates.await?;
         let all_unanswerable =
-            !gates.is_empty() && gates.iter().all(|gate| is_unanswerable(&gate.tags));
+            !gates.is_empty() && gates.iter().all(|gate| has_unanswerable_tag(&gate.tags));
         Ok(self.options.is_only_client || all_unanswerable)
     }
 

@@ -45,19 +45,19 @@ fn card_lines(gate: &GateView, input: Vec<String>) -> Vec<String> {
         (GateKind::Approval | GateKind::InDoubt, None) => "may the run continue?".to_owned(),
     };
     lines[0] = format!("{}  {title}", lines[0]);
-    lines.push(format!("  {}", sanitize::safe_line(&gate.ask)));
+    lines.push(format!("  {}", sanitize::sanitize_line(&gate.ask)));
     lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
     for subject in &gate.injected_subjects {
         lines.push(format!(
             "  set by the runtime, not by the model: {}",
-            sanitize::safe_line(subject)
+            sanitize::sanitize_line(subject)
         ));
     }
     if let Some(editor) = &gate.edited_by {
-        lines.push(format!("  input changed by {}", sanitize::safe_line(editor)));
+        lines.push(format!("  input changed by {}", sanitize::sanitize_line(editor)));
     }
     for option in &gate.options {
-        lines.push(format!("  - {}", sanitize::safe_line(option)));
+        lines.push(format!("  - {}", sanitize::sanitize_line(option)));
     }
     let mut foot = Vec::new();
     if gate.approvers > 1 {
@@ -93,15 +93,15 @@ fn input_lines(value: &Value) -> Vec<String> {
                 let first = parts.next().unwrap_or_default();
                 lines.push(format!(
                     "{}: {}",
-                    sanitize::safe_line(name),
-                    sanitize::safe_line(first)
+                    sanitize::sanitize_line(name),
+                    sanitize::sanitize_line(first)
                 ));
-                lines.extend(parts.map(|part| format!("    {}", sanitize::safe_line(part))));
+                lines.extend(parts.map(|part| format!("    {}", sanitize::sanitize_line(part))));
             }
         }
-        Value::String(text) => lines.extend(text.lines().map(sanitize::safe_line)),
+        Value::String(text) => lines.extend(text.lines().map(sanitize::sanitize_line)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-            lines.push(sanitize::safe_line(&value.to_string()));
+            lines.push(sanitize::sanitize_line(&value.to_string()));
         }
     }
     lines.iter().flat_map(|line| wrap_line(line)).collect()

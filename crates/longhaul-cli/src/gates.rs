@@ -3,7 +3,7 @@
 
 use clap::{Args, Subcommand};
 use longhaul_api::gate::{AnswerView, GateView};
-use longhaul_core::policy::gate::{GateStatus, is_unanswerable};
+use longhaul_core::policy::gate::{GateStatus, has_unanswerable_tag};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::time::Timestamp;
 
@@ -160,7 +160,7 @@ fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
 
 impl ShowGateCommand {
     fn run(&self) -> anyhow::Result<()> {
-        resolve::act_on_gate(&self.gate, async |_, gate| {
+        resolve::with_resolved_gate(&self.gate, async |_, gate| {
             if self.json {
                 return output::print_json(&gate);
             }
@@ -177,7 +177,7 @@ impl ShowGateCommand {
 
 fn format_answer(answer: &AnswerView) -> String {
     let note = answer.note.as_deref().map(|note| format!(": {}", first_line(note)));
-    let (by, at) = (sanitize::safe_line(&answer.by), format_time_of_day(answer.at));
+    let (by, at) = (sanitize::sanitize_line(&answer.by), format_time_of_day(answer.at));
     let note = note.unwrap_or_default();
     format!("{} by {by} at {at}{note}", answer.decision)
 }
@@ -195,8 +195,8 @@ fn format_status(gate: &GateView) -> String {
         })
         .collect();
     match gate.status {
-        GateStatus::Open if is_unanswerable(&gate.tags) => {
-            format!("open; {run} waits, but no answer can help: longhaul cancel {run}")
+        GateStatus::Open if has_unanswerable_tag(&gate.tags) => {
+            format!("open; {run} waits, but no answer can unblock the run: longhaul cancel {run}")
         }
         GateStatus::Open => format!("open; {run} waits: {}", commands.join(" | ")),
         GateStatus::Answered => format!("answered: longhaul show {run}"),

@@ -186,11 +186,13 @@ impl RevokeKeyCommand {
 /// Prints a one-time link that opens the server's web pages. Fails if there is no server.
 fn print_browser_link() -> anyhow::Result<()> {
     let Some(server) = find_server()? else {
-        return Err(CliError::usage("no server is running here, and only a server has web pages")
-            .hint("start one", "longhaul serve")
-            .into());
+        return Err(CliError::usage_error(
+            "no server is running here, and only a server has web pages",
+        )
+        .hint("start one", "longhaul serve")
+        .into());
     };
-    let link = runtime::build_current_thread()?.block_on(server.client.create_ticket());
+    let link = runtime::build_current_thread()?.block_on(server.client.create_login_ticket());
     output::print_line(&link?.url)?;
     output::eprint_line("Open the link in a browser; it works once, within 10 minutes.");
     Ok(())

@@ -38,7 +38,7 @@ impl LocalWorker {
     /// settings do not list that inbox.
     pub(crate) async fn start(runtime: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
         let mut options = worker_options(&runtime.config).map_err(|bad| {
-            CliError::usage(format!("[worker] inboxes is invalid: {bad}"))
+            CliError::usage_error(format!("[worker] inboxes is invalid: {bad}"))
                 .hint("see where it is set", "longhaul config show --origin")
         })?;
         let row = runtime.longhaul.run_row(run).await?;
@@ -66,7 +66,7 @@ impl LocalWorker {
         self.is_joined = true;
         match ended {
             Ok(Err(error)) => error.into(),
-            Ok(Ok(())) => CliError::usage("the worker stopped unexpectedly").into(),
+            Ok(Ok(())) => CliError::usage_error("the worker stopped unexpectedly").into(),
             Err(panic) => worker_panic_error(&panic),
         }
     }
@@ -89,17 +89,17 @@ impl LocalWorker {
         let mut worker = self.worker;
         tokio::select! {
             biased;
-            done = &mut worker => return join_result(done),
+            done = &mut worker => return flatten_join_result(done),
             () = self.clock.sleep(NOTICE_DELAY) => {
                 output::eprint_line("stopping: waiting for a running call; Ctrl-C aborts it");
             }
         }
         tokio::select! {
             biased;
-            done = &mut worker => join_result(done),
+            done = &mut worker => flatten_join_result(done),
             () = interrupts.next_signal() => {
                 self.shutdown.request_abort();
-                join_result(worker.await)
+                flatten_join_result(worker.await)
             }
         }
     }
@@ -111,12 +111,12 @@ impl LocalWorker {
         self.shutdown.request_abort();
         match self.is_joined {
             true => Ok(()),
-            false => join_result(self.worker.await),
+            false => flatten_join_result(self.worker.await),
         }
     }
 }
 
-fn join_result(joined: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
+fn flatten_join_result(joined: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
     match joined {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(error.into()),
@@ -126,5 +126,5 @@ fn join_result(joined: Result<Result<(), Error>, JoinError>) -> anyhow::Result<(
 
 /// Returns the error for a worker that panicked. The worker's runs continue with the next driver.
 fn worker_panic_error(panic: &JoinError) -> anyhow::Error {
-    CliError::usage(format!("the worker failed: {panic}")).with_exit(Exit::Busy).into()
+    CliError::usage_error(format!("the worker failed: {panic}")).with_exit(Exit::Busy).into()
 }

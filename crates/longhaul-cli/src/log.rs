@@ -78,7 +78,7 @@ pub(crate) fn report_error(error: &anyhow::Error) {
 }
 
 /// Sets up the full log of a server, with these secrets redacted.
-pub(crate) fn init_full_log(style: LogStyle, secrets: Vec<(String, String)>) {
+pub(crate) fn init_server_log(style: LogStyle, secrets: Vec<(String, String)>) {
     IS_JSON_LOG.store(style == LogStyle::Json, Ordering::Relaxed);
     let lines = LogLineFormatter { style, filter: SecretFilter::new(&secrets) };
     tracing_subscriber::fmt()
@@ -242,7 +242,7 @@ fn format_human_line(time: Timestamp, level: &Level, fields: &LogEventFields) ->
     _ = write!(line, " {}", fields.message);
     for (name, value) in fields.others.iter().filter(|(name, _)| *name != "run") {
         match value {
-            Value::String(text) => _ = write!(line, "  {name}={}", sanitize::safe_line(text)),
+            Value::String(text) => _ = write!(line, "  {name}={}", sanitize::sanitize_line(text)),
             Value::Null
             | Value::Bool(_)
             | Value::Number(_)
@@ -250,7 +250,7 @@ fn format_human_line(time: Timestamp, level: &Level, fields: &LogEventFields) ->
             | Value::Object(_) => _ = write!(line, "  {name}={value}"),
         }
     }
-    sanitize::safe_line(&line)
+    sanitize::sanitize_line(&line)
 }
 
 /// Formats a log line for programs, as one JSON object.

@@ -13,7 +13,7 @@ use crate::client::RunClient;
 use crate::client::connect::try_connect;
 use crate::driver_status::needs_driver;
 use crate::format::{format_duration, format_usd};
-use crate::status_label::{StatusLabel, status_label, undriven_label};
+use crate::status_label::{StatusLabel, no_driver_label, status_label};
 use crate::table::{self, TableCell};
 use crate::{output, resolve, runtime};
 
@@ -135,7 +135,7 @@ impl ListRunsCommand {
         let idle = |run: &RunBriefView| needs_driver(run.status);
         let is_left = runs.iter().any(idle) && !client.has_driver().await?;
         let rows = runs.iter().map(|run| match is_left && idle(run) {
-            true => undriven_row(run, now),
+            true => no_driver_row(run, now),
             false => run_row(run, &status_label(run.status, run.reason.as_deref()), now),
         });
         table::print_table(&head, rows)?;
@@ -180,10 +180,10 @@ fn needs_person(run: &RunBriefView) -> bool {
 
 /// Returns the table row of a run that no worker drives: the run does nothing now, whatever its
 /// journal says.
-fn undriven_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
+fn no_driver_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
     let last = format!("last known: {}", run.now);
     let run = RunBriefView { now: last, ..run.clone() };
-    run_row(&run, &undriven_label(run.status), now)
+    run_row(&run, &no_driver_label(run.status), now)
 }
 
 fn run_row(run: &RunBriefView, label: &StatusLabel, now: Timestamp) -> Vec<TableCell> {

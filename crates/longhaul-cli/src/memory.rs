@@ -119,7 +119,7 @@ impl MemoryCommand {
 fn open_store() -> anyhow::Result<Option<ProjectRuntime>> {
     if process_env()?.var("LONGHAUL_URL").is_some() {
         let message = "LONGHAUL_URL names a server, and memory can only be read where its store is";
-        return Err(CliError::usage(message)
+        return Err(CliError::usage_error(message)
             .hint("use the store here", "LONGHAUL_URL= longhaul memory ...")
             .into());
     }
@@ -187,7 +187,7 @@ impl ClearThreadCommand {
         if self.json {
             return output::print_json(&json!({ "thread": thread, "deleted": count }));
         }
-        output::print_text(&format!("Deleted {} of `{thread}`.", count_text(count, "message")))
+        output::print_text(&format!("Deleted {} of `{thread}`.", count_with_noun(count, "message")))
     }
 }
 
@@ -252,14 +252,14 @@ impl ForgetNotesCommand {
             }
         };
         if let (0, Some(note)) = (count, self.note) {
-            return Err(CliError::usage(format!("there is no note {note}"))
+            return Err(CliError::usage_error(format!("there is no note {note}"))
                 .hint("list the notes", "longhaul memory notes RESOURCE")
                 .into());
         }
         if self.json {
             return output::print_json(&json!({ "deleted": count }));
         }
-        output::print_text(&format!("Deleted {}.", count_text(count, "note")))
+        output::print_text(&format!("Deleted {}.", count_with_noun(count, "note")))
     }
 
     async fn delete_notes(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {
@@ -271,7 +271,7 @@ impl ForgetNotesCommand {
     }
 }
 
-fn count_text(count: u64, noun: &str) -> String {
+fn count_with_noun(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }

@@ -24,7 +24,7 @@ use crate::interrupts::InterruptListener;
 use crate::mock_model::script_folder::ScriptFolder;
 use crate::mock_model::server::MockServer;
 use crate::parent_watch::wait_for_parent_exit;
-use crate::server::{local_url, raise_file_limit};
+use crate::server::{local_url, raise_open_file_limit};
 use crate::{environment, output, runtime};
 
 const EXAMPLES: &str = "Examples:
@@ -94,21 +94,21 @@ pub(crate) struct MockModelCommand {
 impl MockModelCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let folder = self.script_folder()?;
-        if folder.leaves_project() {
+        if folder.is_outside_project() {
             let path = folder.path().display();
             let message = format!("`{path}` is a symlink that leads out of the project");
-            return Err(CliError::usage(message)
+            return Err(CliError::usage_error(message)
                 .hint("name a folder", "longhaul mock-model --scripts DIR")
                 .into());
         }
         if !folder.path().is_dir() {
             let path = folder.path().display();
             let message = format!("there is no script folder `{path}`");
-            return Err(CliError::usage(message)
+            return Err(CliError::usage_error(message)
                 .hint("name another one", "longhaul mock-model --scripts DIR")
                 .into());
         }
-        raise_file_limit();
+        raise_open_file_limit();
         let (listener, address) = self.bind_listener()?;
         let folder = Arc::new(folder);
         let mock = MockProvider::new(Arc::clone(&folder) as _, self.fault_settings());
@@ -158,7 +158,7 @@ impl MockModelCommand {
             };
             let message = format!("can't listen on {at}: {error}");
             let command = "longhaul mock-model --listen 127.0.0.1:0";
-            let failure = CliError::usage(message).hint("use any free port", command);
+            let failure = CliError::usage_error(message).hint("use any free port", command);
             failure.with_exit(exit).into()
         })
     }

@@ -54,7 +54,7 @@ impl ModelsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let process_env = environment::process_env()?;
         let config = environment::load_config(&process_env)?;
-        let selector = ModelSelector::from_config(&config).map_err(CliError::usage)?;
+        let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
         match &self.command {
             None => self.list.run(&selector)?,
             Some(ModelsSubcommand::Ls(ls)) => ls.run(&selector)?,
@@ -65,7 +65,7 @@ impl ModelsCommand {
                     &environment::with_dotenv_if_valid(process_env),
                 )?;
                 let dotenv_selector =
-                    ModelSelector::from_config(&dotenv_selector).map_err(CliError::usage)?;
+                    ModelSelector::from_config(&dotenv_selector).map_err(CliError::usage_error)?;
                 return check.run(&config, &selector, &dotenv_selector);
             }
         }

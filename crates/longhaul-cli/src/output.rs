@@ -53,7 +53,7 @@ fn escape_json(json: &str) -> String {
 
 /// Prints text for people to stdout, with terminal control characters replaced.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
-    print_line(&sanitize::safe_text(text))
+    print_line(&sanitize::sanitize_text(text))
 }
 
 /// Prints untrusted text to stdout: unchanged for a program, but with control characters replaced
@@ -68,13 +68,13 @@ pub(crate) fn print_untrusted_text(text: &str) -> anyhow::Result<()> {
 /// Prints a message to stderr. Parts of the message may be untrusted, so control characters are
 /// replaced.
 pub(crate) fn eprint_line(line: &str) {
-    _ = writeln!(std::io::stderr().lock(), "{}", sanitize::safe_text(line));
+    _ = writeln!(std::io::stderr().lock(), "{}", sanitize::sanitize_text(line));
 }
 
 /// Prints a question and reads a line from stdin. `None` means end of input or a read error.
 pub(crate) fn ask_for_line(question: &str) -> Option<String> {
     let mut err = std::io::stderr().lock();
-    _ = write!(err, "{} ", sanitize::safe_text(question));
+    _ = write!(err, "{} ", sanitize::sanitize_text(question));
     _ = err.flush();
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line).ok()?;

@@ -6,7 +6,7 @@ use std::io::BufRead as _;
 use longhaul_api::gate::GateView;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, is_unanswerable};
+use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, has_unanswerable_tag};
 use tokio::sync::mpsc;
 
 use crate::caller_name::caller_name;
@@ -63,8 +63,10 @@ impl TerminalPrompt {
             output::eprint_line(&format!("          {line}"));
         }
         let (id, run) = (gate.id, gate.run);
-        if is_unanswerable(&gate.tags) {
-            output::eprint_line(&format!("          no answer can help:  longhaul cancel {run}"));
+        if has_unanswerable_tag(&gate.tags) {
+            output::eprint_line(&format!(
+                "          no answer can unblock the run:  longhaul cancel {run}"
+            ));
             if self.is_interactive() {
                 output::eprint_line("          w why · d detach");
             }

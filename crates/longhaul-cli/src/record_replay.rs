@@ -43,7 +43,7 @@ impl CassetteArgs {
         };
         let config = environment::load_config_quietly(process_env)?;
         let model = replay_model_name(&config, cassette, self.loose);
-        model.map(Some).map_err(|why| CliError::usage(why).into())
+        model.map(Some).map_err(|why| CliError::usage_error(why).into())
     }
 
     /// Returns whether the run's model calls are recorded.
@@ -60,7 +60,7 @@ impl CassetteArgs {
         let config = environment::load_config_quietly(process_env)?;
         // An invalid name is reported before anything is created.
         if let Some(name) = self.record.as_deref().filter(|name| !name.is_empty()) {
-            cassette_file(&config, name).map_err(CliError::usage)?;
+            cassette_file(&config, name).map_err(CliError::usage_error)?;
         }
         let recorder = Arc::new(CassetteRecorder::new(build_redactor(&config)));
         let folder = cassette_folder(&config);
@@ -73,8 +73,10 @@ impl CassetteArgs {
 
 /// Returns the error for recording a run that another process drives.
 pub(crate) fn not_driving_error() -> CliError {
-    CliError::usage("--record works only if this process drives the run, but another one does")
-        .hint("export it when it has ended", "longhaul export RUN --cassette")
+    CliError::usage_error(
+        "--record works only if this process drives the run, but another one does",
+    )
+    .hint("export it when it has ended", "longhaul export RUN --cassette")
 }
 
 /// A store that this process drives, and the recorder of its model calls.
@@ -115,6 +117,6 @@ impl RecordingSession {
             "" => run.to_string(),
             name => name.to_owned(),
         };
-        Ok(cassette_file(&self.runtime.config, &name).map_err(CliError::usage)?)
+        Ok(cassette_file(&self.runtime.config, &name).map_err(CliError::usage_error)?)
     }
 }

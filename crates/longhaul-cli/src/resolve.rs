@@ -19,7 +19,7 @@ const SUFFIX_CHARS_MIN: usize = 6;
 
 /// Connects to the store, finds the run that the command line names, and calls `act` with the
 /// client and the run.
-pub(crate) fn act_on_run<T>(
+pub(crate) fn with_resolved_run<T>(
     id: &str,
     act: impl AsyncFnOnce(&RunClient, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
@@ -32,7 +32,7 @@ pub(crate) fn act_on_run<T>(
 
 /// Connects to the store, finds the gate that the command line names, and calls `act` with the
 /// client and the gate.
-pub(crate) fn act_on_gate<T>(
+pub(crate) fn with_resolved_gate<T>(
     id: &str,
     act: impl AsyncFnOnce(&RunClient, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
@@ -53,7 +53,7 @@ pub(crate) async fn resolve_run(client: &RunClient, id: &str) -> anyhow::Result<
         let rows = client.list_runs(filter).await?;
         return match rows.first() {
             Some(last) => Ok(last.id),
-            None => Err(CliError::usage("there is no run yet")
+            None => Err(CliError::usage_error("there is no run yet")
                 .hint("try the demo", "longhaul demo")
                 .into()),
         };
@@ -104,14 +104,16 @@ async fn only_open_gate(client: &RunClient, run: RunId) -> anyhow::Result<GateVi
             // Fails if there is no such run at all.
             let view = client.get_run(run).await?;
             let status = view.status.as_str();
-            Err(CliError::usage(format!("{run} is {status} and waits for no answer"))
-                .hint("see what the run does", format!("longhaul why {run}"))
-                .into())
+            Err(CliError::usage_error(format!(
+                "{run} is {status} and is not waiting for an answer"
+            ))
+            .hint("see what the run does", format!("longhaul why {run}"))
+            .into())
         }
         (Some(gate), more) => {
             let count = more + 1;
             let mut failure =
-                CliError::usage(format!("{run} waits for {count} answers; name a gate"));
+                CliError::usage_error(format!("{run} waits for {count} answers; name a gate"));
             for gate in open.iter().rev().chain([&gate]) {
                 let id = gate.id;
                 failure = failure.hint(&first_line(&gate.ask), format!("longhaul gates show {id}"));
@@ -136,7 +138,7 @@ fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
             "`{id}` is not an id: give the whole id, its last {SUFFIX_CHARS_MIN} characters or more, or @last"
         );
         let (what, command) = list_hint(prefix == GateId::PREFIX);
-        return Err(CliError::usage(message).hint(what, command).into());
+        return Err(CliError::usage_error(message).hint(what, command).into());
     }
     Ok(end)
 }
@@ -149,14 +151,14 @@ fn expect_one_match<Id: Copy + std::fmt::Display>(
     let (listed, command) = list_hint(kind != "run");
     match matches {
         [only] => Ok(*only),
-        [] => Err(CliError::usage(format!("there is no {kind} that ends in `{suffix}`"))
+        [] => Err(CliError::usage_error(format!("there is no {kind} that ends in `{suffix}`"))
             .hint(listed, command)
             .into()),
         several => {
             let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
             let message = format!("several ids end in `{suffix}`: {}", names.join(", "));
-            Err(CliError::usage(message)
-                .hint(&format!("give more characters; {listed}"), command)
+            Err(CliError::usage_error(message)
+                .hint(&format!("give more characters of the id; {listed}"), command)
                 .into())
         }
     }

@@ -16,14 +16,14 @@ use crate::client::connect::{connect_or_create_store, find_server};
 use crate::ephemeral::{self, EphemeralArgs};
 use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
-use crate::follow::{FinalOutput, FollowEnd, FollowOptions, RunFollower};
+use crate::follow::{FinalOutput, FollowOptions, FollowOutcome, RunFollower};
 use crate::format::parse_duration;
 use crate::interrupts::InterruptListener;
 use crate::local_worker::LocalWorker;
 use crate::record_replay::{CassetteArgs, not_driving_error};
 use crate::store_access::open_as_driver_or_observer;
 use crate::submit::prepare_task;
-use crate::takeover::TakeoverCandidate;
+use crate::takeover::DriverTakeover;
 use crate::task_args::TaskArgs;
 use crate::trust::confirm;
 use crate::{environment, output, runtime};
@@ -87,7 +87,7 @@ impl FollowArgs {
 
     /// Returns the options for following a run. With `--json`, each event is printed as a line of
     /// JSON.
-    pub(crate) fn stream_options(&self) -> FollowOptions {
+    pub(crate) fn event_stream_options(&self) -> FollowOptions {
         let options = self.follow_options();
         match self.json {
             true => FollowOptions { as_json: true, final_output: FinalOutput::Nothing, ..options },
@@ -118,7 +118,7 @@ impl RunTaskCommand {
         }
         let mut prepared = prepare_task(&task_args, server.as_ref(), &process_env)?;
         let agents = prepared.agents.take();
-        let task = prepared.print_notes_into_task(self.follow.quiet);
+        let task = prepared.into_task_printing_notes(self.follow.quiet);
         let options = self.follow.follow_options();
         if let (None, Some(agents)) = (&server, &agents) {
             let unattended = options.silent || options.stop_at_person;
@@ -134,7 +134,7 @@ impl RunTaskCommand {
         };
         let local = match &listening {
             Some(listening) => Some((&listening.runtime, true)),
-            None => opened.as_ref().map(|opened| opened.runtime_and_is_driving(options.silent)),
+            None => opened.as_ref().map(|opened| opened.runtime_with_driver_flag(options.silent)),
         };
         let client: RunClient = match (server, local) {
             (_, Some((runtime, _))) => RunClient::for_local_store(&runtime.longhaul),
@@ -154,7 +154,7 @@ impl RunTaskCommand {
                 run,
                 after: Seq::START,
                 driven_runtime: local.and_then(|(runtime, drives)| drives.then_some(runtime)),
-                takeover: TakeoverCandidate::new(local, &process_env),
+                takeover: DriverTakeover::new(local, &process_env),
                 timeout,
             };
             let exit = followed.run_to_end(options, interrupts).await?;
@@ -217,7 +217,7 @@ pub(crate) struct FollowedRun<'a> {
     pub(crate) driven_runtime: Option<&'a ProjectRuntime>,
     /// Lets this command drive the run when its driver is gone. `None` if this command drives
     /// already or must not drive.
-    pub(crate) takeover: Option<TakeoverCandidate<'a>>,
+    pub(crate) takeover: Option<DriverTakeover<'a>>,
     pub(crate) timeout: Option<Millis>,
 }
 
@@ -234,7 +234,7 @@ fn report_slow_servers(runtime: &ProjectRuntime, options: FollowOptions) {
 
 /// Why this command stopped following the run.
 enum FollowEndReason {
-    Followed(FollowEnd),
+    Followed(FollowOutcome),
     /// No process drives the run any more.
     DriverGone,
     TimedOut,
@@ -246,8 +246,9 @@ impl FollowEndReason {
     const fn detached_exit(&self) -> Option<Exit> {
         match self {
             Self::TimedOut => Some(Exit::TimedOut),
-            Self::Interrupted | Self::Followed(FollowEnd::Detached) => Some(Exit::Interrupted),
-            Self::Followed(FollowEnd::Ended | FollowEnd::NeedsPerson) | Self::DriverGone => None,
+            Self::Interrupted | Self::Followed(FollowOutcome::Detached) => Some(Exit::Interrupted),
+            Self::Followed(FollowOutcome::Ended | FollowOutcome::NeedsPerson)
+            | Self::DriverGone => None,
         }
     }
 }
@@ -283,7 +284,7 @@ impl FollowedRun<'_> {
         };
         let drives = inherited.as_ref().or(self.driven_runtime);
         // The result is printed before the worker stops, because stopping may wait for other runs.
-        let is_over = matches!(end, Ok(FollowEndReason::Followed(FollowEnd::Ended)));
+        let is_over = matches!(end, Ok(FollowEndReason::Followed(FollowOutcome::Ended)));
         if is_over {
             self.print_final_output(options.final_output).await?;
         }
@@ -304,7 +305,7 @@ impl FollowedRun<'_> {
                 (printed, _) => printed?,
             }
         }
-        self.report_end(end, options, drives).await
+        self.report_follow_end(end, options, drives).await
     }
 
     /// Prints the run's final output to stdout, in the given format.
@@ -318,7 +319,7 @@ impl FollowedRun<'_> {
     }
 
     /// Prints why following the run ended, and returns the exit code.
-    async fn report_end(
+    async fn report_follow_end(
         &self,
         end: FollowEndReason,
         options: FollowOptions,
@@ -332,15 +333,15 @@ impl FollowedRun<'_> {
             }
         };
         Ok(match end {
-            FollowEndReason::Followed(FollowEnd::Ended) | FollowEndReason::DriverGone => {
+            FollowEndReason::Followed(FollowOutcome::Ended) | FollowEndReason::DriverGone => {
                 Exit::from_run(&view)
             }
-            FollowEndReason::Followed(FollowEnd::NeedsPerson) if options.is_only_client => {
+            FollowEndReason::Followed(FollowOutcome::NeedsPerson) if options.is_only_client => {
                 let why = self.client.explain_run(run).await?;
                 output::eprint_line(&ephemeral::cannot_wait_message(&why.message));
                 Exit::from_run(&view)
             }
-            FollowEndReason::Followed(FollowEnd::NeedsPerson) => {
+            FollowEndReason::Followed(FollowOutcome::NeedsPerson) => {
                 let why = self.client.explain_run(run).await?;
                 let message = format!("{run}: {}   {}", why.message, why.command);
                 match options.stop_at_person {
@@ -353,13 +354,13 @@ impl FollowedRun<'_> {
             // The run ended while the worker stopped.
             FollowEndReason::TimedOut
             | FollowEndReason::Interrupted
-            | FollowEndReason::Followed(FollowEnd::Detached)
+            | FollowEndReason::Followed(FollowOutcome::Detached)
                 if view.status.is_terminal() =>
             {
                 Exit::from_run(&view)
             }
             FollowEndReason::TimedOut
-            | FollowEndReason::Followed(FollowEnd::Detached)
+            | FollowEndReason::Followed(FollowOutcome::Detached)
             | FollowEndReason::Interrupted
                 if options.is_only_client =>
             {
@@ -370,7 +371,7 @@ impl FollowedRun<'_> {
                 notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
                 Exit::TimedOut
             }
-            FollowEndReason::Followed(FollowEnd::Detached) | FollowEndReason::Interrupted => {
+            FollowEndReason::Followed(FollowOutcome::Detached) | FollowEndReason::Interrupted => {
                 notify(self.detached_message(view.status.as_str(), driven_runtime).await?);
                 Exit::Interrupted
             }
@@ -392,7 +393,7 @@ impl FollowedRun<'_> {
         let takeover = self.takeover.filter(|_| worker.is_none());
         let orphaned = async {
             match takeover {
-                Some(takeover) => takeover.wait_until_undriven().await,
+                Some(takeover) => takeover.wait_until_no_driver().await,
                 None => std::future::pending().await,
             }
         };

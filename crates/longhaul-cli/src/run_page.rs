@@ -22,8 +22,8 @@ pub(crate) fn render_run_page(
     let paint = Styler::for_stdout();
     let head = paint.apply_tone(label.tone, &label.text);
     let mut lines = vec![
-        format!("{}  {}  {head}", run.id, sanitize::safe_line(&run.agent)),
-        format!("  {}", sanitize::safe_line(&explanation.message)),
+        format!("{}  {}  {head}", run.id, sanitize::sanitize_line(&run.agent)),
+        format!("  {}", sanitize::sanitize_line(&explanation.message)),
     ];
     // The command that prints this page is no help here.
     if !explanation.command.is_empty() && !explanation.command.starts_with("longhaul show") {
@@ -32,19 +32,19 @@ pub(crate) fn render_run_page(
     lines.push(String::new());
     for (name, value) in detail_rows(run) {
         let name = paint.apply_tone(Tone::Dim, &format!("{name:<9}"));
-        lines.push(format!("  {name} {}", sanitize::safe_line(&value)));
+        lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
     }
     if let Some(output) = &run.output {
         lines.push(String::new());
-        lines.push(sanitize::safe_text(&output.text));
+        lines.push(sanitize::sanitize_text(&output.text));
     }
     if let Some(error) = &run.error {
         lines.push(String::new());
         let (code, message) =
-            (sanitize::safe_line(&error.code), sanitize::safe_text(&error.message));
+            (sanitize::sanitize_line(&error.code), sanitize::sanitize_text(&error.message));
         lines.push(format!("{code}: {message}"));
         if !error.hint.is_empty() {
-            lines.push(format!("  {}", sanitize::safe_line(&error.hint)));
+            lines.push(format!("  {}", sanitize::sanitize_line(&error.hint)));
         }
     }
     lines
@@ -61,7 +61,7 @@ fn detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     if let Some(model) = &run.model {
         rows.push(("model", model.clone()));
     }
-    rows.push(("turns", usage_of_cap_text(run.turns.into(), run.budget.turns.map(u64::from))));
+    rows.push(("turns", usage_with_cap_text(run.turns.into(), run.budget.turns.map(u64::from))));
     if !run.tools_called.is_empty() {
         rows.push(("tools", format_name_counts(&run.tools_called)));
     }
@@ -99,7 +99,7 @@ fn input_text(run: &RunView) -> String {
     }
 }
 
-fn usage_of_cap_text(amount: u64, cap: Option<u64>) -> String {
+fn usage_with_cap_text(amount: u64, cap: Option<u64>) -> String {
     match cap {
         Some(cap) => format!("{amount} of {cap}"),
         None => amount.to_string(),

@@ -2,12 +2,12 @@
 //! colours or reverse the reading direction.
 
 /// Makes text safe for one line of a terminal. Line breaks and tabs are replaced too.
-pub(crate) fn safe_line(text: &str) -> String {
+pub(crate) fn sanitize_line(text: &str) -> String {
     text.chars().map(|c| if is_terminal_unsafe(c) { '·' } else { c }).collect()
 }
 
 /// Makes text of several lines safe for a terminal. Line breaks and tabs are kept.
-pub(crate) fn safe_text(text: &str) -> String {
+pub(crate) fn sanitize_text(text: &str) -> String {
     let safe = |c| match c {
         '\n' | '\t' => c,
         _ if is_terminal_unsafe(c) => '·',
@@ -49,9 +49,9 @@ mod tests {
             ("rm \u{202e}txt.exe", "rm ·txt.exe"),
             ("two\nlines", "two·lines"),
         ] {
-            assert_eq!(safe_line(input), safe);
+            assert_eq!(sanitize_line(input), safe);
         }
-        assert_eq!(safe_text("two\n\tlines\u{7}"), "two\n\tlines·");
+        assert_eq!(sanitize_text("two\n\tlines\u{7}"), "two\n\tlines·");
         assert_eq!(truncate("abcdef", 4), "abc…");
         assert_eq!(truncate("abcd", 4), "abcd");
     }

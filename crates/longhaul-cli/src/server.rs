@@ -99,7 +99,7 @@ impl ServeSession {
         process_env: ProcessEnv,
         mode: ServeMode,
     ) -> anyhow::Result<Self> {
-        let config = load_settings(args, process_env, mode)?;
+        let config = load_config_and_init_log(args, process_env, mode)?;
         let is_seen = LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
         let unattended = mode == ServeMode::Serve || !is_seen;
         let untrusted = confirm::ask_for_trust_before_run(
@@ -111,14 +111,14 @@ impl ServeSession {
         for untrusted in untrusted {
             tracing::warn!("{untrusted}");
         }
-        raise_file_limit();
+        raise_open_file_limit();
         let (listener, address) = bind_listener(&config, mode)?;
         let url = local_url(address);
         let options = ProjectOpenOptions {
             holder: format!("longhaul {} at {url}", mode.command()),
             ..store_open_options(OpenMode::Driver)
         };
-        let agents = FileSnapshot::take(&config, &[]);
+        let agents = FileSnapshot::capture(&config, &[]);
         let runtime = open(config, options)?;
         let fresh = runtime.longhaul.generate_secret(KEY_PREFIX)?;
         let at = local_key::local_key_path(&runtime.config);
@@ -128,7 +128,7 @@ impl ServeSession {
         let pid = std::process::id();
         let marker =
             ServerMarkerGuard::create(ServerMarker { url, pid, store }).map_err(|error| {
-                CliError::usage(format!("the server marker can't be written: {error}"))
+                CliError::usage_error(format!("the server marker can't be written: {error}"))
             })?;
         Ok(Self {
             runtime,
@@ -197,7 +197,7 @@ impl ServeSession {
 
     fn build_worker(&self) -> anyhow::Result<Worker> {
         let options = worker_options(&self.runtime.config).map_err(|bad| {
-            CliError::usage(format!("[worker] inboxes is invalid: {bad}"))
+            CliError::usage_error(format!("[worker] inboxes is invalid: {bad}"))
                 .hint("see where it is set", "longhaul config show --origin")
         })?;
         let worker = Worker::new(self.runtime.longhaul.services(), options);
@@ -219,8 +219,11 @@ impl ServeSession {
         let url = local_url(self.address);
         // The banner contains a login link, so it must not go to a log file.
         if self.is_interactive {
-            let ticket =
-                self.runtime.longhaul.create_ticket(KeyRef::Local, self.local_key.hash()).await?;
+            let ticket = self
+                .runtime
+                .longhaul
+                .create_login_ticket(KeyRef::Local, self.local_key.hash())
+                .await?;
             print_banner(&self.runtime, &url, &ticket);
         }
         for problem in &self.runtime.loaded.problems {
@@ -293,7 +296,7 @@ fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
 }
 
 /// Loads the configuration and sets up the log.
-fn load_settings(
+fn load_config_and_init_log(
     args: &ServeArgs,
     process_env: ProcessEnv,
     mode: ServeMode,
@@ -317,14 +320,14 @@ fn load_settings(
     };
     match read() {
         Ok((config, hidden)) => {
-            log::init_full_log(style, hidden);
+            log::init_server_log(style, hidden);
             for note in config.notes.iter().chain(&secrets::secret_warnings(&config)) {
                 tracing::warn!("{note}");
             }
             Ok(config)
         }
         Err(error) => {
-            log::init_full_log(style, Vec::new());
+            log::init_server_log(style, Vec::new());
             Err(error)
         }
     }
@@ -337,10 +340,13 @@ fn check_trust(config: &Config) -> anyhow::Result<()> {
         return Ok(());
     };
     TrustDecisions::new(config).check_trusted(&item).map_err(|why| {
-        CliError::usage(format!("{why} With these settings the server {}.", item.lines.join("; ")))
-            .with_exit(Exit::NotAllowed)
-            .hint("review it and decide", "longhaul trust")
-            .into()
+        CliError::usage_error(format!(
+            "{why} With these settings the server {}.",
+            item.lines.join("; ")
+        ))
+        .with_exit(Exit::NotAllowed)
+        .hint("review it and decide", "longhaul trust")
+        .into()
     })
 }
 
@@ -352,7 +358,7 @@ fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListene
     });
     bound.map_err(|error| {
         let command = mode.command();
-        let failure = CliError::usage(format!("can't listen on {at}: {error}"))
+        let failure = CliError::usage_error(format!("can't listen on {at}: {error}"))
             .hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
         match error.kind() == std::io::ErrorKind::AddrInUse {
             true => running_server_error(config).unwrap_or(failure).with_exit(Exit::Busy).into(),
@@ -366,7 +372,7 @@ fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListene
 fn running_server_error(config: &Config) -> Option<CliError> {
     let store = store_file(config).ok()?;
     let ServerMarker { url, pid, .. } = server_marker::load_server_marker(&store)?;
-    let holds = longhaul_store::is_store_driven(&store).unwrap_or(false);
+    let holds = longhaul_store::store_has_driver(&store).unwrap_or(false);
     holds.then(|| {
         error::from_store_error(&StoreError::AlreadyDriven {
             at: store.display().to_string(),
@@ -377,7 +383,7 @@ fn running_server_error(config: &Config) -> Option<CliError> {
 
 /// Raises this process's limit of open files to the allowed maximum, because each connection is an
 /// open file.
-pub(crate) fn raise_file_limit() {
+pub(crate) fn raise_open_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
     let limit = Rlimit { current: now.maximum, maximum: now.maximum };

@@ -41,10 +41,12 @@ pub(crate) struct ShowRunCommand {
 
 impl ShowRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::act_on_run(&self.run, async |client, run| match (self.events, self.transcript) {
-            (true, _) => self.print_events(client, run).await,
-            (_, true) => self.print_transcript(client, run).await,
-            (false, false) => self.print_run(client, run).await,
+        resolve::with_resolved_run(&self.run, async |client, run| {
+            match (self.events, self.transcript) {
+                (true, _) => self.print_events(client, run).await,
+                (_, true) => self.print_transcript(client, run).await,
+                (false, false) => self.print_run(client, run).await,
+            }
         })
     }
 
@@ -95,6 +97,6 @@ fn event_line(printer: &mut EventPrinter, entry: &Entry) -> anyhow::Result<Strin
         None => sanitize::truncate(entry.to_envelope()?.data.as_str(), EVENT_CHARS_MAX),
     };
     let (seq, at, kind) = (entry.seq.0, format_time_of_day(entry.at), entry.event.kind());
-    let line = format!("{seq:>5}  {at}  {kind:<20} {}", sanitize::safe_line(&text));
+    let line = format!("{seq:>5}  {at}  {kind:<20} {}", sanitize::sanitize_line(&text));
     Ok(line.trim_end().to_owned())
 }

@@ -38,6 +38,6 @@ pub(crate) fn status_label(status: Status, reason: Option<&str>) -> StatusLabel 
 }
 
 /// Returns the label for a run that needs a worker to continue while no worker drives it.
-pub(crate) fn undriven_label(status: Status) -> StatusLabel {
+pub(crate) fn no_driver_label(status: Status) -> StatusLabel {
     StatusLabel { text: format!("○ {}: no worker", status.as_str()), tone: Tone::Dim }
 }

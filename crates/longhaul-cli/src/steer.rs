@@ -77,7 +77,7 @@ impl From<DeliveryArg> for SteerDelivery {
 
 impl SteerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        resolve::act_on_run(&self.run, async |client, run| match self.status {
+        resolve::with_resolved_run(&self.run, async |client, run| match self.status {
             true => self.print_delivery_status(client, run).await,
             false => self.send_message(client, run).await,
         })
@@ -134,13 +134,17 @@ fn expected_delivery_text(run: &RunView, delivery: SteerDelivery) -> String {
     };
     match delivery {
         SteerDelivery::AfterBatch => {
-            format!("Delivered before turn {next}, or sooner with --interrupt.")
+            format!("Will be delivered before turn {next}, or sooner with --interrupt.")
         }
         SteerDelivery::BeforeNextTool => {
-            format!("Delivered before the next call starts, in turn {next} at the latest.")
+            format!("Will be delivered before the next call starts, in turn {next} at the latest.")
         }
-        SteerDelivery::Interrupt => "Delivered at once; running calls are aborted.".to_owned(),
-        SteerDelivery::FollowUp => "Delivered only when the run would otherwise end.".to_owned(),
+        SteerDelivery::Interrupt => {
+            "Will be delivered at once; running calls are aborted.".to_owned()
+        }
+        SteerDelivery::FollowUp => {
+            "Will be delivered only when the run would otherwise end.".to_owned()
+        }
     }
 }
 

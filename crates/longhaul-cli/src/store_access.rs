@@ -28,7 +28,7 @@ pub(crate) enum StoreAccess {
 impl StoreAccess {
     /// Returns the opened project and whether this process drives its store. If another process
     /// does, prints which one, unless `silent`.
-    pub(crate) fn runtime_and_is_driving(&self, silent: bool) -> (&ProjectRuntime, bool) {
+    pub(crate) fn runtime_with_driver_flag(&self, silent: bool) -> (&ProjectRuntime, bool) {
         match self {
             Self::Driving(runtime) => (runtime, true),
             Self::Observing(runtime, holder) => {
@@ -45,7 +45,7 @@ impl StoreAccess {
 
 /// Returns the error for a folder in which no run was ever submitted.
 pub(crate) fn no_runs_error() -> CliError {
-    CliError::usage("there are no runs here yet: nothing was ever submitted")
+    CliError::usage_error("there are no runs here yet: nothing was ever submitted")
         .hint("try the demo", "longhaul demo")
         .hint("use another store", "LONGHAUL_STORE=sqlite:PATH longhaul ls")
 }
@@ -60,7 +60,7 @@ pub(crate) fn open_existing_as_observer() -> anyhow::Result<Option<ProjectRuntim
         Ok(false) => return Ok(None),
         Err(error) => {
             let message = format!("`{}` can't be accessed: {error}", file.display());
-            return Err(CliError::usage(message)
+            return Err(CliError::usage_error(message)
                 .hint("see where it is set", "longhaul config show --origin")
                 .into());
         }

@@ -46,9 +46,9 @@ impl SubmitCommand {
         let process_env = environment::with_dotenv_if_valid(bare.clone());
         let mut prepared = prepare_task(&self.task, server.as_ref(), &process_env)?;
         if server.is_none() && process_env.env != bare.env {
-            prepared.add_dotenv_only_notes(&bare)?;
+            prepared.add_dotenv_key_notes(&bare)?;
         }
-        let task = prepared.print_notes_into_task(false);
+        let task = prepared.into_task_printing_notes(false);
         let client = connect_or_create_store(server)?;
         runtime::build_current_thread()?.block_on(async {
             let run = client.submit(task).await?;
@@ -76,7 +76,7 @@ pub(crate) struct PreparedTask {
 
 impl PreparedTask {
     /// Prints the notes about the task, unless `silent`, and returns the task.
-    pub(crate) fn print_notes_into_task(self, silent: bool) -> Task {
+    pub(crate) fn into_task_printing_notes(self, silent: bool) -> Task {
         if !silent {
             for note in &self.notes {
                 output::eprint_line(&format!("note: {note}"));
@@ -86,23 +86,23 @@ impl PreparedTask {
     }
 
     /// Adds a note for each model whose API key is only in the project's `.env`.
-    fn add_dotenv_only_notes(&mut self, env_without_dotenv: &ProcessEnv) -> anyhow::Result<()> {
+    fn add_dotenv_key_notes(&mut self, env_without_dotenv: &ProcessEnv) -> anyhow::Result<()> {
         let config = environment::load_config_quietly(env_without_dotenv)?;
         let models = model_resolver(&config, &environment::system_clock());
-        let selector = ModelSelector::from_config(&config).map_err(CliError::usage)?;
+        let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
         let missing = self.models.iter();
         let missing = missing.filter(|name| {
             models.resolve(Some(name)).is_err()
                 && model_awaiting_trust(&config, &selector, Some(name)).is_none()
         });
-        let missing = missing.map(|name| dotenv_only_note(name));
+        let missing = missing.map(|name| dotenv_key_note(name));
         self.notes.extend(missing.collect::<Vec<_>>());
         Ok(())
     }
 }
 
 /// Returns the note that the API key of a model is only in `.env`, which some commands do not read.
-pub(crate) fn dotenv_only_note(model: &str) -> String {
+pub(crate) fn dotenv_key_note(model: &str) -> String {
     format!(
         "the key for `{model}` is only in .env: `run`, `watch` and `dev` read that file, \
          `worker` and `serve` don't"
@@ -139,7 +139,7 @@ pub(crate) fn prepare_task(
     let loaded = environment::load_agents(&config)?;
     let found = find_agent(&loaded, args.agent_name())?;
     let agent = &found.agent;
-    let selector = ModelSelector::from_config(&config).map_err(CliError::usage)?;
+    let selector = ModelSelector::from_config(&config).map_err(CliError::usage_error)?;
     let named = candidate_models(args, agent);
     let requested_models: Vec<String> = match server {
         // The server has its own keys and checks them itself.
@@ -168,7 +168,7 @@ pub(crate) fn prepare_task(
         .find(|hidden| hidden.name == agent.name.as_str() && hidden.source == AgentSource::BuiltIn);
     let replaced = replaced.map(|_| {
         let (name, path) = (&agent.name, found.path.display());
-        format!("`{name}` is {path} of this project, which replaces the built-in agent")
+        format!("`{name}` is loaded from {path} of this project, not from the built-in agent")
     });
     let of_env_file = requested_models.iter().filter_map(|model| {
         let provider = selector.providers.find(model.split_once('/')?.0).ok()?;
@@ -194,7 +194,7 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a Lo
         }
         .into(),
         AgentError::Broken { .. } => anyhow::Error::from(
-            CliError::usage(error.to_string()).hint("all agents", "longhaul agents"),
+            CliError::usage_error(error.to_string()).hint("all agents", "longhaul agents"),
         ),
     })
 }
@@ -213,7 +213,7 @@ fn check_context_names(agent: &Agent, task: &Task) -> anyhow::Result<()> {
         "--context {name}: agent `{}` does not declare this name; its file lists {listed}",
         agent.name
     );
-    Err(CliError::usage(message)
+    Err(CliError::usage_error(message)
         .hint("show the agent", format!("longhaul agents show {}", agent.name))
         .into())
 }

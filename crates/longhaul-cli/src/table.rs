@@ -13,7 +13,7 @@ pub(crate) struct TableCell {
 impl TableCell {
     /// Creates a cell with this text.
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
-        Self { text: sanitize::safe_line(text.as_ref()), tone: None }
+        Self { text: sanitize::sanitize_line(text.as_ref()), tone: None }
     }
 
     /// Truncates the cell's text to this many characters.

@@ -14,14 +14,14 @@ const POLL_INTERVAL: Millis = Millis(500);
 
 /// A command that follows a run and can drive it when the driver is gone.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct TakeoverCandidate<'a> {
+pub(crate) struct DriverTakeover<'a> {
     /// The project, opened without driving its runs.
     pub(crate) observer: &'a ProjectRuntime,
     /// Environment of this command.
     pub(crate) process_env: &'a ProcessEnv,
 }
 
-impl<'a> TakeoverCandidate<'a> {
+impl<'a> DriverTakeover<'a> {
     /// Returns a candidate if another process drives the store. Returns `None` if this process
     /// drives the store, or if there is no local store.
     pub(crate) fn new(
@@ -33,7 +33,7 @@ impl<'a> TakeoverCandidate<'a> {
     }
 
     /// Waits until no process drives the store.
-    pub(crate) async fn wait_until_undriven(&self) -> anyhow::Result<()> {
+    pub(crate) async fn wait_until_no_driver(&self) -> anyhow::Result<()> {
         let records = &self.observer.longhaul.services().records;
         loop {
             SystemClock.sleep(POLL_INTERVAL).await;

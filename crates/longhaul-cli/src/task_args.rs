@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::raw::{RawJson, check_json_readable};
+use longhaul_core::raw::{RawJson, check_json_parses};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::Task;
@@ -112,13 +112,14 @@ impl TaskArgs {
         let text = output::join_args_or_read_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
         if text.len() as u64 > INPUT_BYTES_MAX {
             let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
-            return Err(CliError::usage(message).into());
+            return Err(CliError::usage_error(message).into());
         }
         let shaped = text.trim_start().starts_with(['{', '[']);
         match RawJson::parse(text.trim()) {
             Ok(json) if shaped => {
-                check_json_readable(json.as_str())
-                    .map_err(|bad| CliError::usage(format!("the input can't be read: {bad}")))?;
+                check_json_parses(json.as_str()).map_err(|bad| {
+                    CliError::usage_error(format!("the input can't be read: {bad}"))
+                })?;
                 Ok(json)
             }
             Ok(_) | Err(_) => Ok(RawJson::from_serialize(&text)),
@@ -132,9 +133,11 @@ fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
         return Ok(RawJson::from_serialize(&serde_json::json!({ "name": text })));
     }
     let wrong = |why: String| {
-        CliError::usage(format!("--actor is invalid: {why}; expected as in {{\"name\": \"Ada\"}}"))
+        CliError::usage_error(format!(
+            "--actor is invalid: {why}; expected JSON such as {{\"name\": \"Ada\"}}"
+        ))
     };
-    check_json_readable(text.trim()).map_err(|why| wrong(why.to_string()))?;
+    check_json_parses(text.trim()).map_err(|why| wrong(why.to_string()))?;
     RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
 }
 
@@ -142,14 +145,14 @@ fn parse_context(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
     let pair = |text: &String| {
         let (name, value) =
             text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-                CliError::usage(format!("--context {text} must be written as NAME=VALUE"))
+                CliError::usage_error(format!("--context {text} must be written as NAME=VALUE"))
             })?;
         if value.starts_with("env:") {
             let message = format!(
                 "--context {name}: context values are stored with the run and shown to people who \
                  approve its calls, so they are not read from environment variables"
             );
-            return Err(CliError::usage(message)
+            return Err(CliError::usage_error(message)
                 .hint(
                     "not a secret: let the shell insert it",
                     format!("--context {name}=\"$NAME\""),

@@ -87,11 +87,11 @@ fn decide_trust(project: &ProjectTrust, assume_yes: bool) -> anyhow::Result<()> 
     let mut unknown = Vec::new();
     for item in &project.items {
         match project.decisions.recorded_status(item) {
-            TrustStatus::Trusted => {
-                output::eprint_line(&sanitize::safe_line(&format!("{item} is trusted already.")))
-            }
+            TrustStatus::Trusted => output::eprint_line(&sanitize::sanitize_line(&format!(
+                "{item} is trusted already."
+            ))),
             TrustStatus::Unknown(why) => {
-                unknown.push(sanitize::safe_line(&format!("{item} can't be trusted: {why}")));
+                unknown.push(sanitize::sanitize_line(&format!("{item} can't be trusted: {why}")));
             }
             TrustStatus::TrustedByVariable | TrustStatus::Undecided | TrustStatus::Changed(_) => {}
         }
@@ -109,14 +109,14 @@ fn decide_trust(project: &ProjectTrust, assume_yes: bool) -> anyhow::Result<()> 
     }
     // Reported last, after the decisions about the other items.
     if !unknown.is_empty() {
-        return Err(CliError::usage(unknown.join("; ")).into());
+        return Err(CliError::usage_error(unknown.join("; ")).into());
     }
     let many = match project.undecided_items().len() {
         0 => return Ok(()),
         1 => "1 item of this project is not trusted and stays disabled".to_owned(),
         many => format!("{many} items of this project are not trusted and stay disabled"),
     };
-    Err(CliError::usage(many)
+    Err(CliError::usage_error(many)
         .with_exit(Exit::NotAllowed)
         .hint("see what they are", "longhaul trust ls")
         .hint("decide at a terminal", "longhaul trust")

@@ -5,12 +5,12 @@ use clap::Args;
 use longhaul_core::id::Seq;
 
 use crate::client::RunClient;
-use crate::client::connect::{connect_to, find_server};
+use crate::client::connect::{connect_or_open_store, find_server};
 use crate::exit::Exit;
 use crate::interrupts::InterruptListener;
 use crate::run::{FollowArgs, FollowedRun};
 use crate::store_access::open_as_driver_or_observer;
-use crate::takeover::TakeoverCandidate;
+use crate::takeover::DriverTakeover;
 use crate::trust::confirm;
 use crate::{environment, resolve, runtime};
 
@@ -41,14 +41,14 @@ impl WatchCommand {
         // The run is looked up before driving, because it may have ended.
         let server = find_server()?;
         let is_served = server.is_some();
-        let beside = connect_to(server)?;
+        let beside = connect_or_open_store(server)?;
         let (run, view) = runtime.block_on(async {
             let run = resolve::resolve_run(&beside, &self.run).await?;
             let view = beside.get_run(run).await?;
             anyhow::Ok((run, view))
         })?;
         let over = view.status.is_terminal();
-        let options = self.follow.stream_options();
+        let options = self.follow.event_stream_options();
         // Reads `.env` as `run` does: the run needs the same variables to continue.
         let process_env = match over || is_served {
             true => environment::process_env()?,
@@ -68,7 +68,7 @@ impl WatchCommand {
                 Some(open_as_driver_or_observer(&process_env)?)
             }
         };
-        let local = opened.as_ref().map(|opened| opened.runtime_and_is_driving(options.silent));
+        let local = opened.as_ref().map(|opened| opened.runtime_with_driver_flag(options.silent));
         let client: RunClient = match local {
             None => beside,
             Some((project_runtime, _)) => RunClient::for_local_store(&project_runtime.longhaul),
@@ -79,7 +79,7 @@ impl WatchCommand {
             after: Seq(self.after),
             driven_runtime: local
                 .and_then(|(project_runtime, drives)| drives.then_some(project_runtime)),
-            takeover: TakeoverCandidate::new(local, &process_env),
+            takeover: DriverTakeover::new(local, &process_env),
             timeout,
         };
         runtime.block_on(async { followed.run_to_end(options, InterruptListener::listen()?).await })

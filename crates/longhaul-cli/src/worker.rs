@@ -77,7 +77,7 @@ impl WorkerCommand {
         }
         let runtime = store_access::open_as_driver()?;
         let options = worker_options(&runtime.config)
-            .map_err(|bad| CliError::usage(format!("[worker] inboxes is invalid: {bad}")))?;
+            .map_err(|bad| CliError::usage_error(format!("[worker] inboxes is invalid: {bad}")))?;
         if !self.quiet {
             let file = store_file(&runtime.config)?;
             output::eprint_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));

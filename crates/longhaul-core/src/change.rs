@@ -14,7 +14,7 @@ use crate::raw::{BlobRef, Hash};
 use crate::request::IdempotencyKey;
 use crate::task::TaskSpec;
 use crate::time::{Millis, Timestamp};
-use crate::usage::{Hold, MicroUsd, Usage};
+use crate::usage::{BudgetAmount, MicroUsd, Usage};
 
 /// Events for a journal and the row changes that belong to them. A store writes all of them or
 /// none.
@@ -67,7 +67,7 @@ pub enum Change {
     QueueForSlot(String),
     /// Holds (reserves) the worst-case cost of a model request. Refused if the remaining budget
     /// does not cover the cost.
-    Hold(Hold),
+    Hold(BudgetAmount),
     /// Releases a budget hold and books the part that was spent or lost.
     Settle(HoldSettlement),
     /// Adds tokens, cost, turns and active time to the run's totals.
@@ -272,11 +272,11 @@ pub struct SandboxSlot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldSettlement {
     /// Money and tokens that were held (reserved) before the request was sent.
-    pub held: Hold,
+    pub held: BudgetAmount,
     /// Money and tokens that the request actually used.
-    pub spent: Hold,
+    pub spent: BudgetAmount,
     /// Money and tokens booked as used because the real usage is unknown.
-    pub lost: Hold,
+    pub lost: BudgetAmount,
 }
 
 /// Usage that is added to a run's totals after a model or tool call.

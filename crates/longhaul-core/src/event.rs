@@ -24,7 +24,7 @@ use crate::event::run::{
 };
 use crate::event::steer::{SteerDelivered, SteerDropped, SteerMessage, SteerWithdrawn};
 use crate::event::tool::{
-    ToolEnded, ToolInDoubt, ToolProgress, ToolStarted, ToolSurfaced, ToolVerified,
+    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolProgress, ToolStarted, ToolVerified,
 };
 use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted};
 
@@ -145,7 +145,7 @@ events! {
     /// The tool checked whether a call in doubt (one without a recorded outcome) has taken effect.
     ToolVerified(ToolVerified) = "tool.verified" v 1 format 1 outside None;
     /// A tool result arrived late, from a worker that had already lost its claim on the run.
-    ToolSurfaced(ToolSurfaced) = "tool.surfaced" v 1 format 1 outside Some(WakeTarget::Parked);
+    ToolSurfaced(LateToolResultEvent) = "tool.surfaced" v 1 format 1 outside Some(WakeTarget::Parked);
     /// A gate was raised: a person or program is asked for an approval or an answer.
     GateRaised(Box<GateRaised>) = "gate.raised" v 1 format 1 outside None;
     /// A gate that needs several approvals received one of them.

@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// The prefix is missing or belongs to another kind of id.
-    #[error("`{text}` is not an id that starts with `{prefix}_`")]
+    #[error("`{text}` is not a valid id: the prefix must be `{prefix}_`")]
     Prefix {
         /// Text that is not a valid id.
         text: String,
@@ -26,7 +26,7 @@ pub enum IdError {
         prefix: &'static str,
     },
     /// The suffix does not have 26 characters of the id alphabet.
-    #[error("`{text}` does not end in the 26 characters of an id")]
+    #[error("`{text}` is not a valid id: the part after `_` must have 26 base32 characters")]
     Suffix {
         /// Text that is not a valid id.
         text: String,
@@ -46,14 +46,14 @@ pub enum IdError {
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const SUFFIX_LEN: usize = 26;
 
-fn encode(bits: u128) -> String {
+fn encode_base32(bits: u128) -> String {
     (0..SUFFIX_LEN)
         .rev()
         .map(|digit| char::from(ALPHABET[(bits >> (digit * 5)) as usize & 31]))
         .collect()
 }
 
-fn decode(suffix: &str) -> Option<u128> {
+fn decode_base32(suffix: &str) -> Option<u128> {
     // 26 digits of 5 bits are 130 bits, so the first digit holds only the top three bits.
     if suffix.len() != SUFFIX_LEN || suffix.as_bytes()[0] > b'7' {
         return None;
@@ -112,7 +112,7 @@ macro_rules! ids {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}_{}", $prefix, encode(self.0))
+                write!(f, "{}_{}", $prefix, encode_base32(self.0))
             }
         }
 
@@ -124,7 +124,7 @@ macro_rules! ids {
                     .strip_prefix($prefix)
                     .and_then(|rest| rest.strip_prefix('_'))
                     .ok_or_else(|| IdError::Prefix { text: text.into(), prefix: $prefix })?;
-                decode(suffix).map(Self).ok_or_else(|| IdError::Suffix { text: text.into() })
+                decode_base32(suffix).map(Self).ok_or_else(|| IdError::Suffix { text: text.into() })
             }
         }
 
@@ -172,7 +172,7 @@ macro_rules! names {
 
             /// Converts an untrusted text to a valid name: truncates it, removes
             /// control characters, and never returns an empty name.
-            pub fn lossy(text: &str) -> Self {
+            pub fn from_text_lossy(text: &str) -> Self {
                 let clean = text.chars().filter(|c| !c.is_control());
                 let mut name = String::new();
                 for c in clean {

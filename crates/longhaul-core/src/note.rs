@@ -132,7 +132,7 @@ pub enum NoteOutcome {
 
 /// Puts spaces around every character of a script that writes no spaces between words, so that a
 /// full-text index treats each such character as a word.
-pub fn separate_unspaced_characters(text: &str) -> String {
+pub fn insert_spaces_in_unspaced_scripts(text: &str) -> String {
     let mut spaced = String::with_capacity(text.len());
     for c in text.chars() {
         if is_unspaced_script(c) {
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn characters_of_unspaced_scripts_are_separated() {
-        assert_eq!(separate_unspaced_characters("in 東京, v2"), "in  東  京 , v2");
-        assert_eq!(separate_unspaced_characters("plain"), "plain");
+        assert_eq!(insert_spaces_in_unspaced_scripts("in 東京, v2"), "in  東  京 , v2");
+        assert_eq!(insert_spaces_in_unspaced_scripts("plain"), "plain");
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub enum JsonError {
 ///
 /// # Errors
 /// Returns the reason why the text can't be parsed.
-pub fn check_json_readable(text: &str) -> Result<(), JsonError> {
+pub fn check_json_parses(text: &str) -> Result<(), JsonError> {
     let (mut quoted, mut escaped, mut length) = (false, false, 0);
     for byte in text.bytes() {
         length = match byte {
@@ -196,7 +196,7 @@ pub enum StoredText {
 
 impl StoredText {
     /// Creates a text that is stored inline.
-    pub fn inline(text: impl Into<Arc<str>>) -> Self {
+    pub fn new_inline(text: impl Into<Arc<str>>) -> Self {
         Self::Inline(text.into())
     }
 
@@ -260,15 +260,15 @@ mod tests {
             format!("-0.{digits}"),
             format!(r#"["\\", {digits}]"#),
         ] {
-            let bad = check_json_readable(&text).unwrap_err().to_string();
+            let bad = check_json_parses(&text).unwrap_err().to_string();
             assert_eq!(bad, "a number has more than 1000 characters: send it as a string");
         }
         for text in ["1e999", "[", &"9".repeat(400)] {
-            let bad = check_json_readable(text);
+            let bad = check_json_parses(text);
             assert!(matches!(bad, Err(JsonError::Syntax(_))), "{text}");
         }
         for text in [format!(r#"{{"{digits}": "\"{digits}"}}"#), "[1e300, -12.5, true]".into()] {
-            assert!(check_json_readable(&text).is_ok(), "{text}");
+            assert!(check_json_parses(&text).is_ok(), "{text}");
         }
     }
 }

@@ -112,7 +112,7 @@ impl Redactor {
     /// Returns a truncated text without the beginning of a secret that may be left at its end,
     /// where it would not be recognized as a secret.
     pub fn without_partial_secret<'a>(&self, text: &'a str) -> &'a str {
-        let partial = self.partial_match_len(text);
+        let partial = self.partial_secret_len(text);
         if partial < SECRET_BYTES_MIN {
             return text;
         }
@@ -141,10 +141,10 @@ impl Redact for Redactor {
         Cow::Owned(redacted)
     }
 
-    fn partial_match_len(&self, text: &str) -> usize {
+    fn partial_secret_len(&self, text: &str) -> usize {
         match &self.0 {
             SecretPatterns::Empty => 0,
-            SecretPatterns::Patterns(patterns) => text.len() - patterns.partial_match_start(text),
+            SecretPatterns::Patterns(patterns) => text.len() - patterns.partial_secret_start(text),
             SecretPatterns::Unsearchable => text.len(),
         }
     }
@@ -157,7 +157,7 @@ impl SearchPatterns {
         let mut decoded = DecodedText::new(text);
         loop {
             self.find_matches_in_decoded(&decoded, text, &mut found);
-            if !decoded.decode_layer() {
+            if !decoded.decode_escape_layer() {
                 break;
             }
         }
@@ -201,31 +201,32 @@ impl SearchPatterns {
     }
 
     /// Returns the position from which the rest of a text may be the beginning of a secret.
-    fn partial_match_start(&self, text: &str) -> usize {
+    fn partial_secret_start(&self, text: &str) -> usize {
         let mut first = text.len();
         let mut decoded = DecodedText::new(text);
         loop {
-            let start = self.partial_match_start_in_decoded(&decoded, 0);
+            let start = self.partial_secret_start_in_decoded(&decoded, 0);
             first = first.min(start.unwrap_or(text.len()));
             let escape_start = decoded.truncate_partial_escape();
             first = first.min(escape_start.unwrap_or(text.len()));
-            if decoded.decode_layer() {
+            if decoded.decode_escape_layer() {
                 continue;
             }
             // The text before a partial escape may be the beginning of a secret too.
-            let start = escape_start.and_then(|_| self.partial_match_start_in_decoded(&decoded, 0));
+            let start =
+                escape_start.and_then(|_| self.partial_secret_start_in_decoded(&decoded, 0));
             first = first.min(start.unwrap_or(text.len()));
             break;
         }
         let line = DecodedText::with_joined_lines(text);
         let start =
-            line.and_then(|line| self.partial_match_start_in_decoded(&line, WRAPPED_BYTES_MIN));
+            line.and_then(|line| self.partial_secret_start_in_decoded(&line, WRAPPED_BYTES_MIN));
         first.min(start.unwrap_or(text.len()))
     }
 
     /// Returns the position in the source from which the rest of one decoded form may be the
     /// beginning of a secret with at least `bytes_min` bytes.
-    fn partial_match_start_in_decoded(
+    fn partial_secret_start_in_decoded(
         &self,
         decoded: &DecodedText<'_>,
         bytes_min: usize,
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_many_lines_and_one_in_many_lines_are_found() {
+    fn multiline_and_line_wrapped_secrets_are_found() {
         let redactor = Redactor::new([("PEM", PEM), ("TOKEN", TOKEN)]);
         for (text, expect) in [
             (
@@ -375,7 +376,7 @@ mod tests {
         let redactor = Redactor(SecretPatterns::Unsearchable);
         assert_eq!(redactor.redact("plain"), WITHHELD);
         assert!(redactor.contains_secret("plain"));
-        assert_eq!(redactor.partial_match_len("plain"), "plain".len());
+        assert_eq!(redactor.partial_secret_len("plain"), "plain".len());
         assert_eq!(redactor.without_partial_secret("plain text"), "");
     }
 
@@ -406,7 +407,7 @@ mod tests {
         for text in ["a", "%25", "&#", "%", "\\", "\\u", "\n", "MIIEvQ\n"] {
             let hostile = text.repeat(100_000);
             _ = redactor.redact(&hostile);
-            assert!(redactor.partial_match_len(&hostile) < 10_000, "{text}");
+            assert!(redactor.partial_secret_len(&hostile) < 10_000, "{text}");
         }
         let many = "%73k-live-4711 ".repeat(100_000);
         let expect = "[key] ".repeat(100_000);
@@ -423,7 +424,7 @@ mod tests {
             ("it is schön.", 0),
             ("", 0),
         ] {
-            assert_eq!(redactor.partial_match_len(text), bytes, "{text}");
+            assert_eq!(redactor.partial_secret_len(text), bytes, "{text}");
         }
         let redactor = Redactor::new([("A", TOKEN), ("B", "short-one")]);
         for (text, bytes) in [
@@ -436,9 +437,9 @@ mod tests {
             ("it is short\n", 0),
             ("a\nit is short", "short".len()),
         ] {
-            assert_eq!(redactor.partial_match_len(text), bytes, "{text:?}");
+            assert_eq!(redactor.partial_secret_len(text), bytes, "{text:?}");
         }
-        assert_eq!(Redactor::default().partial_match_len("100%"), 0);
+        assert_eq!(Redactor::default().partial_secret_len("100%"), 0);
     }
 
     #[test]

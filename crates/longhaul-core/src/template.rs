@@ -229,7 +229,7 @@ fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instru
     let mut positions = Vec::new();
     let mut next = 0;
     while let Some(instruction) = instructions.get(positions.len() as u32) {
-        check_instruction(instruction)?;
+        check_instruction_allowed(instruction)?;
         positions.push(next);
         next += if matches!(instruction, Instruction::SetAttr(_)) {
             4
@@ -284,7 +284,7 @@ fn insert_budget_checks<'a>(mut instructions: Instructions<'a>) -> Result<Instru
 
 /// Rejects instructions that push any number of values at once, and an instruction that would
 /// panic.
-fn check_instruction(instruction: &Instruction<'_>) -> Result<(), Error> {
+fn check_instruction_allowed(instruction: &Instruction<'_>) -> Result<(), Error> {
     if matches!(instruction, Instruction::UnpackLists(_)) {
         return Err(invalid_operation_error("a list can't be spread into arguments"));
     }

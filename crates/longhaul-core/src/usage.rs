@@ -188,7 +188,7 @@ impl ModelPricing {
 
     /// Returns the worst-case cost of a request, given the length of its conversation in bytes and
     /// the maximum length of its reply in tokens.
-    pub const fn worst_case_hold(&self, conversation_bytes: u64, max_tokens: u64) -> Hold {
+    pub const fn worst_case_hold(&self, conversation_bytes: u64, max_tokens: u64) -> BudgetAmount {
         let input = self.estimate_input_tokens(conversation_bytes);
         let micros = match self.price {
             None => MicroUsd::ZERO,
@@ -204,13 +204,13 @@ impl ModelPricing {
                 })
             }
         };
-        Hold { micro_usd: micros, tokens: input.saturating_add(max_tokens) }
+        BudgetAmount { micro_usd: micros, tokens: input.saturating_add(max_tokens) }
     }
 }
 
 /// Amount of money and tokens that is held (reserved) in the budget before a model request is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hold {
+pub struct BudgetAmount {
     /// Amount of money that is held (reserved).
     pub micro_usd: MicroUsd,
     /// Number of input and output tokens that are held (reserved).
@@ -228,7 +228,7 @@ pub struct RemainingBudget {
 
 impl RemainingBudget {
     /// Returns whether the remaining budget covers the amount to be held (reserved).
-    pub fn covers(self, hold: Hold) -> bool {
+    pub fn covers(self, hold: BudgetAmount) -> bool {
         self.micro_usd.is_none_or(|left| hold.micro_usd <= left)
             && self.tokens.is_none_or(|left| hold.tokens <= left)
     }

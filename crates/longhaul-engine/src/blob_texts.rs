@@ -45,7 +45,7 @@ impl BlobTextCache {
         }
         let bytes = records.blob(reference.hash).await?;
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.map(StoredText::inline);
+        let text = text.map(StoredText::new_inline);
         self.0.extend(text.iter().map(|text| (reference, text.clone())));
         Ok(text)
     }

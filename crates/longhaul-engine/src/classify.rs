@@ -32,7 +32,7 @@ pub(crate) async fn classify_tool_call(
     run: &Run,
     (call, secret_name): (&ToolCall, Option<&str>),
 ) -> ToolCallClassification {
-    let name = ToolName::lossy(&call.name);
+    let name = ToolName::from_text_lossy(&call.name);
     let Some(registered) = env.tool(&call.name) else {
         let available: Vec<&str> = env.tools_by_wire_name().map(|(wire, _)| wire).collect();
         let available = if available.is_empty() { "none".to_owned() } else { available.join(", ") };
@@ -74,9 +74,9 @@ pub(crate) async fn classify_tool_input(
     let problem = registered.input_error(&input, &*env.clock).await;
     let facts = match &registered.tool {
         // Control tools are not executed, so they have no effect and no subjects.
-        None => ToolCallFacts::pure(),
+        None => ToolCallDescription::pure(),
         // An invalid input is not passed to the tool's own methods either.
-        Some(_) if problem.is_some() => ToolCallFacts::pure(),
+        Some(_) if problem.is_some() => ToolCallDescription::pure(),
         Some(tool) => match describe_tool_call(&**tool, &input, &env.injected_context(run)) {
             Ok(facts) => facts,
             Err(why) => return classify_as_rejected(spec.name.as_str(), &why),
@@ -96,7 +96,7 @@ pub(crate) async fn classify_tool_input(
 }
 
 /// What a tool declares about one of its calls: effect class and subjects.
-struct ToolCallFacts {
+struct ToolCallDescription {
     class: EffectClass,
     subjects: Vec<String>,
     /// Subjects (texts that approval rules match) that come from the injected context and not from
@@ -105,7 +105,7 @@ struct ToolCallFacts {
     opaque: bool,
 }
 
-impl ToolCallFacts {
+impl ToolCallDescription {
     const fn pure() -> Self {
         Self { class: EffectClass::Pure, subjects: Vec::new(), injected: Vec::new(), opaque: false }
     }
@@ -117,7 +117,7 @@ fn describe_tool_call(
     tool: &dyn Tool,
     input: &Value,
     context: &BTreeMap<String, RawJson>,
-) -> Result<ToolCallFacts, String> {
+) -> Result<ToolCallDescription, String> {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let subjects = tool.rule_subjects_with_context(input, context);
         let injected = match context.is_empty() {
@@ -128,7 +128,7 @@ fn describe_tool_call(
                 unseen.cloned().collect()
             }
         };
-        ToolCallFacts {
+        ToolCallDescription {
             class: tool.class(input),
             subjects,
             injected,
@@ -155,7 +155,7 @@ fn parse_tool_input(input: &RawJson) -> Result<Value, String> {
 fn declared_effect_class(
     agent: &Agent,
     tool: &ToolName,
-    facts: &ToolCallFacts,
+    facts: &ToolCallDescription,
 ) -> Option<EffectClass> {
     let matches = |glob: &str, text: &str| WildMatch::new(glob).matches(text);
     let matched = agent.effects.iter().find(|rule| {
@@ -170,7 +170,7 @@ fn declared_effect_class(
 
 fn classify_as_rejected(name: &str, problem: &str) -> ToolCallClassification {
     ToolCallClassification {
-        tool: ToolName::lossy(name),
+        tool: ToolName::from_text_lossy(name),
         class: EffectClass::Pure,
         subjects: Vec::new(),
         injected_subjects: Vec::new(),

@@ -28,7 +28,7 @@ pub(crate) fn resolve_compactor(
     }
     let question = ModelRequest {
         model: found.name.clone(),
-        tools: StoredText::inline("[]"),
+        tools: StoredText::new_inline("[]"),
         ..request.clone()
     };
     Some(CompactionModel { pricing: found.model.estimate(&question).pricing, model: found.name })

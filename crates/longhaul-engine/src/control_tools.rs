@@ -105,7 +105,7 @@ pub(crate) fn finish_tool_spec(output_schema: &OutputSchema) -> Option<ToolSpec>
     let base = build_tool_spec(finish_tool())?;
     Some(ToolSpec {
         description: format!("{} The result must match the schema.", base.description),
-        schema: output_schema.finish_input_schema(),
+        schema: output_schema.finish_tool_input_schema(),
         ..base
     })
 }

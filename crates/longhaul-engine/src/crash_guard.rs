@@ -80,7 +80,7 @@ mod tests {
     const SHARED_TRIAL: RunAdmission = RunAdmission::Trial { permits: 1 };
 
     #[test]
-    fn the_last_attempt_before_the_limit_is_a_trial() {
+    fn the_last_attempt_before_the_crash_limit_is_exclusive() {
         let admitted = |limit, crashes| CrashGuard::new(limit).decide_admission(crashes);
         let three: Vec<RunAdmission> = (0..5).map(|crashes| admitted(Some(3), crashes)).collect();
         assert_eq!(
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn crashed_runs_and_trials_exclude_each_other() {
+    async fn an_exclusive_attempt_excludes_other_crashed_runs() {
         let guard = CrashGuard::new(Some(3));
         let (first, second) = (guard.try_acquire_permits(1), guard.try_acquire_permits(1));
         assert!(first.is_some() && second.is_some(), "both runs start");

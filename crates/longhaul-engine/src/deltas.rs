@@ -182,10 +182,10 @@ pub struct DeltaStream {
 impl DeltaStream {
     /// Returns the part of the turn's reply that this subscriber has not received yet.
     pub fn take_rest_of_turn(&mut self, turn: u32) -> Option<ReplyDelta> {
-        self.take_rest_if(|delta| delta.turn == turn)
+        self.take_delta_if(|delta| delta.turn == turn)
     }
 
-    fn take_rest_if(&mut self, predicate: impl Fn(&ReplyDelta) -> bool) -> Option<ReplyDelta> {
+    fn take_delta_if(&mut self, predicate: impl Fn(&ReplyDelta) -> bool) -> Option<ReplyDelta> {
         let delta = self.broadcast.delta_since(self.run, self.position)?;
         if delta.text.is_empty() || !predicate(&delta) {
             return None;
@@ -202,7 +202,7 @@ impl DeltaStream {
     pub async fn next(&mut self) -> ReplyDelta {
         loop {
             self.changed.mark_unchanged();
-            if let Some(delta) = self.take_rest_if(|_| true) {
+            if let Some(delta) = self.take_delta_if(|_| true) {
                 return delta;
             }
             if self.changed.changed().await.is_err() {
@@ -287,7 +287,7 @@ mod tests {
 
     impl DeltaBroadcast {
         /// Creates a sink for a run that has no secrets to redact.
-        fn sink_without_secrets(&self, run: RunId, turn: u32) -> BroadcastSink {
+        fn sink_without_redaction(&self, run: RunId, turn: u32) -> BroadcastSink {
             self.create_sink_for_reply((run, turn, 1), Arc::new(NoRedaction))
         }
     }
@@ -306,7 +306,7 @@ mod tests {
             }
         }
 
-        fn partial_match_len(&self, text: &str) -> usize {
+        fn partial_secret_len(&self, text: &str) -> usize {
             let prefixes = SECRETS.iter().flat_map(|one| (1..one.len()).map(|end| &one[..end]));
             let prefixes = prefixes.filter(|prefixes| text.ends_with(prefixes));
             prefixes.map(str::len).max().unwrap_or(0)
@@ -341,7 +341,7 @@ mod tests {
         let broadcast = DeltaBroadcast::default();
         let run = RunId::from_bits(7);
         let mut early = broadcast.subscribe(run);
-        let sink = broadcast.sink_without_secrets(run, 3);
+        let sink = broadcast.sink_without_redaction(run, 3);
         sink.on_text("one ");
         let fields = |delta: ReplyDelta| (delta.turn, delta.offset, delta.text.to_string());
         assert_eq!(fields(early.next().await), (3, 0, "one ".to_owned()));
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(&*sink.complete_text(), "one two three");
         drop(sink);
         assert_eq!(broadcast.partial_reply(run), None);
-        let sink = broadcast.sink_without_secrets(run, 4);
+        let sink = broadcast.sink_without_redaction(run, 4);
         sink.on_text("four");
         assert_eq!(fields(early.next().await), (4, 0, "four".to_owned()));
         drop((early, late));
@@ -366,7 +366,7 @@ mod tests {
         let broadcast = DeltaBroadcast::default();
         let run = RunId::from_bits(7);
         let mut early = broadcast.subscribe(run);
-        let sink = broadcast.sink_without_secrets(run, 1);
+        let sink = broadcast.sink_without_redaction(run, 1);
         sink.on_text("all at once");
         drop(sink);
         let mut late = broadcast.subscribe(run);
@@ -382,12 +382,12 @@ mod tests {
     #[test]
     fn the_delta_buffer_is_limited() {
         let broadcast = DeltaBroadcast::default();
-        let sink = broadcast.sink_without_secrets(RunId::from_bits(7), 1);
+        let sink = broadcast.sink_without_redaction(RunId::from_bits(7), 1);
         for _ in 0..100 {
             sink.on_text(&"x".repeat(8 * 1024));
         }
         assert_eq!(sink.complete_text().len(), REPLY_BYTES_MAX);
-        let sink = broadcast.sink_without_secrets(RunId::from_bits(8), 1);
+        let sink = broadcast.sink_without_redaction(RunId::from_bits(8), 1);
         sink.on_text("one");
         sink.on_text(&"x".repeat(REPLY_BYTES_MAX));
         sink.on_text("two");

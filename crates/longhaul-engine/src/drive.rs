@@ -66,7 +66,7 @@ async fn run_drive_loop(
         if ctx.session.commit(current_input).await? == CommitOutcome::Lost {
             return Ok(DriveOutcome::Lost);
         }
-        ctx.end_crash_trial();
+        ctx.release_crash_permits();
         input = match next(ctx.session.run(), ctx.session.now()) {
             Step::Prepare => prepare_run(&mut ctx).await?,
             Step::RefreshPerception => refresh_perception(&mut ctx).await?,

@@ -113,7 +113,7 @@ fn is_identifier(word: &str) -> bool {
     word.contains("://")
         || is_path(word)
         || is_dotted_name(word)
-        || has_joining_char(word)
+        || has_identifier_symbol(word)
         || is_numbered_word(word)
         || is_camel_case(word)
 }
@@ -138,7 +138,7 @@ fn is_dotted_name(word: &str) -> bool {
 }
 
 /// Whether a word looks like `run_01k3`, `std::fs`, `anna@example` or `#general`.
-fn has_joining_char(word: &str) -> bool {
+fn has_identifier_symbol(word: &str) -> bool {
     let named = |mark: char| {
         let rest = word.strip_prefix(mark);
         rest.is_some_and(|rest| rest.starts_with(char::is_alphanumeric))

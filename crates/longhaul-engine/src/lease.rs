@@ -55,7 +55,7 @@ impl Lease {
 
     /// Waits until effects may be started, i.e. until the lease is fresh. Returns `false` if the
     /// lease is lost.
-    pub async fn wait_until_fresh(&self) -> bool {
+    pub async fn wait_until_valid(&self) -> bool {
         let mut receiver = self.state.subscribe();
         loop {
             if self.is_lost() {

@@ -7,6 +7,7 @@ pub mod agent;
 mod blob_texts;
 mod blocker;
 pub mod changes;
+mod claim_release;
 mod classify;
 pub mod clock;
 mod compactor;

@@ -88,7 +88,7 @@ pub struct DriverRegistration {
 
 impl DriverRegistration {
     /// Records that the driver has replayed the journal of its run up to `seq`.
-    pub(crate) fn set_folded_seq(&self, seq: Seq) {
+    pub(crate) fn set_replayed_seq(&self, seq: Seq) {
         self.entry.folded_seq.store(seq.0, Ordering::Release);
     }
 

@@ -122,7 +122,7 @@ impl OutputSchema {
 
     /// Returns the input schema of the tool `finish`, with this schema for the property `output`.
     /// Definitions are moved to the top level, where references look for them.
-    pub(crate) fn finish_input_schema(&self) -> Value {
+    pub(crate) fn finish_tool_input_schema(&self) -> Value {
         let mut output = self.schema.to_value();
         let mut top = Map::new();
         if let Value::Object(fields) = &mut output {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn references_resolve_in_the_schema_of_finish() {
+    fn references_resolve_in_the_finish_tool_schema() {
         let tree = compile_test_schema(json!({
             "$defs": { "leaf": { "type": "integer" } },
             "type": "object",
@@ -232,7 +232,7 @@ mod tests {
             },
             "required": ["value"],
         }));
-        let finish = jsonschema::validator_for(&tree.finish_input_schema()).unwrap();
+        let finish = jsonschema::validator_for(&tree.finish_tool_input_schema()).unwrap();
         let fits = |output: Value| finish.is_valid(&json!({ "output": output }));
         assert!(fits(json!({ "value": 1, "next": { "value": 2 } })));
         assert!(!fits(json!({ "value": 1, "next": { "value": "two" } })));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_resolve_in_the_schema_of_finish() {
+    fn anchors_resolve_in_the_finish_tool_schema() {
         for anchor in [
             json!({ "$anchor": "leaf", "type": "integer" }),
             json!({ "$id": "https://example.org/leaf", "$anchor": "leaf", "$ref": "#/$defs/whole",
@@ -255,7 +255,7 @@ mod tests {
                 "type": "object",
                 "properties": { "value": { "$ref": target } },
             }));
-            let finish = jsonschema::validator_for(&tree.finish_input_schema()).unwrap();
+            let finish = jsonschema::validator_for(&tree.finish_tool_input_schema()).unwrap();
             let fits = |output: Value| finish.is_valid(&json!({ "output": output }));
             assert!(fits(json!({ "value": 1 })), "{target}");
             assert!(!fits(json!({ "value": "two" })), "{target}");

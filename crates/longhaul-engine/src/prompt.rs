@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_world_is_truncated() {
+    fn a_long_world_state_is_truncated() {
         let render = |world: Value| format_world_state(&RawJson::from_serialize(&world));
         assert_eq!(render("It rains.".into()), "It rains.");
         let cave = RawJson::parse(r#"{"exits":2,"summary":"A cave."}"#).unwrap();

@@ -157,7 +157,7 @@ fn identical_calls_limit(env: &RunEnv, model: &str) -> Option<u32> {
 /// reference.
 fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
     if text.len() <= INLINE_BYTES_MAX {
-        return StoredText::inline(text);
+        return StoredText::new_inline(text);
     }
     let blob = Blob::new(text.into_bytes());
     let body = StoredText::Blob(blob.blob_ref);

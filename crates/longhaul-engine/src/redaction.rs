@@ -37,7 +37,7 @@ fn removed_secret_name(text: &str, redacted: &str) -> String {
 const UNNAMED_SECRET: &str = "(unnamed)";
 
 /// Whether a template tag (`{{` or `{%`) is still open at the end of this text.
-fn ends_in_template_tag(text: &str) -> bool {
+fn ends_inside_template_tag(text: &str) -> bool {
     let opened = text.rfind("{{").max(text.rfind("{%"));
     let closed = text.rfind("}}").max(text.rfind("%}"));
     opened > closed
@@ -105,7 +105,7 @@ impl Redaction<'_> {
         let mut rest = clean.as_str();
         while let Some(found) = find_placeholder(rest) {
             written.push_str(&rest[..found.start]);
-            if ends_in_template_tag(&written) {
+            if ends_inside_template_tag(&written) {
                 return secret_placeholder(&removed_secret_name(&source, &clean));
             }
             written.push_str(&format!("{{{{ \"{}\" }}}}", &rest[found.clone()]));

@@ -153,7 +153,7 @@ impl RunEnv {
             agent,
             clock: Arc::clone(&services.clock),
             models,
-            wire_names: wire_names(&tools),
+            wire_names: tool_names_by_wire_name(&tools),
             tools,
             external_tools: external_names,
             context,
@@ -274,7 +274,7 @@ fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<Strin
         return vec![named.clone()];
     }
     let is_idle = event_kind(agent, task) == Some(IDLE_TICK) && !agent.idle_models.is_empty();
-    match services.models.idle_model().filter(|_| is_idle) {
+    match services.models.idle_model_override().filter(|_| is_idle) {
         Some(idle) => vec![idle],
         None if is_idle => agent.idle_models.clone(),
         None => agent.models.clone(),
@@ -331,7 +331,7 @@ fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema>, Blocker>
 }
 
 /// Maps the tool names that models see to Longhaul's own tool names.
-fn wire_names(tools: &BTreeMap<String, RegisteredTool>) -> BTreeMap<String, String> {
+fn tool_names_by_wire_name(tools: &BTreeMap<String, RegisteredTool>) -> BTreeMap<String, String> {
     let wired = |(name, tool): (&String, &RegisteredTool)| {
         let wire = tool.spec().name.wire_name().into_owned();
         (wire, name.clone())

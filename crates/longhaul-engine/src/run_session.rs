@@ -4,16 +4,15 @@
 //! When an append conflicts with another writer, the new entries are folded and the same input is
 //! decided again. The work that produced the input is not repeated.
 
-use longhaul_core::change::{
-    Batch, Change, DueTime, LateToolResult, SchedulingUpdate, TimerKind, TimerUpdate,
-};
+use longhaul_core::change::{Batch, Change, LateToolResult};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
-use longhaul_core::event::tool::ToolSurfaced;
-use longhaul_core::id::{RunId, Seq, TimerId, WorkerId};
+use longhaul_core::event::tool::LateToolResultEvent;
+use longhaul_core::id::{RunId, Seq, WorkerId};
 use longhaul_core::message::Part;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, JournalPage, JournalReadRequest, Refused, StoreError,
+    AppendRequest, AppendResult, Author, Claim, JournalPage, JournalReadRequest, RefusalReason,
+    StoreError,
 };
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::RemainingBudget;
@@ -38,9 +37,6 @@ const STORE_RETRY_DELAY: Millis = Millis(250);
 
 /// Number of retries between two log lines about a busy store.
 const TRIES_PER_WARNING: u32 = 40;
-
-/// Delay before a run whose driver failed is claimed again.
-const ERROR_DELAY: Millis = Millis::from_secs(30);
 
 /// Outcome of committing an input to the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +70,8 @@ impl RunSession {
         claimed: Claim,
     ) -> Result<Self, Error> {
         let registration = services.notifier.register(claimed.run);
-        let (run, now) = fold_run(services, claimed.run).await?;
-        registration.set_folded_seq(run.seq());
+        let (run, now) = replay_run(services, claimed.run).await?;
+        registration.set_replayed_seq(run.seq());
         Ok(Self {
             store_time: (now, services.clock.monotonic_nanos()),
             services: services.clone(),
@@ -111,7 +107,7 @@ impl RunSession {
     }
 
     /// Reads and folds the journal entries that other writers have appended.
-    pub(crate) async fn catch_up(&mut self) -> Result<(), Error> {
+    pub(crate) async fn apply_new_entries(&mut self) -> Result<(), Error> {
         loop {
             let page = self.read_next_page().await?;
             for entry in &page.entries {
@@ -119,7 +115,7 @@ impl RunSession {
             }
             self.store_time = (page.now, self.services.clock.monotonic_nanos());
             if self.run.seq() >= page.last_seq {
-                self.registration.set_folded_seq(self.run.seq());
+                self.registration.set_replayed_seq(self.run.seq());
                 return Ok(());
             }
         }
@@ -162,7 +158,7 @@ impl RunSession {
                     self.rejections = 0;
                     return Ok(CommitOutcome::Applied);
                 }
-                AppendOutcome::Conflict => self.catch_up().await?,
+                AppendOutcome::Conflict => self.apply_new_entries().await?,
                 AppendOutcome::OverBudget(left) => self.remaining_budget = Some(left),
                 AppendOutcome::Fenced => {
                     self.submit_late_results(input).await?;
@@ -189,7 +185,7 @@ impl RunSession {
                 AppendOutcome::Committed | AppendOutcome::OverBudget(_) => {
                     return Ok(CommitOutcome::Applied);
                 }
-                AppendOutcome::Conflict => self.catch_up().await?,
+                AppendOutcome::Conflict => self.apply_new_entries().await?,
                 AppendOutcome::Fenced => return Ok(CommitOutcome::Lost),
             }
         }
@@ -209,13 +205,13 @@ impl RunSession {
         }
         let append = self.driver_append_request(batch);
         match self.services.store.append(append.clone()).await {
-            Ok(Appended::Committed { seq, now }) => {
-                self.fold_own_events(append.batch.events, seq, now)?;
+            Ok(AppendResult::Committed { seq, now }) => {
+                self.apply_appended_events(append.batch.events, seq, now)?;
                 Ok(CommitOutcome::Applied)
             }
-            Ok(Appended::Fenced | Appended::RunEnded) => Ok(CommitOutcome::Lost),
+            Ok(AppendResult::Fenced | AppendResult::RunEnded) => Ok(CommitOutcome::Lost),
             // Other writers' entries are read on the next notification or before the next append.
-            Ok(Appended::Conflict | Appended::RunNotFound | Appended::Refused(_)) => {
+            Ok(AppendResult::Conflict | AppendResult::RunNotFound | AppendResult::Refused(_)) => {
                 Ok(CommitOutcome::Applied)
             }
             Err(error) => {
@@ -250,23 +246,27 @@ impl RunSession {
     async fn append(&mut self, batch: Batch) -> Result<AppendOutcome, Error> {
         let append = self.driver_append_request(batch);
         match self.append_with_retries(&append).await? {
-            Appended::Committed { seq, now } => {
-                self.fold_own_events(append.batch.events, seq, now)?;
+            AppendResult::Committed { seq, now } => {
+                self.apply_appended_events(append.batch.events, seq, now)?;
                 Ok(AppendOutcome::Committed)
             }
-            Appended::Conflict => Ok(AppendOutcome::Conflict),
-            Appended::Refused(Refused::OverBudget(left)) => Ok(AppendOutcome::OverBudget(left)),
-            Appended::Fenced | Appended::RunEnded => Ok(AppendOutcome::Fenced),
-            other @ (Appended::RunNotFound | Appended::Refused(_)) => Err(Error::Internal {
-                run: self.run.id(),
-                reason: format!("the store answered the driver's append with {other:?}"),
-            }),
+            AppendResult::Conflict => Ok(AppendOutcome::Conflict),
+            AppendResult::Refused(RefusalReason::OverBudget(left)) => {
+                Ok(AppendOutcome::OverBudget(left))
+            }
+            AppendResult::Fenced | AppendResult::RunEnded => Ok(AppendOutcome::Fenced),
+            other @ (AppendResult::RunNotFound | AppendResult::Refused(_)) => {
+                Err(Error::Internal {
+                    run: self.run.id(),
+                    reason: format!("the store answered the driver's append with {other:?}"),
+                })
+            }
         }
     }
 
     /// Appends to the journal, retrying while the store is busy or full. An append can be repeated
     /// safely, and the results in memory must not be lost.
-    async fn append_with_retries(&self, append: &AppendRequest) -> Result<Appended, Error> {
+    async fn append_with_retries(&self, append: &AppendRequest) -> Result<AppendResult, Error> {
         let mut tries: u32 = 0;
         loop {
             match self.services.store.append(append.clone()).await {
@@ -286,7 +286,7 @@ impl RunSession {
     }
 
     /// Folds events that this driver has appended, without reading them back.
-    fn fold_own_events(
+    fn apply_appended_events(
         &mut self,
         events: Vec<Event>,
         last: Seq,
@@ -303,7 +303,7 @@ impl RunSession {
             self.run.apply(&entry)?;
         }
         self.store_time = (now, self.services.clock.monotonic_nanos());
-        self.registration.set_folded_seq(self.run.seq());
+        self.registration.set_replayed_seq(self.run.seq());
         if self.run.seq() == last {
             return Ok(());
         }
@@ -340,7 +340,7 @@ impl RunSession {
         };
         let call = result.call;
         let text = output_text(&result.output.content);
-        let surfaced = ToolSurfaced {
+        let surfaced = LateToolResultEvent {
             call,
             is_error: result.status == ToolCallStatus::Failed,
             output: result.output,
@@ -352,7 +352,7 @@ impl RunSession {
             DecideContext::new(self.now()),
         );
         let appended = match decided {
-            Err(_) => Appended::RunEnded,
+            Err(_) => AppendResult::RunEnded,
             Ok(mut batch) => {
                 let blobs = result.blobs.into_iter();
                 batch.changes.extend(blobs.map(Change::PutBlob));
@@ -360,7 +360,7 @@ impl RunSession {
                 self.append_with_retries(&AppendRequest { run, author, batch }).await?
             }
         };
-        if appended == Appended::RunEnded {
+        if appended == AppendResult::RunEnded {
             let late = LateToolResult { call, text };
             self.services.records.save_late_tool_result(run, late).await?;
         }
@@ -396,24 +396,24 @@ async fn read_journal_page(
 }
 
 /// Replays (folds) the whole journal of a run. Returns the run's state and the time of the store.
-pub(crate) async fn fold_run(
+pub(crate) async fn replay_run(
     services: &EngineServices,
     run: RunId,
 ) -> Result<(Run, Timestamp), Error> {
-    fold_journal(services, run, Run::apply).await
+    replay_journal(services, run, Run::apply).await
 }
 
 /// Replays (folds) a journal without its conversation, which is enough for views of the run.
-pub(crate) async fn fold_run_outline(
+pub(crate) async fn replay_without_transcript(
     services: &EngineServices,
     run: RunId,
 ) -> Result<(Run, Timestamp), Error> {
-    fold_journal(services, run, Run::apply_without_transcript).await
+    replay_journal(services, run, Run::apply_without_transcript).await
 }
 
 type ApplyFn = fn(&mut Run, &Entry) -> Result<(), ReplayError>;
 
-async fn fold_journal(
+async fn replay_journal(
     services: &EngineServices,
     run: RunId,
     apply: ApplyFn,
@@ -432,69 +432,6 @@ async fn fold_journal(
             Some(run) if run.seq() >= page.last_seq => return Ok((run, page.now)),
             None if page.entries.is_empty() => return Err(Error::RunNotFound(run)),
             Some(_) | None => {}
-        }
-    }
-}
-
-/// Parks a run whose driver failed. After a delay the run is claimed again under a new epoch, so
-/// that unfinished calls are in doubt (their outcome is unknown) and are not simply repeated.
-pub(crate) async fn park_run_after_error(
-    services: &EngineServices,
-    worker: WorkerId,
-    claimed: &Claim,
-) -> Result<(), Error> {
-    let run = claimed.run;
-    let now = services.records.now().await?;
-    let arm = TimerUpdate::Arm {
-        timer: TimerId::derive(run.bits(), &format!("retry:{}", claimed.epoch.0), now),
-        run,
-        due: DueTime::After(ERROR_DELAY),
-        kind: TimerKind::Wake,
-    };
-    let park = SchedulingUpdate::Park { reason: "retry", blocked: false, release_lane: false };
-    let changes = vec![Change::SetTimer(arm), Change::UpdateScheduling(park)];
-    update_run_rows(services, worker, claimed, changes).await
-}
-
-/// Releases a claimed run, so that another worker can claim it and restart what may be repeated. A
-/// release event is appended where possible, so that the release does not count as a crash.
-pub(crate) async fn release_run(
-    services: &EngineServices,
-    worker: WorkerId,
-    claimed: &Claim,
-) -> Result<(), Error> {
-    let Claim { run, epoch, .. } = *claimed;
-    let (folded, now) = fold_run_outline(services, run).await?;
-    if let Ok(batch) = decide(&folded, Input::Release, DecideContext::new(now)) {
-        let author = Author::Driver { worker, epoch, after: folded.seq() };
-        let appended = services.store.append(AppendRequest { run, author, batch }).await?;
-        if appended != Appended::Conflict {
-            return Ok(());
-        }
-    }
-    let changes = vec![Change::UpdateScheduling(SchedulingUpdate::Release)];
-    update_run_rows(services, worker, claimed, changes).await
-}
-
-/// Changes rows of a run in the store without appending an event. Does nothing if the claim is no
-/// longer valid.
-pub(crate) async fn update_run_rows(
-    services: &EngineServices,
-    worker: WorkerId,
-    claimed: &Claim,
-    changes: Vec<Change>,
-) -> Result<(), Error> {
-    let run = claimed.run;
-    loop {
-        let Some(row) = services.store.get_run(run).await? else {
-            return Ok(());
-        };
-        let author = Author::Driver { worker, epoch: claimed.epoch, after: row.last_seq };
-        let batch = Batch { events: Vec::new(), changes: changes.clone() };
-        // On a conflict the same changes are tried again after the new last entry.
-        let appended = services.store.append(AppendRequest { run, author, batch }).await?;
-        if appended != Appended::Conflict {
-            return Ok(());
         }
     }
 }

@@ -68,10 +68,10 @@ pub(crate) struct ConversationSplit<'a> {
 
 /// Builds the request for a summary from the model request whose conversation is too long.
 pub(crate) fn summary_request(request: ModelRequest) -> ModelRequest {
-    let older = &request.messages[..summarized_count(&request.messages)];
+    let older = &request.messages[..count_messages_to_summarize(&request.messages)];
     let mut messages: Vec<Arc<Message>> = older.iter().map(truncate_tool_results).collect();
     messages.push(Arc::new(Message::user(SUMMARY_INSTRUCTION)));
-    ModelRequest { messages: Arc::new(messages), tools: StoredText::inline("[]"), ..request }
+    ModelRequest { messages: Arc::new(messages), tools: StoredText::new_inline("[]"), ..request }
 }
 
 /// Truncates long tool results in a message, so that the whole conversation fits into the request
@@ -110,7 +110,7 @@ pub(crate) fn summary_text(summary: &[Message]) -> String {
 
 /// Returns the number of messages to summarize: all but the newest, never separating a call from
 /// its result.
-pub(crate) fn summarized_count(messages: &[Arc<Message>]) -> usize {
+pub(crate) fn count_messages_to_summarize(messages: &[Arc<Message>]) -> usize {
     let count = messages.len();
     let mut until = count.saturating_sub(KEPT_MESSAGES).max(count.min(1));
     let bytes =
@@ -162,7 +162,7 @@ fn task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
     let Message::User(parts) = &**first else {
         return Vec::new();
     };
-    let is_goal = |part: &&Part| index > 0 || !is_runtime_part(part);
+    let is_goal = |part: &&Part| index > 0 || !is_runtime_message_part(part);
     parts.iter().take_while(is_goal).cloned().collect()
 }
 
@@ -187,11 +187,11 @@ fn is_summary(message: &Message) -> bool {
     matches!(message, Message::User(parts) if part_texts(parts).any(|text| text.starts_with(SUMMARY_HEADING)))
 }
 
-fn is_runtime_part(part: &Part) -> bool {
-    matches!(part, Part::Text(text) if is_runtime_text(text))
+fn is_runtime_message_part(part: &Part) -> bool {
+    matches!(part, Part::Text(text) if starts_with_runtime_prefix(text))
 }
 
-fn is_runtime_text(text: &str) -> bool {
+fn starts_with_runtime_prefix(text: &str) -> bool {
     RUNTIME_PREFIXES.iter().any(|head| text.starts_with(head))
 }
 
@@ -205,13 +205,13 @@ fn format_user_texts(split: ConversationSplit<'_>) -> Option<String> {
     // What an earlier summary kept is kept again.
     if let Some(Message::User(parts)) = first.map(|first| &**first) {
         let before = part_texts(parts).filter_map(|text| text.strip_prefix(USER_TEXT_HEADING));
-        bullets.extend(before.flat_map(split_bullets));
+        bullets.extend(before.flat_map(split_bullet_list));
     }
     let rest = split.summarized.get(index..).unwrap_or_default();
     for (at, message) in rest.iter().enumerate() {
         match &**message {
             Message::User(parts) => {
-                let texts = part_texts(parts).filter(|text| !is_runtime_text(text));
+                let texts = part_texts(parts).filter(|text| !starts_with_runtime_prefix(text));
                 bullets.extend(texts.map(|text| format!("{BULLET}{text}")));
             }
             Message::Assistant(reply) => {
@@ -234,7 +234,7 @@ fn format_user_texts(split: ConversationSplit<'_>) -> Option<String> {
 
 /// Splits the list of people's messages in an earlier summary into single messages, so that not all
 /// of them are dropped when the size limit is reached. A list within a message is split, too.
-fn split_bullets(text: &str) -> Vec<String> {
+fn split_bullet_list(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     for line in text.trim().split('\n') {
         match pieces.last_mut() {

@@ -2,7 +2,7 @@
 //! prunes expired data.
 
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::{AppendRequest, Appended, Author, PruneRequest, StoreWatcher};
+use longhaul_core::port::store::{AppendRequest, AppendResult, Author, PruneRequest, StoreWatcher};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_run::DecideContext;
@@ -147,7 +147,7 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
     };
     let author = Author::Outsider;
     let appended = services.store.append(AppendRequest { run, author, batch }).await?;
-    let spent = matches!(appended, Appended::Committed { .. });
+    let spent = matches!(appended, AppendResult::Committed { .. });
     if spent {
         services.notifier.notify_run_changed(run);
     }
@@ -156,7 +156,7 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
 
 async fn repair_store_rows(services: &EngineServices) -> Result<(), Error> {
     let repairs = services.records.repair_rows().await?;
-    if !repairs.is_clean() {
+    if !repairs.is_all_zero() {
         tracing::error!(?repairs, "repaired inconsistent rows of the store");
         services.notifier.notify_work_available();
     }

@@ -144,7 +144,7 @@ mod tests {
         );
         check_missing_value(
             "{{ context.user }}",
-            "line 1: `context.user` is missing; `context` has nothing in it",
+            "line 1: `context.user` is missing; `context` has no fields",
         );
         check_missing_value(
             "{{ input.repo.name|upper }}",

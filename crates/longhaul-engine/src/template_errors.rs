@@ -19,8 +19,8 @@ pub(crate) fn undefined_value_message(error: &Error, values: &Value) -> String {
     else {
         return format!("line {line}: a value is missing");
     };
-    let alternatives =
-        describe_alternatives(values, expression).map(|alternatives| format!("; {alternatives}"));
+    let alternatives = describe_available_values(values, expression)
+        .map(|alternatives| format!("; {alternatives}"));
     let (expression, alternatives) = (quote_name(expression), alternatives.unwrap_or_default());
     format!("line {line}: {expression} is missing{alternatives}")
 }
@@ -32,7 +32,7 @@ fn quote_name(name: &str) -> String {
 
 /// Describes the value in which the last name of the expression was looked up. `None` if the
 /// expression starts with a variable that the template defines.
-fn describe_alternatives(values: &Value, expression: &str) -> Option<String> {
+fn describe_available_values(values: &Value, expression: &str) -> Option<String> {
     let steps = expression.split(['.', '[', ']', '\'']);
     let steps: Vec<&str> = steps.filter(|step| !step.is_empty()).collect();
     let (missed, path) = steps.split_last()?;
@@ -40,11 +40,11 @@ fn describe_alternatives(values: &Value, expression: &str) -> Option<String> {
         Some(list) => list.get(step.parse::<usize>().ok()?),
         None => at.get(step),
     })?;
-    Some(describe_value(at, &path.join("."), missed))
+    Some(describe_parent_value(at, &path.join("."), missed))
 }
 
 /// Describes the value in which the missing name was looked up.
-fn describe_value(value: &Value, path: &str, missing_name: &str) -> String {
+fn describe_parent_value(value: &Value, path: &str, missing_name: &str) -> String {
     let kind = match value {
         Value::Object(fields) => return list_field_names(fields, path, missing_name),
         Value::Array(list) => return format!("`{path}` is a list of length {}", list.len()),
@@ -62,7 +62,7 @@ fn list_field_names(fields: &Map<String, Value>, path: &str, missing_name: &str)
         path => format!("`{path}` has"),
     };
     if fields.is_empty() {
-        return format!("{intro} nothing in it").replace("there is nothing in it", "there is none");
+        return format!("{intro} no fields").replace("there is no fields", "there are no values");
     }
     let all = rank_by_similarity(missing_name, fields.keys().map(String::as_str));
     let names = all.iter().take(NAMES_MAX).map(|name| quote_name(name));

@@ -75,7 +75,7 @@ struct MessageSize {
 
 impl MessageSize {
     fn measure(message: &Message) -> Self {
-        Self { chars: message_char_count(message), can_truncate: plain_text(message).is_some() }
+        Self { chars: message_char_count(message), can_truncate: single_text(message).is_some() }
     }
 
     /// Returns the minimum number of characters that the message needs: its share if it can be
@@ -101,7 +101,7 @@ fn first_fitting_index(sizes: &[MessageSize], chars_max: u64, share_chars: u64) 
 
 /// Returns the text of a message that consists of a single text. Other messages are shown in full
 /// or not at all: part of a tool call or of an image is useless.
-fn plain_text(message: &Message) -> Option<&str> {
+fn single_text(message: &Message) -> Option<&str> {
     match message {
         Message::User(parts) => match &parts[..] {
             [Part::Text(text)] => Some(text),
@@ -117,7 +117,7 @@ fn plain_text(message: &Message) -> Option<&str> {
 
 /// Truncates the text of a message to a number of characters.
 fn truncate_message(message: &Message, chars_max: u64) -> Message {
-    let Some(text) = plain_text(message) else {
+    let Some(text) = single_text(message) else {
         return message.clone();
     };
     let text = truncate_middle(text, chars_max);
@@ -197,7 +197,7 @@ mod tests {
 
     /// Builds messages from a short notation: `u` for a person or `m` for the model, followed by
     /// the number of characters.
-    fn parse_thread(script: &str, fill: char) -> Vec<Message> {
+    fn parse_short_notation(script: &str, fill: char) -> Vec<Message> {
         let messages = script.split_whitespace().map(|word| {
             let (who, count) = word.split_at(1);
             let text: String = std::iter::repeat_n(fill, count.parse().unwrap()).collect();
@@ -214,8 +214,8 @@ mod tests {
         let check = |script: &str, tokens: u64, expected: &str| {
             // A character counts once, however many bytes it has.
             for fill in ['a', 'é', '東', '🦀'] {
-                let all = parse_thread(script, fill);
-                let expect = parse_thread(expected, fill);
+                let all = parse_short_notation(script, fill);
+                let expect = parse_short_notation(expected, fill);
                 assert_eq!(trim_thread(all, tokens), expect, "{script} in {tokens}");
             }
         };
@@ -233,13 +233,13 @@ mod tests {
     }
 
     /// Formats messages in the short notation; `*` marks truncated messages.
-    fn abbreviate_messages(messages: &[Message]) -> String {
+    fn format_short_notation(messages: &[Message]) -> String {
         let labels = messages.iter().map(|message| {
             let who = match message {
                 Message::User(_) => "u",
                 Message::Assistant(_) | Message::Results(_) => "m",
             };
-            let text = plain_text(message).unwrap();
+            let text = single_text(message).unwrap();
             let mark = text.split_once(" characters are left out here.");
             match mark.and_then(|(before, _)| before.rsplit_once(" of ")) {
                 Some((_, whole)) => format!("{who}{whole}*"),
@@ -250,11 +250,15 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_truncated_and_displaces_no_other() {
+    fn a_long_message_is_truncated_before_others_are_dropped() {
         let check = |script: &str, tokens: u64, expected: &str| {
             for fill in ['a', 'é', '東', '🦀'] {
-                let some = trim_thread(parse_thread(script, fill), tokens);
-                assert_eq!(abbreviate_messages(&some), expected, "{script} in {tokens} of {fill}");
+                let some = trim_thread(parse_short_notation(script, fill), tokens);
+                assert_eq!(
+                    format_short_notation(&some),
+                    expected,
+                    "{script} in {tokens} of {fill}"
+                );
                 let chars_max = tokens * CHARS_PER_TOKEN;
                 let taken: u64 = some.iter().map(message_char_count).sum();
                 assert!(taken <= chars_max, "{taken}: {script} in {tokens}");
@@ -310,17 +314,17 @@ mod tests {
         let call = Block::Other(longhaul_core::raw::RawJson::from_serialize(&"x".repeat(9_000)));
         let odd =
             Message::Assistant(Arc::new(Reply { api: "scripted".into(), blocks: vec![call] }));
-        let mut messages = parse_thread("u40 m40", 'x');
+        let mut messages = parse_short_notation("u40 m40", 'x');
         messages.push(odd);
-        messages.extend(parse_thread("u40 m9000", 'x'));
-        assert_eq!(abbreviate_messages(&trim_thread(messages, 2_000)), "u40 m9000*");
+        messages.extend(parse_short_notation("u40 m9000", 'x'));
+        assert_eq!(format_short_notation(&trim_thread(messages, 2_000)), "u40 m9000*");
     }
 
     #[test]
     fn the_number_of_thread_messages_is_limited() {
         let script = "u1 m1 ".repeat(40);
-        let trimmed = trim_thread(parse_thread(&script, 'x'), 2_000);
-        assert_eq!(trimmed, parse_thread(&"u1 m1 ".repeat(25), 'x'));
+        let trimmed = trim_thread(parse_short_notation(&script, 'x'), 2_000);
+        assert_eq!(trimmed, parse_short_notation(&"u1 m1 ".repeat(25), 'x'));
         assert_eq!(trimmed.len(), MESSAGES_MAX);
     }
 }

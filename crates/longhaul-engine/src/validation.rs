@@ -94,7 +94,7 @@ impl SchemaValidator {
         }
         tokio::select! {
             biased;
-            checked = self.check_on_thread(value.clone(), value_name.to_owned(), work) => checked,
+            checked = self.check_value_on_thread(value.clone(), value_name.to_owned(), work) => checked,
             () = clock.sleep(CHECK_TIMEOUT) => Err(format!(
                 "{value_name} could not be checked within {} s; make it smaller, or the schema simpler",
                 CHECK_TIMEOUT.0 / 1_000
@@ -102,7 +102,7 @@ impl SchemaValidator {
         }
     }
 
-    async fn check_on_thread(
+    async fn check_value_on_thread(
         &self,
         value: Value,
         value_name: String,
@@ -131,7 +131,7 @@ fn validate(validator: &Validator, value: &Value, (name, work): (&str, u64)) -> 
     if work > DETAIL_WORK_MAX {
         return match validator.is_valid(value) {
             true => Ok(()),
-            false => Err(format!("{name} is invalid, but too large to report where")),
+            false => Err(format!("{name} is invalid (too large to report the position)")),
         };
     }
     let faults: Vec<String> = validator
@@ -177,10 +177,10 @@ mod tests {
 
     /// Test clock on which every wait ends at once.
     #[derive(Debug)]
-    struct ExpiredClock;
+    struct NoWaitClock;
 
     #[async_trait::async_trait]
-    impl Clock for ExpiredClock {
+    impl Clock for NoWaitClock {
         fn now(&self) -> longhaul_core::time::Timestamp {
             SystemClock.now()
         }
@@ -196,14 +196,14 @@ mod tests {
         let validator = SchemaValidator::new(&schema).unwrap();
         let mut large = Value::Array(vec![json!(1); 1_200_000]);
         // The clock ends the wait before the thread can have answered.
-        let late = validator.check_value(&large, "the answer", &ExpiredClock).await;
+        let late = validator.check_value(&large, "the answer", &NoWaitClock).await;
         let expect =
             "the answer could not be checked within 5 s; make it smaller, or the schema simpler";
         assert_eq!(late.unwrap_err(), expect);
         assert_eq!(validator.check_value(&large, "the answer", &SystemClock).await, Ok(()));
         large[7] = json!("seven");
         let why = validator.check_value(&large, "the answer", &SystemClock).await;
-        assert_eq!(why.unwrap_err(), "the answer is invalid, but too large to report where");
+        assert_eq!(why.unwrap_err(), "the answer is invalid (too large to report the position)");
         // A check that cannot end in time takes no thread.
         let again = json!({ "$ref": "#" });
         let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });
@@ -218,7 +218,7 @@ mod tests {
         let fits = branching.check_value(&nested(7), "it", &SystemClock).await;
         assert_eq!(fits, Ok(()));
         // A small value needs neither thread nor clock.
-        let why = validator.check_value(&json!(["x"]), "it", &ExpiredClock).await;
+        let why = validator.check_value(&json!(["x"]), "it", &NoWaitClock).await;
         assert_eq!(why.unwrap_err(), "/0: \"x\" is not of type \"integer\"");
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         usage: row.usage.into(),
         cost_usd: row.cost.map(micro_usd_to_usd),
         budget: BudgetView {
-            turns: lower_cap(control.caps.turns, task.policy.max_turns),
+            turns: min_cap(control.caps.turns, task.policy.max_turns),
             ..(&control.caps).into()
         },
         active_ms: row.active.0,
@@ -118,7 +118,7 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
 }
 
 /// Returns the lower of two caps. `None` means no cap.
-fn lower_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+fn min_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
@@ -153,7 +153,7 @@ fn run_error(run: &Run) -> Option<RunError> {
 
 /// Returns the name of the person who last edited the input that a gate shows. `None` if nobody
 /// did.
-fn last_editor(gate: &GateRow) -> Option<String> {
+fn last_input_editor(gate: &GateRow) -> Option<String> {
     let newest = gate.answers.iter().rev();
     newest
         .map(|given| &given.answer)
@@ -186,7 +186,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         on_timeout: spec.on_timeout,
         options: spec.options.clone(),
         approvers: spec.approvers.count,
-        edited_by: last_editor(gate),
+        edited_by: last_input_editor(gate),
         raised_at: gate.raised_at,
         tags: spec.tags.clone(),
         answers: gate.answers.iter().map(AnswerView::from).collect(),

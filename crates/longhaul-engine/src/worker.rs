@@ -16,10 +16,10 @@ use tokio::task::JoinSet;
 
 pub use crate::worker::options::WorkerOptions;
 
+use crate::claim_release::release_run;
 use crate::drive_permit::DrivePermit;
 use crate::error::Error;
 use crate::hooks::{Hooks, NoHooks};
-use crate::run_session::release_run;
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
 use crate::sweep::{Retention, run_sweep};
@@ -102,7 +102,7 @@ impl Worker {
         let mut unsure = false;
         while !shutdown.is_draining() {
             if unsure {
-                match self.release_unknown_claims(pool, heartbeats).await {
+                match self.release_undriven_claims(pool, heartbeats).await {
                     Ok(()) => unsure = false,
                     Err(error) => {
                         self.wait_after_transient_error(error).await?;
@@ -148,7 +148,7 @@ impl Worker {
         let may_begin = tokio::select! {
             biased;
             () = shutdown.wait_for_drain() => false,
-            may = identity.lease.wait_until_fresh() => may,
+            may = identity.lease.wait_until_valid() => may,
         };
         if !may_begin {
             return Ok(0);
@@ -176,7 +176,7 @@ impl Worker {
     /// Releases runs that this worker has claimed but does not drive, because the response to the
     /// claim was lost. The runs are claimed again under a new epoch, in which certainly nothing was
     /// started.
-    async fn release_unknown_claims(
+    async fn release_undriven_claims(
         &self,
         pool: &DriverPool,
         heartbeats: &HeartbeatSender,

@@ -74,7 +74,7 @@ async fn main() -> ExitCode {
         }
     };
     servers.close().await;
-    servers.finish_refreshes().await;
+    servers.finish_token_refreshes().await;
     ended
 }
 

@@ -42,7 +42,7 @@ impl ClientHandler for McpClientHandler {
         params: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        self.observations.report_question_to_calls(&declined_message(&params));
+        self.observations.report_question_to_calls(&declined_elicitation_message(&params));
         Ok(ElicitResult::new(ElicitationAction::Decline))
     }
 
@@ -58,29 +58,30 @@ impl ClientHandler for McpClientHandler {
             return Err(ErrorData::new(code, request.method, None));
         }
         let message = request.params.as_ref().and_then(|request| request["message"].as_str());
-        self.observations.report_question_to_calls(&declined_text(message.unwrap_or_default()));
-        Ok(CustomResult::new(decline_response()))
+        self.observations
+            .report_question_to_calls(&declined_question_text(message.unwrap_or_default()));
+        Ok(CustomResult::new(decline_elicitation_response()))
     }
 }
 
 /// Returns the response that declines an elicitation (a question of the server).
-pub(super) fn decline_response() -> Value {
+pub(super) fn decline_elicitation_response() -> Value {
     serde_json::json!({ "action": "decline" })
 }
 
 /// Returns the text that is recorded about a declined elicitation (a question of the server).
-pub(super) fn declined_message(params: &ElicitRequestParams) -> String {
+pub(super) fn declined_elicitation_message(params: &ElicitRequestParams) -> String {
     let params = serde_json::to_value(params).unwrap_or_default();
-    declined_text(params["message"].as_str().unwrap_or_default())
+    declined_question_text(params["message"].as_str().unwrap_or_default())
 }
 
-fn declined_text(question: &str) -> String {
+fn declined_question_text(question: &str) -> String {
     let plain = question.chars().filter(|c| !c.is_control());
     let mut short: String = plain.clone().take(QUESTION_CHARS_MAX).collect();
     if plain.count() > QUESTION_CHARS_MAX {
         short.push('…');
     }
-    format!("the server asked \"{short}\" and was declined: its questions are not answered")
+    format!("declined the server's question \"{short}\": questions are not supported")
 }
 
 #[cfg(test)]
@@ -98,11 +99,12 @@ mod tests {
             "mode": "form", "message": "long ".repeat(1_000),
             "requestedSchema": { "type": "object", "properties": {} },
         });
-        for (params, start) in
-            [(address, "the server asked \"go there\" and was"), (long, "the server asked \"long ")]
-        {
+        for (params, start) in [
+            (address, "declined the server's question \"go there\":"),
+            (long, "declined the server's question \"long "),
+        ] {
             let params: ElicitRequestParams = serde_json::from_value(params).unwrap();
-            let message = declined_message(&params);
+            let message = declined_elicitation_message(&params);
             assert!(message.starts_with(start), "{message}");
             assert!(message.chars().count() < 300, "{message}");
         }

@@ -138,10 +138,10 @@ impl Connection {
             }
         };
         let service = handshake.map_err(|error| start_error(spec, &exit, &error))?;
-        Ok(Self::from_service(spec, service, (observations, exit)))
+        Ok(Self::from_running_service(spec, service, (observations, exit)))
     }
 
-    fn from_service(
+    fn from_running_service(
         spec: &ServerSpec,
         service: RunningService<RoleClient, McpClientHandler>,
         (observations, exit): (Arc<ObservedConnectionState>, Arc<ServerExit>),
@@ -192,7 +192,7 @@ impl Connection {
     }
 
     /// Returns the tool list of the server. It is cached until the server reports a change.
-    pub(super) async fn listing(&self) -> Result<Arc<ToolListing>, ServerRequestError> {
+    pub(super) async fn tool_listing(&self) -> Result<Arc<ToolListing>, ServerRequestError> {
         let mut cached = self.listing.lock().await;
         let changes = self.observations.tool_list_change_count();
         if let Some((then, listing)) = &*cached
@@ -202,12 +202,12 @@ impl Connection {
         }
         // A list request gets no more time than a call.
         let patience = LIST_TIMEOUT.min(Duration::from_millis(self.spec.timeout.0));
-        let listing = match timeout(patience, self.fetch_listing()).await {
+        let listing = match timeout(patience, self.fetch_tool_listing()).await {
             Ok(listing) => Arc::new(listing?),
             Err(_) => {
                 let secs = patience.as_secs_f32();
                 let why = format!("the server did not list its tools within {secs} s");
-                self.abandon_server(&why);
+                self.close_hung_connection(&why);
                 return Err(ServerRequestError::Disconnected {
                     reason: why,
                     may_have_been_sent: true,
@@ -219,7 +219,7 @@ impl Connection {
         Ok(listing)
     }
 
-    async fn fetch_listing(&self) -> Result<ToolListing, ServerRequestError> {
+    async fn fetch_tool_listing(&self) -> Result<ToolListing, ServerRequestError> {
         let mut listing = ToolListing::default();
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES_MAX {
@@ -269,7 +269,7 @@ impl Connection {
                 });
             };
             params.request_state.clone_from(&more.request_state);
-            let answers = self.input_responses(more, progress)?;
+            let answers = self.answer_input_requests(more, progress)?;
             params.input_responses = answers.map(|responses| responses.into_iter().collect());
             // The server asks for nothing, so it only needs more time.
             if params.input_responses.is_none() {
@@ -283,7 +283,7 @@ impl Connection {
 
     /// Answers the questions that a server asks during a call. Roots and model sampling are not
     /// offered. `None` means the server asked nothing.
-    fn input_responses(
+    fn answer_input_requests(
         &self,
         more: InputRequiredResult,
         progress: &Arc<dyn Progress>,
@@ -291,8 +291,10 @@ impl Connection {
         let mut answers = Vec::new();
         for (key, request) in more.input_requests.unwrap_or_default() {
             let answer = if let InputRequest::Elicitation(elicitation) = request {
-                progress.report_durable(&client_handler::declined_message(&elicitation.params));
-                client_handler::decline_response()
+                progress.report_durable(&client_handler::declined_elicitation_message(
+                    &elicitation.params,
+                ));
+                client_handler::decline_elicitation_response()
             } else if let InputRequest::ListRoots(_) = request {
                 json!({ "roots": [] })
             } else {
@@ -419,13 +421,13 @@ impl Connection {
     pub(super) fn record_timed_out_call(&self) {
         let before = self.consecutive_timeouts.fetch_add(1, Ordering::AcqRel);
         if before.saturating_add(1) >= TIMEOUTS_MAX {
-            self.abandon_server(&format!("{TIMEOUTS_MAX} calls in a row timed out"));
+            self.close_hung_connection(&format!("{TIMEOUTS_MAX} calls in a row timed out"));
         }
     }
 
     /// Closes the connection to a server that hangs. The next use starts the server again.
-    fn abandon_server(&self, why: &str) {
-        self.exit.record_violation(why);
+    fn close_hung_connection(&self, why: &str) {
+        self.exit.record_limit_violation(why);
         let service = self.service.lock();
         // Dropping the service ends it and fails all pending requests.
         drop(service.unwrap_or_else(PoisonError::into_inner).take());

@@ -63,7 +63,7 @@ impl ServerExit {
     }
 
     /// Records that the server violated a limit and that its connection is abandoned.
-    pub(super) fn record_violation(&self, why: &str) {
+    pub(super) fn record_limit_violation(&self, why: &str) {
         self.record_reason(why, true);
     }
 
@@ -95,7 +95,7 @@ impl ServerExit {
     pub(super) fn last_stderr_line(&self) -> Option<String> {
         let tail = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
         // Redacts before truncating, because a truncated secret would not be recognized.
-        let text = self.redacted(&String::from_utf8_lossy(&tail.bytes));
+        let text = self.redact_secrets(&String::from_utf8_lossy(&tail.bytes));
         // An incomplete character is decoded to U+FFFD, which takes more bytes.
         let skipped = self.longest_secret_bytes + '\u{fffd}'.len_utf8() * 3;
         let text = match tail.is_cut {
@@ -103,7 +103,7 @@ impl ServerExit {
             false => &text,
         };
         // The rest of a secret may not have arrived yet.
-        let partial_len = self.redactor.partial_match_len(text);
+        let partial_len = self.redactor.partial_secret_len(text);
         let text = match partial_len < PARTIAL_BYTES_MIN {
             true => text,
             false => &text[..text.len() - partial_len],
@@ -123,14 +123,14 @@ impl ServerExit {
     }
 
     /// Returns the text with the secrets of the server's spec and all login tokens redacted.
-    fn redacted(&self, text: &str) -> String {
+    fn redact_secrets(&self, text: &str) -> String {
         let text = redact_tokens(text);
         self.redactor.redact(&text).into_owned()
     }
 
     /// Returns the text on one line, truncated, and with secrets redacted.
     pub(super) fn sanitize(&self, text: &str) -> String {
-        let text = self.redacted(text);
+        let text = self.redact_secrets(text);
         let printable = |c: char| if c.is_control() { ' ' } else { c };
         let mut short: String = text.chars().take(REASON_CHARS_MAX).map(printable).collect();
         if short.len() < text.len() {
@@ -149,7 +149,7 @@ mod tests {
         let exit = ServerExit::new(&["hunter2hunter".into()]);
         exit.append_stderr(b"starting\nbad key hunter2hunter\n\n");
         exit.record_exit("it said hunter2hunter\nand left.");
-        exit.record_violation("later");
+        exit.record_limit_violation("later");
         let end = exit.reason().unwrap();
         assert_eq!(end.reason, "it said *** and left");
         assert!(!end.is_violation);

@@ -37,9 +37,9 @@ pub(super) enum HandshakeMode {
 /// Whether a server is known to need the legacy handshake, so that the newer one is not tried again
 /// in this process. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KnownHandshakeMode(Arc<AtomicBool>);
+pub(super) struct HandshakeModeCache(Arc<AtomicBool>);
 
-impl KnownHandshakeMode {
+impl HandshakeModeCache {
     /// Returns the handshake mode that the server needs. `None` if it is not known.
     pub(super) fn get(&self) -> Option<HandshakeMode> {
         let is_older = self.0.load(Ordering::Acquire);

@@ -196,14 +196,14 @@ fn sse_events(response: Response) -> BoxedSseResponse {
 
 /// The SDK's event type. It comes from an older version of the SSE crate and can only be named
 /// through the SDK's own types.
-type SdkEvent = <<BoxedSseResponse as Stream>::Item as OkType>::Value;
+type SdkEvent = <<BoxedSseResponse as Stream>::Item as ResultOkType>::Value;
 
 /// Gives access to the `Ok` type of a result type.
-trait OkType {
+trait ResultOkType {
     type Value;
 }
 
-impl<T, E> OkType for Result<T, E> {
+impl<T, E> ResultOkType for Result<T, E> {
     type Value = T;
 }
 
@@ -246,7 +246,7 @@ fn status_error(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
 /// Translates the rejection of a `server/discover` request into a JSON-RPC error. Servers without
 /// that method reject it in various ways. The SDK recognizes only this form and then falls back to
 /// `initialize`.
-fn discovery_rejection(
+fn convert_discovery_rejection(
     message: &ClientJsonRpcMessage,
     status: StatusCode,
     body: &[u8],
@@ -289,7 +289,7 @@ async fn read_response(
         }
         // The response may contain the server's own error message.
         let body = read_body(response, ERROR_BODY_BYTES_MAX).await.unwrap_or_default();
-        if let Some(answer) = discovery_rejection(message, status, &body) {
+        if let Some(answer) = convert_discovery_rejection(message, status, &body) {
             return Ok(answer);
         }
         if let Ok(parsed @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body) {

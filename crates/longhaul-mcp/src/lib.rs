@@ -44,7 +44,7 @@ use crate::auth::login_flow::{self, LoginTarget};
 use crate::auth::rejection::login_command;
 use crate::auth::token_provider::TokenProvider;
 use crate::connection::Connection;
-use crate::handshake::{HandshakeMode, KnownHandshakeMode};
+use crate::handshake::{HandshakeMode, HandshakeModeCache};
 use crate::http_auth::LOGIN_TIMEOUT_MAX;
 use crate::reconnect::ReconnectingServer;
 use crate::request_error::RequiredCredentials;
@@ -55,7 +55,7 @@ pub use crate::auth::config::LoginContext;
 pub use crate::auth::credential_file::CredentialFileError;
 pub use crate::auth::error::LoginError;
 pub use crate::auth::login_flow::{LoginRequest, PendingLogin};
-pub use crate::auth::redaction::{partial_token_len, redact_tokens};
+pub use crate::auth::redaction::{partial_token_suffix_len, redact_tokens};
 pub use crate::auth::revoke::LogoutOutcome;
 pub use crate::auth::token_provider::LoginStatus;
 pub use crate::error::McpError;
@@ -96,7 +96,7 @@ struct ConfiguredServer {
     spec: Arc<ServerSpec>,
     shared: Arc<ReconnectingServer>,
     /// Handshake mode that the server is known to need, shared by all connections to this server.
-    known_mode: KnownHandshakeMode,
+    known_mode: HandshakeModeCache,
     run_servers: Mutex<BTreeMap<ClaimId, Arc<ReconnectingServer>>>,
 }
 
@@ -134,7 +134,7 @@ impl Servers {
     pub fn new(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
         let servers = specs.into_iter().map(|spec| {
             let spec = Arc::new(spec);
-            let known_mode = KnownHandshakeMode::default();
+            let known_mode = HandshakeModeCache::default();
             let slot =
                 ReconnectingServer::new(Arc::clone(&spec), known_mode.clone(), Arc::clone(&clock));
             let server = ConfiguredServer {
@@ -163,14 +163,14 @@ impl Servers {
         claim: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         let slot = self.find_server(server)?.server_for_run(claim, &self.0.clock);
-        if let Some(why) = self.login_problem(server).await {
+        if let Some(why) = self.login_error_message(server).await {
             return Err(McpError::LoginRequired {
                 server: server.to_owned(),
                 reason: why,
                 is_transient: false,
             });
         }
-        let listing = slot.listing().await?;
+        let listing = slot.tool_listing().await?;
         let made = |listed: &ListedTool| -> Arc<dyn Tool> {
             Arc::new(McpTool::new(listed.clone(), Arc::clone(&slot)))
         };
@@ -191,7 +191,7 @@ impl Servers {
     /// Returns the message about a login that has expired or was rejected. `None` means the login
     /// can be used. Without this check, an open connection and a cached tool list would hide an
     /// expired login until a call fails.
-    async fn login_problem(&self, server: &str) -> Option<String> {
+    async fn login_error_message(&self, server: &str) -> Option<String> {
         let provider = self.token_provider(server).ok()?;
         // No call has been sent, so nothing can be in doubt. A refresh that takes longer continues,
         // and the next request waits for it.
@@ -215,7 +215,7 @@ impl Servers {
             Some(link) => (link, false),
             None => (Arc::new(connect_with_fallback(&found.spec, &found.known_mode).await?), true),
         };
-        let listing = link.listing().await;
+        let listing = link.tool_listing().await;
         let who = link.server_info().clone();
         if alone {
             link.close().await;
@@ -238,10 +238,10 @@ impl Servers {
     pub async fn requires_login(&self, server: &str) -> Result<bool, McpError> {
         let ConfiguredServer { spec, known_mode, .. } = self.find_server(server)?;
         let anonymous =
-            ServerSpec { transport: spec.transport.as_anonymous(), ..ServerSpec::clone(spec) };
+            ServerSpec { transport: spec.transport.without_login(), ..ServerSpec::clone(spec) };
         let attempt = async {
             let link = connect_with_fallback(&anonymous, known_mode).await?;
-            let listing = link.listing().await;
+            let listing = link.tool_listing().await;
             link.close().await;
             listing.map_err(|lost| link.to_mcp_error(&lost))
         };
@@ -332,10 +332,10 @@ impl Servers {
 
     /// Waits a limited time for token refreshes that are in flight: only their responses hold the
     /// next refresh token. Call it after [`Servers::close`], because closing may start a refresh.
-    pub async fn finish_refreshes(&self) {
+    pub async fn finish_token_refreshes(&self) {
         let servers = self.0.servers.values();
         let logins = servers.filter_map(|server| server.spec.transport.login_context());
-        join_all(logins.map(LoginContext::finish_refresh)).await;
+        join_all(logins.map(LoginContext::finish_token_refresh)).await;
     }
 
     fn find_server(&self, server: &str) -> Result<&ConfiguredServer, McpError> {
@@ -348,7 +348,7 @@ impl Servers {
 /// handshake mode.
 async fn connect_with_fallback(
     spec: &ServerSpec,
-    known_mode: &KnownHandshakeMode,
+    known_mode: &HandshakeModeCache,
 ) -> Result<Connection, McpError> {
     let mode = known_mode.get().unwrap_or(HandshakeMode::Auto);
     let started = match Connection::start(spec, mode).await {

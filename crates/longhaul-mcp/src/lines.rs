@@ -15,7 +15,7 @@ pub(super) struct BoundedLineReader<R> {
 
 /// Result of reading one line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum LineRead {
+pub(super) enum LineReadOutcome {
     /// A line without its line ending.
     Full(Vec<u8>),
     /// A line that exceeds the maximum length.
@@ -30,24 +30,24 @@ impl<R: AsyncRead + Unpin> BoundedLineReader<R> {
     }
 
     /// Reads the next line. Reports the end of the output or a line that is too long instead.
-    pub(super) async fn next(&mut self) -> LineRead {
+    pub(super) async fn next(&mut self) -> LineReadOutcome {
         loop {
             // A read error is treated like the end of the output.
             let Ok(some) = self.reader.fill_buf().await else {
-                return LineRead::Eof;
+                return LineReadOutcome::Eof;
             };
             if some.is_empty() {
-                return LineRead::Eof;
+                return LineReadOutcome::Eof;
             }
             let end = some.iter().position(|byte| *byte == b'\n');
             let take = end.unwrap_or(some.len());
             if self.line.len() + take > self.max_bytes {
-                return LineRead::TooLong;
+                return LineReadOutcome::TooLong;
             }
             self.line.extend_from_slice(&some[..take]);
             self.reader.consume(take + usize::from(end.is_some()));
             if end.is_some() {
-                return LineRead::Full(std::mem::take(&mut self.line));
+                return LineReadOutcome::Full(std::mem::take(&mut self.line));
             }
         }
     }
@@ -62,13 +62,18 @@ mod tests {
         for (text, lines) in [
             (
                 "a\nbc\n\n",
-                vec![complete_line("a"), complete_line("bc"), complete_line(""), LineRead::Eof],
+                vec![
+                    complete_line("a"),
+                    complete_line("bc"),
+                    complete_line(""),
+                    LineReadOutcome::Eof,
+                ],
             ),
-            ("a\r\nrest", vec![complete_line("a\r"), LineRead::Eof]),
-            ("12345678\n", vec![complete_line("12345678"), LineRead::Eof]),
-            ("123456789\n", vec![LineRead::TooLong]),
-            ("1234567890123456789", vec![LineRead::TooLong]),
-            ("", vec![LineRead::Eof]),
+            ("a\r\nrest", vec![complete_line("a\r"), LineReadOutcome::Eof]),
+            ("12345678\n", vec![complete_line("12345678"), LineReadOutcome::Eof]),
+            ("123456789\n", vec![LineReadOutcome::TooLong]),
+            ("1234567890123456789", vec![LineReadOutcome::TooLong]),
+            ("", vec![LineReadOutcome::Eof]),
         ] {
             let mut read = BoundedLineReader::new(text.as_bytes(), 8);
             for line in lines {
@@ -77,7 +82,7 @@ mod tests {
         }
     }
 
-    fn complete_line(text: &str) -> LineRead {
-        LineRead::Full(text.into())
+    fn complete_line(text: &str) -> LineReadOutcome {
+        LineReadOutcome::Full(text.into())
     }
 }

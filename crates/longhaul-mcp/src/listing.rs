@@ -121,7 +121,7 @@ fn parse_tool(
     let listed = ListedTool {
         spec: ToolSpec {
             name,
-            description: bounded_description(description),
+            description: sanitize_description(description),
             schema: schema.clone(),
             can_verify: false,
             // A model that gets the result "unknown" simply calls again, so a person is asked.
@@ -163,7 +163,7 @@ fn effect_class(spec: &ServerSpec, annotations: &Value) -> EffectClass {
     }
 }
 
-fn bounded_description(text: &str) -> String {
+fn sanitize_description(text: &str) -> String {
     let fits = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     let mut short: String = text.chars().filter(fits).take(DESCRIPTION_CHARS_MAX).collect();
     if text.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn effect_classes_follow_hints_and_run_scoped_servers_are_session() {
+    fn effect_classes_follow_hints_and_per_run_tools_are_once() {
         for (hints, class) in [
             (json!({ "readOnlyHint": true }), EffectClass::Pure),
             (json!({ "idempotentHint": true }), EffectClass::Keyed),

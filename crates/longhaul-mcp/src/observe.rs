@@ -35,14 +35,14 @@ pub(super) struct ObservedConnectionState {
     calls: Mutex<HashMap<RequestId, (ProgressToken, ProgressSink)>>,
     list_changes: AtomicU64,
     pending_server_requests: AtomicUsize,
-    probe: Mutex<DiscoveryProbe>,
+    probe: Mutex<DiscoverRequestState>,
 }
 
 /// State of the `server/discover` request. If the server does not answer for some time, the SDK
 /// assumes an older server and sends `initialize`. A server that is slow to start then answers both
 /// requests in order, and the SDK would treat the late answer as an error.
 #[derive(Debug, Default)]
-enum DiscoveryProbe {
+enum DiscoverRequestState {
     #[default]
     Unsent,
     Sent(RequestId),
@@ -77,7 +77,7 @@ impl ObservedConnectionState {
             0 | 1 => text,
             _ => {
                 briefly =
-                    format!("the server asked a question in one of {many} calls and was declined");
+                    format!("declined a question that the server asked in one of {many} calls");
                 &briefly
             }
         };
@@ -111,19 +111,19 @@ impl ObservedConnectionState {
     fn track_handshake_request(&self, request: &ClientRequest, id: &RequestId) {
         let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         if let ClientRequest::DiscoverRequest(_) = request {
-            *probe = DiscoveryProbe::Sent(id.clone());
-        } else if let (ClientRequest::InitializeRequest(_), DiscoveryProbe::Sent(sent)) =
+            *probe = DiscoverRequestState::Sent(id.clone());
+        } else if let (ClientRequest::InitializeRequest(_), DiscoverRequestState::Sent(sent)) =
             (request, &*probe)
         {
-            *probe = DiscoveryProbe::Abandoned(sent.clone());
+            *probe = DiscoverRequestState::Abandoned(sent.clone());
         }
     }
 
     /// Returns whether this id answers a `server/discover` request that the SDK no longer waits
     /// for. Ids are compared as text because some servers return a numeric id as a string.
-    fn is_abandoned_probe(&self, response_id: &RequestId) -> bool {
+    fn is_abandoned_discover_response(&self, response_id: &RequestId) -> bool {
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(&*probe, DiscoveryProbe::Abandoned(id) if id.to_string() == response_id.to_string())
+        matches!(&*probe, DiscoverRequestState::Abandoned(id) if id.to_string() == response_id.to_string())
     }
 
     /// Handles an outgoing message. Returns the id of the message if the message is a tool call.
@@ -173,14 +173,14 @@ impl ObservedConnectionState {
             }
             JsonRpcMessage::Response(answer) => {
                 self.remove_call(&answer.id);
-                Some(!self.is_abandoned_probe(&answer.id))
+                Some(!self.is_abandoned_discover_response(&answer.id))
             }
             JsonRpcMessage::Error(answer) => {
                 let Some(id) = &answer.id else {
                     return Some(true);
                 };
                 self.remove_call(id);
-                Some(!self.is_abandoned_probe(id))
+                Some(!self.is_abandoned_discover_response(id))
             }
             JsonRpcMessage::Notification(notification) => {
                 Some(self.on_notification(&notification.notification))
@@ -253,7 +253,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
                 Some(true) => return Some(message),
                 Some(false) => {}
                 None => {
-                    self.exit.record_violation(
+                    self.exit.record_limit_violation(
                         "the server sends too many requests without waiting for responses",
                     );
                     return None;
@@ -274,15 +274,15 @@ mod tests {
 
     /// Progress receiver that stores all reported messages.
     #[derive(Debug, Default)]
-    struct RecordedProgress(Mutex<Vec<String>>);
+    struct ProgressRecorder(Mutex<Vec<String>>);
 
-    impl RecordedProgress {
-        fn take(&self) -> Vec<String> {
+    impl ProgressRecorder {
+        fn take_messages(&self) -> Vec<String> {
             std::mem::take(&mut self.0.lock().unwrap())
         }
     }
 
-    impl Progress for RecordedProgress {
+    impl Progress for ProgressRecorder {
         fn report(&self, _: Option<u8>, message: &str) {
             self.0.lock().unwrap().push(message.to_owned());
         }
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    fn call_message(id: u32, progress: &Arc<RecordedProgress>) -> ClientJsonRpcMessage {
+    fn tool_call_message(id: u32, progress: &Arc<ProgressRecorder>) -> ClientJsonRpcMessage {
         let call = json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call",
             "params": { "name": "a", "_meta": { "progressToken": id } },
@@ -331,34 +331,34 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_was_never_sent_gets_no_progress() {
         let observations = Arc::new(ObservedConnectionState::default());
-        let progress = Arc::new(RecordedProgress::default());
+        let progress = Arc::new(ProgressRecorder::default());
         for (is_sent, expect) in [(false, Vec::new()), (true, vec!["asked".to_owned()])] {
             let mut tap = ObservedTransport::new(
                 FakeTransport(is_sent),
                 Arc::clone(&observations),
                 Arc::default(),
             );
-            let sent = tap.send(call_message(1, &progress)).await;
+            let sent = tap.send(tool_call_message(1, &progress)).await;
             assert_eq!(sent.is_ok(), is_sent);
             observations.report_question_to_calls("asked");
-            assert_eq!(progress.take(), expect);
+            assert_eq!(progress.take_messages(), expect);
         }
     }
 
     #[tokio::test]
-    async fn progress_of_an_unclear_call_is_reported_without_its_text() {
+    async fn a_question_is_reported_without_text_if_its_call_is_unknown() {
         let observations = Arc::new(ObservedConnectionState::default());
-        let diaries: [Arc<RecordedProgress>; 2] = Default::default();
+        let diaries: [Arc<ProgressRecorder>; 2] = Default::default();
         let mut tap =
             ObservedTransport::new(FakeTransport(true), Arc::clone(&observations), Arc::default());
-        tap.send(call_message(1, &diaries[0])).await.unwrap();
+        tap.send(tool_call_message(1, &diaries[0])).await.unwrap();
         observations.report_question_to_calls("it asked \"secret?\"");
-        assert_eq!(diaries[0].take(), ["it asked \"secret?\""]);
-        tap.send(call_message(2, &diaries[1])).await.unwrap();
+        assert_eq!(diaries[0].take_messages(), ["it asked \"secret?\""]);
+        tap.send(tool_call_message(2, &diaries[1])).await.unwrap();
         observations.report_question_to_calls("it asked \"secret?\"");
-        let expected = "the server asked a question in one of 2 calls and was declined";
+        let expected = "declined a question that the server asked in one of 2 calls";
         for progress in diaries {
-            assert_eq!(progress.take(), [expected]);
+            assert_eq!(progress.take_messages(), [expected]);
         }
     }
 }

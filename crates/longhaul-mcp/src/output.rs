@@ -110,7 +110,7 @@ fn content_block_part(block: &Value, sink: &ImageSink) -> Part {
 }
 
 fn image_part(data: &str, sink: &ImageSink) -> Result<Part, ImageError> {
-    let bytes = decoded_len(data);
+    let bytes = base64_decoded_len(data);
     if bytes > ImageSink::BYTES_MAX {
         return Err(ImageError::TooLarge(bytes));
     }
@@ -120,7 +120,7 @@ fn image_part(data: &str, sink: &ImageSink) -> Result<Part, ImageError> {
 
 /// Returns the text that replaces binary data of a content block.
 fn omitted_data_note(kind: &str, block: &Value, why: &str) -> String {
-    let bytes = decoded_len(block["data"].as_str().unwrap_or_default());
+    let bytes = base64_decoded_len(block["data"].as_str().unwrap_or_default());
     let media = match block["mimeType"].as_str().unwrap_or_default() {
         "" => "unknown",
         media => &media[..media.floor_char_boundary(MEDIA_TYPE_BYTES_MAX)],
@@ -153,7 +153,7 @@ fn resource_text(resource: &Value) -> String {
     match (resource["text"].as_str(), resource["blob"].as_str()) {
         (Some(text), _) => format!("(resource {at})\n{text}"),
         (None, Some(blob)) => {
-            let bytes = decoded_len(blob);
+            let bytes = base64_decoded_len(blob);
             format!("(resource {at}, {media}, {bytes} bytes, not shown)")
         }
         (None, None) => format!("(resource {at}, empty)"),
@@ -161,7 +161,7 @@ fn resource_text(resource: &Value) -> String {
 }
 
 /// Returns the number of bytes that base64 text decodes to.
-fn decoded_len(base64: &str) -> usize {
+fn base64_decoded_len(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
 

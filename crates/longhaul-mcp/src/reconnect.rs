@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::connection::{Connection, ServerRequestError};
 use crate::error::McpError;
-use crate::handshake::{HandshakeMode, KnownHandshakeMode};
+use crate::handshake::{HandshakeMode, HandshakeModeCache};
 use crate::listing::ToolListing;
 use crate::spec::{ServerSpec, ServerTransport, redacted_url};
 
@@ -64,7 +64,7 @@ struct PendingConnection {
 /// Opens connections to one server and counts its failures.
 struct Connector {
     spec: Arc<ServerSpec>,
-    known_mode: KnownHandshakeMode,
+    known_mode: HandshakeModeCache,
     clock: Arc<dyn Clock>,
     state: Mutex<ConnectorState>,
     closed: watch::Sender<bool>,
@@ -90,7 +90,7 @@ impl std::fmt::Debug for ReconnectingServer {
 impl ReconnectingServer {
     pub(super) fn new(
         spec: Arc<ServerSpec>,
-        known_mode: KnownHandshakeMode,
+        known_mode: HandshakeModeCache,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -127,12 +127,12 @@ impl ReconnectingServer {
     pub(super) async fn connection(&self) -> ConnectResult {
         match self.current_connection().filter(|_| !*self.connector.closed.borrow()) {
             Some(link) => Ok(link),
-            None => self.join_connection_attempt().await,
+            None => self.join_or_start_connect().await,
         }
     }
 
     /// Joins the connection attempt in flight, or starts a new one.
-    fn join_connection_attempt(&self) -> Shared<BoxFuture<'static, ConnectResult>> {
+    fn join_or_start_connect(&self) -> Shared<BoxFuture<'static, ConnectResult>> {
         let mut pending = self.pending_connect.lock().unwrap_or_else(PoisonError::into_inner);
         while pending.tasks.try_join_next().is_some() {}
         let waited = pending.result.clone();
@@ -157,26 +157,27 @@ impl ReconnectingServer {
 
     /// Returns the tool list, starting the server if needed. Concurrent callers share one request
     /// and its result.
-    pub(super) async fn listing(self: &Arc<Self>) -> ListingResult {
-        self.join_listing_request().await
+    pub(super) async fn tool_listing(self: &Arc<Self>) -> ListingResult {
+        self.join_or_start_listing().await
     }
 
-    fn join_listing_request(self: &Arc<Self>) -> Shared<ListingFuture> {
+    fn join_or_start_listing(self: &Arc<Self>) -> Shared<ListingFuture> {
         let mut pending = self.pending_listing.lock().unwrap_or_else(PoisonError::into_inner);
         let open = pending.as_ref().and_then(WeakShared::upgrade);
         if let Some(open) = open.filter(|open| open.peek().is_none()) {
             return open;
         }
         let slot = Arc::clone(self);
-        let new = async move { slot.listing_with_timeout(READY_TIMEOUT).await }.boxed().shared();
+        let new =
+            async move { slot.fetch_tools_with_timeout(READY_TIMEOUT).await }.boxed().shared();
         *pending = new.downgrade();
         new
     }
 
     /// Fetches the tool list with a timeout. A connection attempt continues after the timeout and
     /// counts its own failures.
-    async fn listing_with_timeout(&self, max_wait: Duration) -> ListingResult {
-        if let Ok(listed) = timeout(max_wait, self.fetch_listing()).await {
+    async fn fetch_tools_with_timeout(&self, max_wait: Duration) -> ListingResult {
+        if let Ok(listed) = timeout(max_wait, self.fetch_tools_with_retry()).await {
             return listed;
         }
         let spec = self.spec();
@@ -195,11 +196,11 @@ impl ReconnectingServer {
         })
     }
 
-    async fn fetch_listing(&self) -> ListingResult {
+    async fn fetch_tools_with_retry(&self) -> ListingResult {
         let mut again = true;
         loop {
             let link = self.connection().await?;
-            match link.listing().await {
+            match link.tool_listing().await {
                 Ok(listing) => return Ok(listing),
                 // The server was already gone, or it exited on this request.
                 Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
@@ -226,7 +227,7 @@ impl Connector {
         let mut closed = self.closed.subscribe();
         let opened = async {
             let mut state = self.state.lock().await;
-            self.connect_locked(&mut state).await
+            self.connect_under_lock(&mut state).await
         };
         tokio::select! {
             biased;
@@ -240,7 +241,7 @@ impl Connector {
         McpError::Closed { server: self.spec.name.clone() }
     }
 
-    async fn connect_locked(&self, state: &mut ConnectorState) -> ConnectResult {
+    async fn connect_under_lock(&self, state: &mut ConnectorState) -> ConnectResult {
         if let Some(link) = &state.connection {
             let Some(why) = link.closed_reason() else {
                 return Ok(Arc::clone(link));
@@ -283,8 +284,8 @@ impl Connector {
             return Ok(());
         };
         match &state.last_error {
-            Some(last) if state.failures >= self.failures_max() => {
-                Err(as_repeated_failure(last.clone(), state.failures))
+            Some(last) if state.failures >= self.max_failures() => {
+                Err(to_repeated_failure_error(last.clone(), state.failures))
             }
             Some(_) | None => {
                 self.clock.sleep(at.minus(self.clock.monotonic_time())).await;
@@ -297,14 +298,14 @@ impl Connector {
         state.failures = state.failures.saturating_add(1);
         state.retry_at = Some(self.clock.monotonic_time().plus(restart_delay(state.failures)));
         state.last_error = Some(error.clone());
-        match state.failures >= self.failures_max() {
-            true => Err(as_repeated_failure(error, state.failures)),
+        match state.failures >= self.max_failures() {
+            true => Err(to_repeated_failure_error(error, state.failures)),
             false => Ok(()),
         }
     }
 
     /// Returns how many consecutive failures the server may have before it is reported as failing.
-    fn failures_max(&self) -> u32 {
+    fn max_failures(&self) -> u32 {
         match self.spec.transport {
             ServerTransport::Stdio { .. } => FAILURES_MAX,
             ServerTransport::Http { .. } => REMOTE_FAILURES_MAX,
@@ -320,7 +321,7 @@ fn restart_delay(failures: u32) -> Millis {
 }
 
 /// Converts a start error into the error for a server that failed this many times in a row.
-fn as_repeated_failure(error: McpError, times: u32) -> McpError {
+fn to_repeated_failure_error(error: McpError, times: u32) -> McpError {
     match error {
         McpError::Start { server, reason, hint } => {
             McpError::RepeatedFailures { server, times, reason, hint }
@@ -370,13 +371,13 @@ mod tests {
         };
         let slot = ReconnectingServer::new(
             Arc::new(spec),
-            KnownHandshakeMode::default(),
+            HandshakeModeCache::default(),
             Arc::new(FixedClock),
         );
-        let late = slot.listing_with_timeout(Duration::from_millis(20)).await.unwrap_err();
+        let late = slot.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
         assert!(late.to_string().contains("not ready within 0.02 s"), "{late}");
         // The attempt continues, and the next caller joins it instead of starting another.
-        slot.listing_with_timeout(Duration::from_millis(20)).await.unwrap_err();
+        slot.fetch_tools_with_timeout(Duration::from_millis(20)).await.unwrap_err();
         let pending = slot.pending_connect.lock().unwrap();
         assert_eq!(pending.tasks.len(), 1);
     }

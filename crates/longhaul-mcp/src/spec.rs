@@ -98,10 +98,10 @@ impl ServerTransport {
     }
 
     /// Returns the same transport without the stored login.
-    pub(super) fn as_anonymous(&self) -> Self {
+    pub(super) fn without_login(&self) -> Self {
         let mut transport = self.clone();
         if let Self::Http { login, .. } = &mut transport {
-            *login = login.as_ref().map(LoginContext::as_anonymous);
+            *login = login.as_ref().map(LoginContext::without_login);
         }
         transport
     }

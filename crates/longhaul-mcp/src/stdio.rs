@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use crate::exit::ServerExit;
 use crate::guard::ProcessGroupGuard;
-use crate::lines::{BoundedLineReader, LineRead, MESSAGE_BYTES_MAX};
+use crate::lines::{BoundedLineReader, LineReadOutcome, MESSAGE_BYTES_MAX};
 use crate::spec::ServerTransport;
 
 /// Maximum number of messages in the queue to a server's stdin.
@@ -78,7 +78,7 @@ impl ServerProcess {
         if self.status.is_none() {
             self.status = self.child.wait().await.ok();
             if self.status.is_some() {
-                self.kill_group();
+                self.kill_all_processes();
                 self.guard = None;
             }
         }
@@ -92,7 +92,7 @@ impl ServerProcess {
         }
     }
 
-    fn kill_group(&mut self) {
+    fn kill_all_processes(&mut self) {
         self.send_signal(Signal::KILL);
         self.group = None;
     }
@@ -101,7 +101,7 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     /// Kills the group before the child is reaped, so that the id still belongs to its group.
     fn drop(&mut self) {
-        self.kill_group();
+        self.kill_all_processes();
     }
 }
 
@@ -149,12 +149,13 @@ impl StdioTransport {
             Some(_) => self.read_remaining_line().await,
         };
         match line {
-            LineRead::Full(line) => return Some(line),
-            LineRead::TooLong => {
+            LineReadOutcome::Full(line) => return Some(line),
+            LineReadOutcome::TooLong => {
                 let mb = MESSAGE_BYTES_MAX / (1024 * 1024);
-                self.exit.record_violation(&format!("the server sent a message of over {mb} MB"));
+                self.exit
+                    .record_limit_violation(&format!("the server sent a message of over {mb} MB"));
             }
-            LineRead::Eof => {
+            LineReadOutcome::Eof => {
                 _ = timeout(DRAIN_TIMEOUT, self.process.wait_for_exit()).await;
                 let why = match self.process.status {
                     Some(status) => format!("the server process ended ({status})"),
@@ -168,9 +169,9 @@ impl StdioTransport {
 
     /// Reads a line that an exited process has left in its pipe. Has a timeout because another
     /// process may hold the pipe open.
-    async fn read_remaining_line(&mut self) -> LineRead {
+    async fn read_remaining_line(&mut self) -> LineReadOutcome {
         let rest = timeout(DRAIN_TIMEOUT, self.lines.next()).await;
-        rest.unwrap_or(LineRead::Eof)
+        rest.unwrap_or(LineReadOutcome::Eof)
     }
 
     /// Parses a line of the server. The inner `None` means the line is not a message; the outer
@@ -194,7 +195,7 @@ impl StdioTransport {
         }
         if self.invalid_lines > INVALID_LINES_MAX || self.unsolicited_bytes > UNSOLICITED_BYTES_MAX
         {
-            self.exit.record_violation("the server sent too much unsolicited output");
+            self.exit.record_limit_violation("the server sent too much unsolicited output");
             return None;
         }
         Some(message)
@@ -299,7 +300,7 @@ impl Transport<RoleClient> for StdioTransport {
             self.process.send_signal(Signal::TERM);
             _ = timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await;
         }
-        self.process.kill_group();
+        self.process.kill_all_processes();
         _ = timeout(STOP_TIMEOUT, self.process.wait_for_exit()).await;
         self.tasks.abort_all();
         Ok(())
@@ -311,7 +312,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_group_is_not_killed_after_its_leader_was_reaped() {
+    async fn a_process_group_is_not_killed_after_its_leader_was_reaped() {
         let transport = ServerTransport::Stdio {
             command: "true".into(),
             args: Vec::new(),

@@ -81,7 +81,7 @@ impl McpTool {
     }
 
     /// Converts the error of a call into a failure for the model.
-    fn to_failure(&self, error: ServerRequestError) -> ToolFailure {
+    fn to_tool_failure(&self, error: ServerRequestError) -> ToolFailure {
         let server = &self.server.spec().name;
         match error {
             ServerRequestError::Rejected(message)
@@ -100,7 +100,7 @@ impl McpTool {
 }
 
 /// Tells the connection at the end of a call whether the server answered or the call timed out.
-struct CallEndRecorder<'a> {
+struct CallOutcomeRecorder<'a> {
     server: &'a ReconnectingServer,
     connection: &'a Connection,
     /// Start time of the call on the monotonic clock.
@@ -108,13 +108,13 @@ struct CallEndRecorder<'a> {
     is_answered: bool,
 }
 
-impl<'a> CallEndRecorder<'a> {
+impl<'a> CallOutcomeRecorder<'a> {
     fn new(server: &'a ReconnectingServer, connection: &'a Connection) -> Self {
         Self { server, connection, started: server.monotonic_now(), is_answered: false }
     }
 }
 
-impl Drop for CallEndRecorder<'_> {
+impl Drop for CallOutcomeRecorder<'_> {
     fn drop(&mut self) {
         let took = self.server.monotonic_now().minus(self.started);
         // The caller's timeout started slightly earlier than this watch.
@@ -156,7 +156,7 @@ impl Tool for McpTool {
         let mut again = self.listed.class.may_repeat();
         loop {
             let connection = self.connect().await?;
-            let mut watch = CallEndRecorder::new(&self.server, &connection);
+            let mut watch = CallOutcomeRecorder::new(&self.server, &connection);
             let called = connection.call_tool(&self.name, input.clone(), &ctx.progress).await;
             watch.is_answered = true;
             match called {
@@ -164,7 +164,7 @@ impl Tool for McpTool {
                 Err(ServerRequestError::Disconnected { can_retry: true, .. }) if again => {
                     again = false
                 }
-                Err(error) => return Err(self.to_failure(error)),
+                Err(error) => return Err(self.to_tool_failure(error)),
             }
         }
     }

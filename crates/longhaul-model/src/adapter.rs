@@ -24,7 +24,7 @@ use crate::http::HttpClient;
 use crate::image_source::ImageSource;
 use crate::images::{self, EncodedImages};
 use crate::json_object::JsonObject;
-use crate::lenient_json::without_deep_extra_fields;
+use crate::lenient_json::remove_deep_extra_fields;
 use crate::request_cache::{ByteSize, RequestCache};
 use crate::secrets;
 use crate::settings::{AuthScheme, ModelSettings, SettingsError};
@@ -70,7 +70,7 @@ pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'stati
 
     /// Returns all request fields other than the conversation. They are sent before the
     /// conversation.
-    fn leading_fields(&self, parts: &RequestParts<'_, Self::Kind>) -> JsonObject;
+    fn fields_before_conversation(&self, parts: &RequestParts<'_, Self::Kind>) -> JsonObject;
 
     /// Returns the conversation in a form that serialises to the JSON of this API.
     fn encode_conversation(&self, parts: &RequestParts<'_, Self::Kind>) -> impl Serialize;
@@ -133,7 +133,7 @@ pub(crate) fn build_reply(
 ) -> (Reply, bool) {
     let reply = Reply {
         api: api_label.to_owned(),
-        blocks: blocks.into_iter().filter_map(without_deep_extra_fields).collect(),
+        blocks: blocks.into_iter().filter_map(remove_deep_extra_fields).collect(),
     };
     let has_calls = reply.tool_calls().next().is_some();
     (reply, has_calls)
@@ -149,7 +149,7 @@ pub(crate) struct DecodedReply {
 }
 
 /// A `Model` that sends its requests to the API of a provider.
-pub(crate) struct Adapter<W: ProviderApi> {
+pub(crate) struct ModelAdapter<W: ProviderApi> {
     wire: W,
     model: String,
     endpoint: Endpoint,
@@ -159,7 +159,7 @@ pub(crate) struct Adapter<W: ProviderApi> {
     cache: RequestCache<CachedRequest<W::Kind>>,
 }
 
-impl<W: ProviderApi> fmt::Debug for Adapter<W> {
+impl<W: ProviderApi> fmt::Debug for ModelAdapter<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (provider, model) = (&self.endpoint.provider, &self.model);
         write!(f, "Adapter({provider}/{model} over {:?})", self.wire)
@@ -169,7 +169,7 @@ impl<W: ProviderApi> fmt::Debug for Adapter<W> {
 /// Encoded request of a run, cached so that the next turn only has to encode new messages.
 #[derive(Debug)]
 struct CachedRequest<K> {
-    head: RequestHead,
+    head: PromptAndTools,
     conversation: EncodedConversation<K>,
     /// Number of images at the start of the conversation that are replaced by text.
     dropped_images: usize,
@@ -186,14 +186,14 @@ impl<K> ByteSize for CachedRequest<K> {
 /// System prompt and tools of a request, in original and encoded form. They rarely change during a
 /// run.
 #[derive(Debug)]
-struct RequestHead {
+struct PromptAndTools {
     system: StoredText,
     tools: StoredText,
     encoded_prompt: Option<RawJson>,
     encoded_tools: Option<RawJson>,
 }
 
-impl<W: ProviderApi> Adapter<W> {
+impl<W: ProviderApi> ModelAdapter<W> {
     /// Creates an adapter that sends its requests with the client `http`. `clock` is used to
     /// interpret times in response headers.
     pub(crate) fn new(
@@ -238,10 +238,10 @@ impl<W: ProviderApi> Adapter<W> {
         self.endpoint.secrets.redact(text).into_owned()
     }
 
-    fn build_head(&self, request: &ModelRequest) -> Result<RequestHead, String> {
+    fn encode_prompt_and_tools(&self, request: &ModelRequest) -> Result<PromptAndTools, String> {
         let prompt = inline_text(&request.system, "prompt")?;
         let tools = tool_table::parse_tool_table(inline_text(&request.tools, "table of tools")?)?;
-        Ok(RequestHead {
+        Ok(PromptAndTools {
             system: request.system.clone(),
             tools: request.tools.clone(),
             encoded_prompt: (!prompt.trim().is_empty()).then(|| self.wire.encode_prompt(prompt)),
@@ -255,7 +255,7 @@ impl<W: ProviderApi> Adapter<W> {
         capacity: usize,
     ) -> Result<Vec<u8>, Failure> {
         let whole = RequestBody {
-            head: self.wire.leading_fields(parts),
+            head: self.wire.fields_before_conversation(parts),
             list: (W::CONVERSATION_FIELD, self.wire.encode_conversation(parts)),
         };
         let mut body = Vec::with_capacity(capacity);
@@ -277,10 +277,10 @@ impl<W: ProviderApi> Adapter<W> {
             None => (None, EncodedConversation::default()),
         };
         let same =
-            |head: &RequestHead| head.system == request.system && head.tools == request.tools;
+            |head: &PromptAndTools| head.system == request.system && head.tools == request.tools;
         let head = match head.filter(same) {
             Some(head) => head,
-            None => self.build_head(request).map_err(invalid_request_failure)?,
+            None => self.encode_prompt_and_tools(request).map_err(invalid_request_failure)?,
         };
         let same = conversation.retain_matching_prefix(&request.messages);
         // Number of dropped images in the messages from here on.
@@ -313,7 +313,7 @@ impl<W: ProviderApi> Adapter<W> {
 }
 
 #[async_trait]
-impl<W: ProviderApi> Model for Adapter<W> {
+impl<W: ProviderApi> Model for ModelAdapter<W> {
     fn estimate(&self, request: &ModelRequest) -> CostEstimate {
         CostEstimate::new(self.pricing, request)
     }

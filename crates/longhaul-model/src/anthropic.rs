@@ -12,7 +12,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{Adapter, ProviderApi, RequestParts};
+use crate::adapter::{ModelAdapter, ProviderApi, RequestParts};
 use crate::anthropic::decode::StreamDecoder;
 use crate::anthropic::encode::{MessageRole, api_messages, text_block, with_cache_control};
 use crate::anthropic::wire::{API_NAME, MessagesApi, NAME_MAX, USAGE};
@@ -31,7 +31,7 @@ pub fn new_model(
 ) -> Result<Arc<dyn Model>, SettingsError> {
     let api = settings.api_label(API_NAME);
     let wire = MessagesApi { label: api };
-    Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
+    Ok(Arc::new(ModelAdapter::new(wire, http, settings, clock)?))
 }
 
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
@@ -76,7 +76,7 @@ impl ProviderApi for MessagesApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn leading_fields(&self, parts: &RequestParts<'_, MessageRole>) -> JsonObject {
+    fn fields_before_conversation(&self, parts: &RequestParts<'_, MessageRole>) -> JsonObject {
         JsonObject::default()
             .with_field("model", parts.model)
             .with_field("max_tokens", &parts.max_tokens)

@@ -86,8 +86,8 @@ impl CassetteModel {
             let now = self.redactor.redact(inline_text(&request.system));
             diff::compare_texts(
                 "the system prompt",
-                without_now_section(system),
-                without_now_section(&now),
+                without_time_section(system),
+                without_time_section(&now),
             )?;
         }
         if let Some(tools) = &question.tools {
@@ -156,7 +156,7 @@ impl Model for CassetteModel {
 
 /// Returns the system prompt without its section about the current time, which differs in every
 /// request.
-fn without_now_section(system_prompt: &str) -> &str {
+fn without_time_section(system_prompt: &str) -> &str {
     let until = system_prompt.rfind(CURRENT_STATE_HEADING);
     system_prompt[..until.unwrap_or(system_prompt.len())].trim_end()
 }

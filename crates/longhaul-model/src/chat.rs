@@ -17,9 +17,9 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{Adapter, ProviderApi, RequestParts};
+use crate::adapter::{ModelAdapter, ProviderApi, RequestParts};
 use crate::chat::decode::StreamDecoder;
-use crate::chat::encode::{PieceKind, chat_messages, message_with_role};
+use crate::chat::encode::{ChatMessageKind, chat_messages, message_with_role};
 use crate::chat::wire::{API_NAME, ChatCompletionsApi, NAME_MAX, USAGE};
 use crate::http::HttpClient;
 use crate::json_object::JsonObject;
@@ -39,7 +39,7 @@ pub fn new_model(
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Model>, SettingsError> {
     let wire = ChatCompletionsApi::new(settings.api_label(API_NAME), quirks);
-    Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
+    Ok(Arc::new(ModelAdapter::new(wire, http, settings, clock)?))
 }
 
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
@@ -94,7 +94,7 @@ impl ProviderApi for ChatCompletionsApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn leading_fields(&self, parts: &RequestParts<'_, PieceKind>) -> JsonObject {
+    fn fields_before_conversation(&self, parts: &RequestParts<'_, ChatMessageKind>) -> JsonObject {
         let limit = match self.quirks.max_completion_tokens {
             true => "max_completion_tokens",
             false => "max_tokens",
@@ -110,7 +110,7 @@ impl ProviderApi for ChatCompletionsApi {
             .with_optional_field("tools", parts.tools)
     }
 
-    fn encode_conversation(&self, parts: &RequestParts<'_, PieceKind>) -> impl Serialize {
+    fn encode_conversation(&self, parts: &RequestParts<'_, ChatMessageKind>) -> impl Serialize {
         let prompt = parts.prompt.cloned().into_iter();
         prompt.chain(chat_messages(parts)).collect::<Vec<_>>()
     }

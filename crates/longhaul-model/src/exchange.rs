@@ -73,7 +73,7 @@ const DONE: &str = "[DONE]";
 
 /// Returns the JSON objects in an event. An empty event and the end marker `[DONE]` contain no
 /// objects.
-pub(crate) fn event_objects(event: &SseEvent) -> Result<Vec<&RawValue>, DecodeError> {
+pub(crate) fn parse_event_objects(event: &SseEvent) -> Result<Vec<&RawValue>, DecodeError> {
     if event.data == DONE || event.data.is_empty() {
         return Ok(Vec::new());
     }
@@ -90,7 +90,7 @@ pub(crate) fn decode_event_objects<'a>(
     mut decode: impl FnMut(&'a RawValue) -> Result<EventEffect, DecodeError>,
 ) -> Result<EventEffect, DecodeError> {
     let mut effect = EventEffect::Ignored;
-    for raw in event_objects(event)? {
+    for raw in parse_event_objects(event)? {
         match decode(raw)? {
             EventEffect::Ignored => {}
             EventEffect::Progress => effect = EventEffect::Progress,

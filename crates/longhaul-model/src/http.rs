@@ -71,7 +71,7 @@ impl HttpClient {
     }
 
     /// Returns the URL of the given path directly below the base URL.
-    pub(crate) fn url_below_base(&self, path: &str) -> Url {
+    pub(crate) fn join_base_url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         let base = self.base.path().trim_end_matches('/');
         url.set_path(&format!("{base}/{path}"));

@@ -252,8 +252,8 @@ fn to_model_request<'a>(parsed: &'a ParsedRequest<'_>, turn: u32) -> (ModelReque
         turn,
         attempt: 1,
         model: format!("{}/{name}", reply::API),
-        system: StoredText::inline(parsed.system.as_str()),
-        tools: StoredText::inline(parsed.tools),
+        system: StoredText::new_inline(parsed.system.as_str()),
+        tools: StoredText::new_inline(parsed.tools),
         messages: Arc::clone(&parsed.messages),
         max_tokens: 0,
     };

@@ -72,7 +72,7 @@ pub async fn fetch_model_names(
             url.set_query(Some("limit=1000"));
             url
         }
-        ModelListApi::OpenAi => http.url_below_base("models"),
+        ModelListApi::OpenAi => http.join_base_url("models"),
     };
     let headers = request_headers(request)
         .map_err(|bad| Failure::new(FailureClass::InvalidRequest, bad.to_string()))?;

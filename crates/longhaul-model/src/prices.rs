@@ -84,7 +84,7 @@ pub struct PriceOverride {
 
 impl PriceTable {
     /// Returns the price table that is built into this program.
-    pub fn built_in() -> Result<Self, PriceError> {
+    pub fn load_built_in() -> Result<Self, PriceError> {
         // Parsed once, because a command loads its configuration several times.
         static BUILT_IN: LazyLock<Result<PriceTable, PriceError>> =
             LazyLock::new(|| PriceTable::parse(TABLE_TOML));

@@ -17,7 +17,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{Adapter, ProviderApi, RequestParts};
+use crate::adapter::{ModelAdapter, ProviderApi, RequestParts};
 use crate::http::HttpClient;
 use crate::json_object::JsonObject;
 use crate::responses::decode::StreamDecoder;
@@ -39,7 +39,7 @@ pub fn new_model(
     let include = include::take_include_field(&mut settings)?;
     let api = settings.api_label(API_NAME);
     let wire = ResponsesApi { include, label: api };
-    Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
+    Ok(Arc::new(ModelAdapter::new(wire, http, settings, clock)?))
 }
 
 /// Returns an error if the user has set a request field that only the adapter may set. Sends no
@@ -96,7 +96,7 @@ impl ProviderApi for ResponsesApi {
         RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn leading_fields(&self, parts: &RequestParts<'_, ()>) -> JsonObject {
+    fn fields_before_conversation(&self, parts: &RequestParts<'_, ()>) -> JsonObject {
         JsonObject::default()
             .with_field("model", parts.model)
             .with_field("max_output_tokens", &parts.max_tokens.max(OUTPUT_TOKENS_MIN))

@@ -102,7 +102,7 @@ impl ModelSettings {
             SettingsError("the extra request fields are not an object".to_owned())
         })?;
         match reserved_names.iter().find(|name| fields.get(name).is_some()) {
-            Some(name) => Err(SettingsError(format!("the request field `{name}` can't be set"))),
+            Some(name) => Err(SettingsError(format!("the request field `{name}` is reserved"))),
             None => Ok(()),
         }
     }
@@ -121,7 +121,7 @@ pub(crate) fn build_headers(
         headers.insert(*name, HeaderValue::from_static(value));
     }
     for (name, value) in user_headers {
-        let bad = || SettingsError(format!("the header `{name}` can't be sent"));
+        let bad = || SettingsError(format!("the header `{name}` has an invalid name or value"));
         let header_name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
         value.set_sensitive(true);

@@ -29,7 +29,7 @@ use crate::state::stage::Stage;
 const ROUNDS_MAX: usize = 1_000;
 
 /// Records all events that are due without an external result, until the run must wait for one.
-pub(crate) fn advance(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+pub(crate) fn advance_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     for _ in 0..ROUNDS_MAX {
         if advance_one_round(decision)? == ControlFlow::Break(()) {
             return Ok(());
@@ -46,7 +46,7 @@ fn advance_one_round(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<(
     if matches!(control.stage, Stage::Ended(_)) || control.idle.is_some() {
         return Ok(ControlFlow::Break(()));
     }
-    let busy = control.is_busy();
+    let busy = control.has_running_call();
     if control.cancel.is_some() {
         return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel_run(decision) };
     }

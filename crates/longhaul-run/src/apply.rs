@@ -16,7 +16,7 @@ use longhaul_core::message::Message;
 use longhaul_core::status::Wait;
 
 use crate::state::call::{Call, ToolCallState};
-use crate::state::control::{Control, IdleReason};
+use crate::state::control::{ControlState, IdleReason};
 use crate::state::stage::{ConcludingState, PendingModelCall, Stage};
 
 /// Messages that an event adds to the conversation, or the reason why the event is invalid.
@@ -27,7 +27,7 @@ const NO_MESSAGES: ApplyResult = Ok(Vec::new());
 
 /// Returns whether the event counts as progress, which resets the number of crashes: a turn or a
 /// call has ended, or the run is parked.
-fn is_progress(event: &Event) -> bool {
+fn is_progress_event(event: &Event) -> bool {
     #[expect(clippy::wildcard_enum_match_arm, reason = "all other events are not progress")]
     match event {
         Event::RunPrepared(_)
@@ -45,7 +45,7 @@ fn is_progress(event: &Event) -> bool {
     }
 }
 
-impl Control {
+impl ControlState {
     /// Applies one event to the control state and returns the messages that it adds to the
     /// conversation.
     pub(crate) fn apply(&mut self, event: &Event) -> ApplyResult {
@@ -61,10 +61,10 @@ impl Control {
             _ => {}
         }
         let mut messages = self.dispatch_event(event)?;
-        if is_progress(event) {
+        if is_progress_event(event) {
             self.crashes = 0;
         }
-        messages.extend(self.take_turn_results());
+        messages.extend(self.take_tool_results());
         self.transcript_bytes += messages.iter().map(Message::estimated_bytes).sum::<u64>();
         Ok(messages)
     }
@@ -97,7 +97,7 @@ impl Control {
             }
             Event::ToolInDoubt(data) => self.apply_tool_in_doubt(data),
             Event::ToolVerified(data) => self.apply_tool_verified(data),
-            Event::ToolSurfaced(data) => self.apply_tool_surfaced(data),
+            Event::ToolSurfaced(data) => self.apply_late_tool_result(data),
             Event::GateRaised(data) => self.apply_gate_raised(data),
             Event::GateAnswered(data) => self.apply_gate_answered(data),
             Event::GateExpired(data) => self.apply_gate_expired(data),
@@ -138,7 +138,7 @@ impl Control {
 
     /// Returns all tool results of a turn as one message, in the order of the calls, once the last
     /// result is recorded. So no request to the model contains a call without its result.
-    fn take_turn_results(&mut self) -> Option<Message> {
+    fn take_tool_results(&mut self) -> Option<Message> {
         let tools = self.running_tools()?;
         if !tools.calls.iter().all(Call::is_done) {
             return None;

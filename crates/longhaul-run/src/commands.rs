@@ -13,7 +13,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
 use longhaul_core::event::run::RunControlRequest;
 use longhaul_core::event::steer::SteerMessage;
-use longhaul_core::event::tool::ToolSurfaced;
+use longhaul_core::event::tool::LateToolResultEvent;
 use longhaul_core::id::{RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateRow, GateStatus};
@@ -92,7 +92,7 @@ pub enum RunCommand {
         timer: TimerId,
     },
     /// Records the late result of a tool call, from a driver that had lost its claim on the run.
-    SurfaceResult(ToolSurfaced),
+    SurfaceResult(LateToolResultEvent),
 }
 
 /// Id and status of a run, as known from its row in the store without reading its journal.
@@ -123,7 +123,7 @@ pub fn decide_command(
             Some(reason) => {
                 timer::with_timer_consumed(due, decide_cancel("longhaul".into(), reason))
             }
-            None => timer::timer_batch(due),
+            None => timer::decide_timer(due),
         });
     }
     if snapshot.status.is_terminal() && !is_late_answer(&command) {
@@ -147,7 +147,7 @@ pub fn decide_command(
             changes: vec![timer::consume_timer(timer)],
         }),
         RunCommand::SurfaceResult(surfaced) => Ok(batch_with_event(Event::ToolSurfaced(surfaced))),
-        RunCommand::Timer(due) => Ok(timer::timer_batch(&due)),
+        RunCommand::Timer(due) => Ok(timer::decide_timer(&due)),
     }
 }
 

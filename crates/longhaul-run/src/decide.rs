@@ -16,14 +16,14 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::SUBMIT_AGAIN;
 
-use crate::advance::{advance, gates, settle_work_of_dead_drivers};
+use crate::advance::{advance_run, gates, settle_work_of_dead_drivers};
 use crate::commands;
 use crate::decide::release::{invalid_state_rejection, release_run};
 use crate::decision::DecisionBuilder;
 use crate::input::{DecideContext, Input, ModelReply};
 use crate::rejection::Rejection;
 use crate::state::Run;
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 use crate::state::stage::Stage;
 
 /// Maximum number of tool calls per reply. A reply with more calls is broken or malicious.
@@ -42,13 +42,13 @@ pub fn decide(run: &Run, input: Input, ctx: DecideContext) -> Result<Batch, Reje
     }
     let mut decision = DecisionBuilder::new(run, ctx);
     match input {
-        Input::Advance => settle_and_advance(&mut decision)?,
+        Input::Advance => recover_and_advance(&mut decision)?,
         Input::Prepared(preparation, blobs) => {
             record_preparation(&mut decision, preparation, blobs)?
         }
         Input::PerceptionRefreshed(refresh) => {
             decision.perception_refresh = Some(*refresh);
-            advance(&mut decision)?;
+            advance_run(&mut decision)?;
         }
         Input::Progress(progress) => tool_results::record_tool_progress(&mut decision, progress)?,
         Input::ModelReplied(replied) => record_model_reply(&mut decision, *replied)?,
@@ -65,17 +65,15 @@ pub fn decide(run: &Run, input: Input, ctx: DecideContext) -> Result<Batch, Reje
         }
         Input::Recover => record_recovery(&mut decision)?,
         Input::CrashLoop => {
-            block_run_without_dependency(&mut decision, &crash_loop_message(&run.control), &[])?
+            block_unrunnable_run(&mut decision, &crash_loop_message(&run.control), &[])?
         }
-        Input::MissingDependency(message) => {
-            block_run_without_dependency(&mut decision, &message, &[])?
-        }
+        Input::MissingDependency(message) => block_unrunnable_run(&mut decision, &message, &[])?,
         Input::Unrunnable(message) => {
-            block_run_without_dependency(&mut decision, &message, &[SUBMIT_AGAIN])?
+            block_unrunnable_run(&mut decision, &message, &[SUBMIT_AGAIN])?
         }
         Input::Release => release_run(&mut decision)?,
-        Input::CancelNow { by, reason } => cancel_undriven_run(&mut decision, by, reason)?,
-        Input::PauseNow { by } => pause_undriven_run(&mut decision, by)?,
+        Input::CancelNow { by, reason } => cancel_run_without_driver(&mut decision, by, reason)?,
+        Input::PauseNow { by } => pause_run_without_driver(&mut decision, by)?,
         Input::Command(_) => {}
     }
     Ok(decision.batch)
@@ -96,11 +94,11 @@ fn record_model_reply(
 }
 
 /// Settles the unfinished work of dead drivers, then records all events that are due.
-fn settle_and_advance(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+fn recover_and_advance(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     record_recovery(decision)?;
     let epoch = decision.control.epoch;
     settle_work_of_dead_drivers(decision, Some(epoch))?;
-    advance(decision)
+    advance_run(decision)
 }
 
 fn record_recovery(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
@@ -123,7 +121,7 @@ fn record_preparation(
         decision.record_event(Event::RunPrepared(preparation))?;
         decision.put_blobs(blobs);
     }
-    advance(decision)
+    advance_run(decision)
 }
 
 fn record_compaction(
@@ -137,7 +135,7 @@ fn record_compaction(
     }
     // The model name recorded at the start of the call, not the name in the model's response.
     let model =
-        model_replied::expect_model_call(decision)?.called_model(decision.run.transcript.model());
+        model_replied::running_model_call(decision)?.called_model(decision.run.transcript.model());
     let called = compacted.model;
     decision.record_event(Event::MemoryCompacted(Box::new(MemoryCompacted {
         replaced: round_down_to_turn_start(decision.run, compacted.replaced),
@@ -145,8 +143,8 @@ fn record_compaction(
         model: model.to_owned(),
         ..compacted
     })))?;
-    charge.settle(decision, called, active);
-    advance(decision)
+    charge.settle_budget(decision, called, active);
+    advance_run(decision)
 }
 
 /// Returns the number of messages that a compaction may replace: at most `replaced_messages`, and
@@ -158,19 +156,19 @@ fn round_down_to_turn_start(run: &Run, replaced_messages: usize) -> usize {
     end - usize::from(splits)
 }
 
-fn block_run_without_dependency(
+fn block_unrunnable_run(
     decision: &mut DecisionBuilder<'_>,
     message: &str,
     tags: &[&str],
 ) -> Result<(), Rejection> {
-    if decision.control.is_busy() {
+    if decision.control.has_running_call() {
         return Err(invalid_state_rejection(decision, "a missing dependency"));
     }
     // A run that is about to stop needs no dependencies, but the work of a dead driver must still
     // be settled.
     let control = &decision.control;
     if control.cancel.is_some() || control.pending_failure.is_some() || control.pause.is_some() {
-        return settle_and_advance(decision);
+        return recover_and_advance(decision);
     }
     // The new gate replaces an earlier one, which may be about another missing dependency.
     if let Some(gate) = decision.control.blocked_on {
@@ -181,7 +179,7 @@ fn block_run_without_dependency(
 
 /// Returns the message that explains why a run is not retried after repeated crashes, and what a
 /// person can do.
-fn crash_loop_message(control: &Control) -> String {
+fn crash_loop_message(control: &ControlState) -> String {
     let calls = control.calls().iter();
     let under_way: Vec<&str> = calls
         .filter(|call| call.starts > 0 && !call.is_done())
@@ -209,7 +207,7 @@ fn crash_loop_message(control: &Control) -> String {
 }
 
 /// Cancels a run that has no driver.
-fn cancel_undriven_run(
+fn cancel_run_without_driver(
     decision: &mut DecisionBuilder<'_>,
     by: String,
     reason: String,
@@ -222,20 +220,23 @@ fn cancel_undriven_run(
     settle_work_of_dead_drivers(decision, None)?;
     // A parked or paused run is cancelled too.
     decision.control.idle = None;
-    advance(decision)
+    advance_run(decision)
 }
 
 /// Pauses a run that has no driver.
-fn pause_undriven_run(decision: &mut DecisionBuilder<'_>, by: String) -> Result<(), Rejection> {
+fn pause_run_without_driver(
+    decision: &mut DecisionBuilder<'_>,
+    by: String,
+) -> Result<(), Rejection> {
     if decision.run.status() == longhaul_core::status::Status::Paused {
         return Err(Rejection::AlreadyInState("paused"));
     }
-    if decision.control.is_busy() {
+    if decision.control.has_running_call() {
         return Err(invalid_state_rejection(decision, "a pause of a run whose worker died"));
     }
     let request = RunControlRequest::from_principal(by);
     decision.record_event(Event::RunPauseRequested(request.clone()))?;
     decision.record_event(Event::RunPaused(request))?;
-    decision.set_head(SchedulingUpdate::Pause);
+    decision.update_scheduling(SchedulingUpdate::Pause);
     Ok(())
 }

@@ -16,14 +16,14 @@ use longhaul_core::time::{Millis, Timestamp};
 use crate::input::{DecideContext, PerceptionRefresh};
 use crate::rejection::Rejection;
 use crate::state::Run;
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 use crate::state::stage::Stage;
 
 /// A decision under construction: its events and row changes so far, and the state after them.
 #[derive(Debug)]
 pub(crate) struct DecisionBuilder<'a> {
     pub(crate) run: &'a Run,
-    pub(crate) control: Control,
+    pub(crate) control: ControlState,
     pub(crate) batch: Batch,
     pub(crate) ctx: DecideContext,
     /// Result of fetching the perception (the context provider's data) again for the next turn.
@@ -71,7 +71,7 @@ impl<'a> DecisionBuilder<'a> {
         self.batch.changes.extend(blobs);
     }
 
-    pub(crate) fn set_head(&mut self, head: SchedulingUpdate) {
+    pub(crate) fn update_scheduling(&mut self, head: SchedulingUpdate) {
         self.add_change(Change::UpdateScheduling(head));
     }
 

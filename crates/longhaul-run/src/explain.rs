@@ -3,7 +3,7 @@
 
 use longhaul_core::id::GateId;
 use longhaul_core::policy::budget::BudgetCap;
-use longhaul_core::policy::gate::is_unanswerable;
+use longhaul_core::policy::gate::has_unanswerable_tag;
 use longhaul_core::status::{RunOutcome, Status, Wait};
 
 use crate::state::Run;
@@ -117,7 +117,7 @@ fn explain_wait(run: &Run, wait: &Wait) -> StateExplanation {
 /// only be cancelled.
 fn unblock_command(run: &Run, gate: GateId) -> String {
     let open = run.control.find_open_gate(gate);
-    match open.is_some_and(|open| is_unanswerable(&open.tags)) {
+    match open.is_some_and(|open| has_unanswerable_tag(&open.tags)) {
         true => format!("longhaul cancel {}", run.id()),
         false => format!("longhaul answer {gate} TEXT"),
     }
@@ -161,7 +161,7 @@ fn explain_progress(run: &Run) -> String {
         Stage::ToolsRunning(tools) => {
             let open = tools.calls.iter().filter(|call| !call.is_done());
             let names: Vec<_> = open.map(|call| call.classification.tool.as_str()).collect();
-            format!("The run is running {}.", names.join(", "))
+            format!("The run is executing tool calls: {}.", names.join(", "))
         }
         Stage::Concluding(_) => "The run is about to end.".into(),
         Stage::Ended(_) => "The run has ended.".into(),

@@ -81,7 +81,7 @@ pub fn next(run: &Run, now: Timestamp) -> Step {
             ModelCallPurpose::Turn => Step::AskModel(model_request(run, running)),
             ModelCallPurpose::Compact => Step::Compact(model_request(run, running)),
         },
-        Stage::ToolsRunning(tools) if control.is_busy() => {
+        Stage::ToolsRunning(tools) if control.has_running_call() => {
             Step::UseTools(tool_call_tasks(run, &tools.calls))
         }
         Stage::New if control.cancel.is_none() && control.pause.is_none() => {

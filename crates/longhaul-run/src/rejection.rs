@@ -51,7 +51,7 @@ pub enum Rejection {
     #[error("an approval must include the digest of the content that was shown")]
     DigestMissing,
     /// The gate's content has changed since it was shown to the person who answers.
-    #[error("the content of the gate has changed since it was shown: review it again")]
+    #[error("the content of the gate has changed since it was shown: review the gate again")]
     DigestChanged,
     /// The gate's rule does not allow approvals for the whole run.
     #[error("this approval can't be extended to the whole run")]

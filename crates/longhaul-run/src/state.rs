@@ -21,7 +21,7 @@ use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::state::control::{Control, IdleReason};
+use crate::state::control::{ControlState, IdleReason};
 use crate::state::perception::PerceptionState;
 use crate::state::stage::Stage;
 use crate::state::transcript::Transcript;
@@ -36,7 +36,7 @@ pub struct Run {
     pub(crate) id: RunId,
     pub(crate) task: Arc<TaskSpec>,
     pub(crate) seq: Seq,
-    pub(crate) control: Control,
+    pub(crate) control: ControlState,
     pub(crate) transcript: Transcript,
     pub(crate) tools_called: Vec<String>,
     #[serde(default)]
@@ -86,7 +86,7 @@ impl Run {
         let task = Arc::new(created.task.clone());
         Ok(Self {
             id: first.run,
-            control: Control::new(first.run, &task),
+            control: ControlState::new(first.run, &task),
             transcript: Transcript::default(),
             tools_called: Vec::new(),
             perception: PerceptionState::default(),
@@ -98,7 +98,7 @@ impl Run {
     /// Applies one event of the journal to the state. The same events in the same order give the
     /// same state.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), ReplayError> {
-        let messages = self.fold_entry(entry)?;
+        let messages = self.apply_entry(entry)?;
         messages.into_iter().for_each(|message| self.transcript.push_message(message));
         Ok(())
     }
@@ -107,13 +107,13 @@ impl Run {
     /// long run's memory. The resulting state is only for views: no decision can be based on it,
     /// because the size of the conversation is unknown after a compaction.
     pub fn apply_without_transcript(&mut self, entry: &Entry) -> Result<(), ReplayError> {
-        self.fold_entry(entry)?;
+        self.apply_entry(entry)?;
         self.transcript.clear();
         Ok(())
     }
 
     /// Applies one event of the journal and returns the messages that it adds to the conversation.
-    fn fold_entry(&mut self, entry: &Entry) -> Result<Vec<Message>, ReplayError> {
+    fn apply_entry(&mut self, entry: &Entry) -> Result<Vec<Message>, ReplayError> {
         if entry.run != self.id {
             return Err(replay_error(entry, "it belongs to another run"));
         }
@@ -122,7 +122,7 @@ impl Run {
         }
         let messages = self.control.apply(&entry.event).map_err(|why| replay_error(entry, why))?;
         if let Event::RunPrepared(preparation) = &entry.event {
-            self.transcript.prepare(preparation);
+            self.transcript.apply_preparation(preparation);
             self.perception = PerceptionState::from_event(preparation);
         }
         if let Event::TurnStarted(started) = &entry.event
@@ -187,7 +187,7 @@ impl Run {
     }
 
     /// Returns the control state: everything about the run except the conversation.
-    pub const fn control(&self) -> &Control {
+    pub const fn control(&self) -> &ControlState {
         &self.control
     }
 

@@ -5,7 +5,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use longhaul_core::raw::{JsonError, check_json_readable};
+use longhaul_core::raw::{JsonError, check_json_parses};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
@@ -105,7 +105,7 @@ fn parse_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let message = format!("the body is nested deeper than {JSON_DEPTH_MAX} levels");
         return Err(Problem::bad_request("too_deep", message));
     }
-    check_json_readable(text).map_err(|bad| syntax_problem(text, &bad))?;
+    check_json_parses(text).map_err(|bad| syntax_problem(text, &bad))?;
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
@@ -130,8 +130,10 @@ fn syntax_problem(text: &str, error: &JsonError) -> Problem {
 fn type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
     let error_text = error.to_string();
     let problem = match json_path {
-        "." => Problem::invalid(error_text.clone()),
-        json_path => Problem::invalid(format!("the field `{json_path}` is invalid: {error_text}")),
+        "." => Problem::unprocessable(error_text.clone()),
+        json_path => {
+            Problem::unprocessable(format!("the field `{json_path}` is invalid: {error_text}"))
+        }
     };
     match suggest_name(&error_text) {
         Some(hint) => problem.hint(hint),

@@ -66,14 +66,14 @@ struct AnonymousConnection {
 }
 
 impl ConnectionTable {
-    fn evict_anonymous(&mut self, id: Option<u64>) {
+    fn evict_anonymous_connection(&mut self, id: Option<u64>) {
         if let Some(connection) = id.and_then(|id| self.anonymous.remove(&id)) {
             connection.evicted.cancel();
             self.closing += 1;
         }
     }
 
-    fn oldest_anonymous(&self) -> Option<u64> {
+    fn oldest_anonymous_id(&self) -> Option<u64> {
         self.anonymous.keys().next().copied()
     }
 }
@@ -93,8 +93,8 @@ impl Connections {
                     return;
                 }
                 if state.closing == 0 {
-                    let oldest = state.oldest_anonymous();
-                    state.evict_anonymous(oldest);
+                    let oldest = state.oldest_anonymous_id();
+                    state.evict_anonymous_connection(oldest);
                 }
             }
             self.closed.notified().await;
@@ -111,10 +111,10 @@ impl Connections {
         let mut same = state.anonymous.iter().filter(|(_, other)| own(other));
         let oldest_of_network = same.next().map(|(id, _)| *id);
         if 1 + same.count() >= self.limits.per_address && oldest_of_network.is_some() {
-            state.evict_anonymous(oldest_of_network);
+            state.evict_anonymous_connection(oldest_of_network);
         } else if state.anonymous.len() >= self.limits.anonymous {
-            let oldest = state.oldest_anonymous();
-            state.evict_anonymous(oldest);
+            let oldest = state.oldest_anonymous_id();
+            state.evict_anonymous_connection(oldest);
         }
         let id = state.next_id;
         state.next_id += 1;
@@ -183,7 +183,7 @@ mod tests {
         Connections::new(ConnectionLimits::for_file_limit(total, None))
     }
 
-    fn open(connections: &Arc<Connections>, address: &str) -> Connection {
+    fn open_test_connection(connections: &Arc<Connections>, address: &str) -> Connection {
         connections.register_connection(address.parse().unwrap())
     }
 
@@ -209,12 +209,12 @@ mod tests {
     #[test]
     fn the_oldest_anonymous_connection_of_a_network_is_closed() {
         let all = new_connections(16);
-        let authenticated = open(&all, LOCALHOST);
+        let authenticated = open_test_connection(&all, LOCALHOST);
         authenticated.mark_authenticated();
-        let other = open(&all, "192.0.2.1");
-        let four: Vec<_> = (0..4).map(|_| open(&all, LOCALHOST)).collect();
+        let other = open_test_connection(&all, "192.0.2.1");
+        let four: Vec<_> = (0..4).map(|_| open_test_connection(&all, LOCALHOST)).collect();
         assert!(!four.iter().any(is_evicted));
-        let fifth = open(&all, LOCALHOST);
+        let fifth = open_test_connection(&all, LOCALHOST);
         let evicted: Vec<_> = four.iter().map(is_evicted).collect();
         assert_eq!(evicted, [true, false, false, false]);
         assert!(![&authenticated, &other, &fifth].into_iter().any(is_evicted));
@@ -223,12 +223,13 @@ mod tests {
     #[test]
     fn the_oldest_anonymous_connection_of_all_is_closed() {
         let all = new_connections(16);
-        let eight: Vec<_> = (0..8).map(|n| open(&all, &format!("192.0.2.{n}"))).collect();
+        let eight: Vec<_> =
+            (0..8).map(|n| open_test_connection(&all, &format!("192.0.2.{n}"))).collect();
         assert!(!eight.iter().any(is_evicted));
         eight[0].mark_authenticated();
-        let ninth = open(&all, "192.0.2.9");
+        let ninth = open_test_connection(&all, "192.0.2.9");
         assert!(!eight.iter().any(is_evicted), "one of them is authenticated");
-        let _tenth = open(&all, "192.0.2.10");
+        let _tenth = open_test_connection(&all, "192.0.2.10");
         assert!(is_evicted(&eight[1]) && !is_evicted(&eight[2]) && !is_evicted(&ninth));
     }
 
@@ -237,11 +238,11 @@ mod tests {
         let all = new_connections(4);
         let mut authenticated = Vec::new();
         for _ in 0..3 {
-            let connection = open(&all, LOCALHOST);
+            let connection = open_test_connection(&all, LOCALHOST);
             connection.mark_authenticated();
             authenticated.push(connection);
         }
-        let idle = open(&all, LOCALHOST);
+        let idle = open_test_connection(&all, LOCALHOST);
         tokio::join!(all.wait_for_free_slot(), async {
             idle.wait_for_eviction().await;
             drop(idle);
@@ -256,15 +257,15 @@ mod tests {
     async fn a_full_server_closes_one_connection_for_a_new_one() {
         let all = new_connections(8);
         // Leaves a stored notification, because no task waited for this close.
-        drop(open(&all, LOCALHOST));
+        drop(open_test_connection(&all, LOCALHOST));
         let mut authenticated = Vec::new();
         for _ in 0..6 {
-            let connection = open(&all, LOCALHOST);
+            let connection = open_test_connection(&all, LOCALHOST);
             connection.mark_authenticated();
             authenticated.push(connection);
         }
-        let oldest = open(&all, LOCALHOST);
-        let idle = open(&all, LOCALHOST);
+        let oldest = open_test_connection(&all, LOCALHOST);
+        let idle = open_test_connection(&all, LOCALHOST);
         tokio::join!(all.wait_for_free_slot(), async {
             oldest.wait_for_eviction().await;
             drop(oldest);

@@ -15,7 +15,7 @@ impl From<Error> for Problem {
             Error::Store(store_error) => return store_problem(store_error, error.code()),
             Error::InvalidJournal(_) | Error::Internal { .. } | Error::EntropyUnavailable => {
                 tracing::error!(%error, "internal error while handling a request");
-                return Self::internal();
+                return Self::internal_error();
             }
             Error::Rejected(refusal) => rejection_status(refusal),
             Error::RunNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/runs lists all runs"),
@@ -94,7 +94,7 @@ fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
         | StoreError::InvalidEvent { .. }
         | StoreError::Database { .. } => {
             tracing::error!(error = %store_error, "store error while handling a request");
-            Problem::internal()
+            Problem::internal_error()
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::body;
 use crate::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use crate::problem::Problem;
-use crate::response::OneTimeSecret;
+use crate::response::OneTimeSecretMarker;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -158,7 +158,7 @@ async fn run_request_once(
             Ok(run_and_store_response(app, attempt, request, next).await)
         }
     });
-    done.await.map_err(|_| Problem::internal())?
+    done.await.map_err(|_| Problem::internal_error())?
 }
 
 fn in_progress_problem() -> Problem {
@@ -181,7 +181,7 @@ async fn run_and_store_response(
     let result = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let response = result.unwrap_or_else(|_| {
         tracing::error!("a request handler panicked");
-        Problem::internal().into_response()
+        Problem::internal_error().into_response()
     });
     if !response.status().is_success() {
         // The client may retry as soon as it has this response. The store has recorded any
@@ -191,11 +191,11 @@ async fn run_and_store_response(
         }
         return response;
     }
-    let secret = response.extensions().get::<OneTimeSecret>().is_some();
+    let secret = response.extensions().get::<OneTimeSecretMarker>().is_some();
     let (parts, body) = response.into_parts();
     let bytes = match body.collect().await {
         Ok(body) => body.to_bytes(),
-        Err(_) => return Problem::internal().into_response(),
+        Err(_) => return Problem::internal_error().into_response(),
     };
     let location = parts.headers.get(LOCATION);
     let reply = StoredResponse {

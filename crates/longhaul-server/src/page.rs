@@ -26,7 +26,7 @@ pub(crate) fn render_page(
 ) -> Result<Response, Problem> {
     let text = template.render().map_err(|error| {
         tracing::error!(%error, "could not render a page");
-        Problem::internal()
+        Problem::internal_error()
     })?;
     let mut response = (status, text).into_response();
     let headers = response.headers_mut();

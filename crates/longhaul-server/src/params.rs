@@ -48,7 +48,7 @@ impl Query {
                     None => format!("the known parameters are: {}", allowed.join(", ")),
                 };
                 let display_name: String = odd.chars().take(60).collect();
-                Err(Problem::invalid(format!("the parameter `{display_name}` is unknown"))
+                Err(Problem::unprocessable(format!("the parameter `{display_name}` is unknown"))
                     .hint(hint))
             }
         }
@@ -65,10 +65,12 @@ impl Query {
     pub(crate) fn param_value<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
         let mut values = self.param_values(name);
         match (values.next(), values.next()) {
-            (_, Some(_)) => Err(Problem::invalid(format!("the parameter `{name}` is given twice"))),
+            (_, Some(_)) => {
+                Err(Problem::unprocessable(format!("the parameter `{name}` is given twice")))
+            }
             (Some(""), None) => {
                 let message = format!("the parameter `{name}` is empty");
-                Err(Problem::invalid(message).hint("leave it out, or give a value"))
+                Err(Problem::unprocessable(message).hint("leave it out, or give a value"))
             }
             (found, None) => Ok(found),
         }
@@ -83,7 +85,9 @@ impl Query {
             return Ok(None);
         };
         let read = text.parse().map(Some);
-        read.map_err(|bad| Problem::invalid(format!("the parameter `{name}` is invalid: {bad}")))
+        read.map_err(|bad| {
+            Problem::unprocessable(format!("the parameter `{name}` is invalid: {bad}"))
+        })
     }
 
     /// Returns the page size from the `limit` parameter, checked against its bounds.
@@ -97,7 +101,7 @@ impl Query {
             return Ok(limit);
         }
         let (min, max) = (bounds.start(), bounds.end());
-        Err(Problem::invalid(format!("`limit` must be between {min} and {max}")))
+        Err(Problem::unprocessable(format!("`limit` must be between {min} and {max}")))
     }
 
     /// Returns the value of a boolean query parameter, `false` by default.
@@ -105,7 +109,7 @@ impl Query {
         match self.param_value(name)? {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(Problem::invalid(format!("`{name}` must be true or false"))),
+            Some(_) => Err(Problem::unprocessable(format!("`{name}` must be true or false"))),
         }
     }
 }
@@ -117,7 +121,7 @@ async fn path_param(parts: &mut Parts, app: &App, name: &str) -> Result<String, 
         .map_err(|_| Problem::bad_request("bad_path", "the decoded path is not valid UTF-8"))?;
     let value = found.iter().find(|(identity, _)| *identity == name);
     let value = value.map(|(_, value)| value.to_owned());
-    value.ok_or_else(|| Problem::not_found("not_found", "there is nothing at this path"))
+    value.ok_or_else(|| Problem::not_found("not_found", "there is no endpoint at this path"))
 }
 
 /// Extractor for a name in the path of a request, such as the name of an agent.

@@ -51,7 +51,7 @@ impl Problem {
     }
 
     /// Creates a 422 error for a request that can be parsed but is not valid.
-    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+    pub(crate) fn unprocessable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
     }
 
@@ -64,7 +64,7 @@ impl Problem {
     }
 
     /// Creates a 500 error. The details are only in the log, not in the response.
-    pub(crate) fn internal() -> Self {
+    pub(crate) fn internal_error() -> Self {
         let message = "internal error in Longhaul; everything acknowledged before is still stored";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
             .hint("retry with an Idempotency-Key is safe; the server log has the details")

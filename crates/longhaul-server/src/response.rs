@@ -21,7 +21,7 @@ pub(crate) fn json_response(
 fn to_json_bytes(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     serde_json::to_vec(value).map_err(|error| {
         tracing::error!(%error, "could not serialize a response");
-        Problem::internal()
+        Problem::internal_error()
     })
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn created_response(
 
 /// Response extension that marks a body with a secret. Such a body is not stored for retries.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OneTimeSecret;
+pub(crate) struct OneTimeSecretMarker;
 
 /// Builds a 201 response with a secret that is shown only once.
 pub(crate) fn created_secret_response(
@@ -81,7 +81,7 @@ pub(crate) fn created_secret_response(
     value: &impl Serialize,
 ) -> Result<Response, Problem> {
     let mut response = created_response(location, value)?;
-    response.extensions_mut().insert(OneTimeSecret);
+    response.extensions_mut().insert(OneTimeSecretMarker);
     Ok(response)
 }
 

@@ -14,7 +14,7 @@ use crate::idempotency::handle_idempotency_key;
 use crate::middleware::auth::authenticate;
 use crate::middleware::host::check_host;
 use crate::middleware::origin::check_origin;
-use crate::middleware::request_id::finish_response;
+use crate::middleware::request_id::assign_request_id;
 use crate::middleware::timeout::limit_response_time;
 use crate::openapi::openapi_document;
 use crate::page;
@@ -40,7 +40,7 @@ pub(crate) fn build_router(app: App) -> Router {
         .layer(from_fn_with_state(app.clone(), limit_response_time))
         .layer(from_fn(check_origin))
         .layer(from_fn_with_state(app.clone(), check_host))
-        .layer(from_fn_with_state(app.clone(), finish_response))
+        .layer(from_fn_with_state(app.clone(), assign_request_id))
         .with_state(app)
 }
 
@@ -51,7 +51,7 @@ async fn serve_openapi_document(_: Viewer) -> Result<Response, Problem> {
 
 async fn not_found(uri: Uri) -> Problem {
     let display_path: String = uri.path().chars().take(80).collect();
-    Problem::not_found("not_found", format!("there is nothing at `{display_path}`"))
+    Problem::not_found("not_found", format!("there is no endpoint `{display_path}`"))
         .hint("GET /openapi.json lists all paths")
 }
 

@@ -10,5 +10,5 @@ pub mod sqlite;
 pub use options::{OpenMode, StoreOptions};
 pub use sqlite::{
     CheckReport, JournalCheck, SqliteStore, StoreProblem, back_up_store, check_store,
-    current_driver, is_store_driven, open, restore_store,
+    current_driver, open, restore_store, store_has_driver,
 };

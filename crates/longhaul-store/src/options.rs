@@ -77,7 +77,7 @@ pub trait FaultInjector: Send + Sync + fmt::Debug {
 
     /// Returns the maximum number of pages of the database file, to simulate a full disk. `None`
     /// means no limit.
-    fn max_pages(&self) -> Option<u32> {
+    fn max_database_pages(&self) -> Option<u32> {
         None
     }
 

@@ -56,5 +56,5 @@ mod writer;
 pub use backup::{back_up_store, restore_store};
 pub use check::{CheckReport, JournalCheck, StoreProblem, check_store};
 pub use handle::SqliteStore;
-pub use lock::{current_driver, is_store_driven};
+pub use lock::{current_driver, store_has_driver};
 pub use open::open;

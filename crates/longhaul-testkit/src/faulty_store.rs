@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest, GateFilter,
-    Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
-    RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
+    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 
 /// A store behind a simulated connection that loses chosen responses.
@@ -70,7 +70,7 @@ impl Store for FaultyStore {
         self.inner.read_journal(request).await
     }
 
-    async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
+    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
         self.deliver(self.inner.append(append).await)
     }
 

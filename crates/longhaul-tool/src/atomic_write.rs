@@ -133,7 +133,7 @@ impl AtomicWriter {
         if !self.is_locked {
             return Ok(());
         }
-        let names = self.folder.all_names()?;
+        let names = self.folder.all_entry_names()?;
         let is_temp = |name: &&String| name.starts_with(TEMP_START) && name.ends_with(TEMP_END);
         for name in names.iter().filter(is_temp) {
             let _ = sys::unlinkat(&self.folder.handle, name, AtFlags::empty());

@@ -110,13 +110,13 @@ impl Command {
             };
             group.kill();
             if !silent {
-                wait_with_grace(clock, transfer).await;
+                wait_up_to_pipe_grace(clock, transfer).await;
             }
             exit
         };
         if let ProgramExit::TimedOut(_) | ProgramExit::OutputLimit(_) = exit {
             // The program was killed, so it exits. A process stuck in the kernel is reaped later.
-            wait_with_grace(clock, child.wait()).await;
+            wait_up_to_pipe_grace(clock, child.wait()).await;
         }
         Ok(CommandOutput { exit, stdout, stderr })
     }
@@ -168,7 +168,7 @@ impl Command {
 }
 
 /// Awaits `work` for at most the grace period for reading pipes.
-async fn wait_with_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
+async fn wait_up_to_pipe_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
     let over = clock.sleep(PIPE_GRACE);
     tokio::select! {
         biased;
@@ -319,7 +319,7 @@ impl CapturedOutput {
     }
 
     /// Returns the end of the output, at most `bytes_max` bytes.
-    pub fn last_text(&self, bytes_max: usize) -> String {
+    pub fn tail_text(&self, bytes_max: usize) -> String {
         let bytes = [&self.head, self.kept_tail()].concat();
         let text = String::from_utf8_lossy(&bytes).trim().to_owned();
         let from = text.len().saturating_sub(bytes_max);
@@ -385,7 +385,7 @@ pub struct CommandOutput {
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The command contains no program.
-    #[error("the command names no program")]
+    #[error("the command is empty: it must start with a program")]
     Empty,
     /// The working directory of the program does not exist.
     #[error("the working directory `{}` does not exist", .0.display())]

@@ -38,6 +38,6 @@ pub(crate) fn is_device_name(text: &str) -> bool {
 }
 
 /// Returns a text shortened for messages, with invisible characters escaped.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn escape_for_message(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_debug).collect()
 }

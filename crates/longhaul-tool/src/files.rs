@@ -31,13 +31,13 @@ use crate::typed::{TypedToolError, typed};
 
 /// The file tools for a directory that agents work in.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct FileTools {
     root: PathBuf,
     protected: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
 }
 
-impl Files {
+impl FileTools {
     /// Creates the tools for the workspace in `root`, which itself may be a symbolic link.
     pub fn new(root: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self { root: root.into(), protected: Vec::new(), clock }

@@ -144,7 +144,7 @@ impl Tool for HttpFetch {
         let input: HttpFetchInput = parse_input(&self.spec, input)?;
         let request = build_request(input)?;
         let landed = self.client.send_request(&request).await;
-        let landed = landed.map_err(|lost| failure(&request, &lost))?;
+        let landed = landed.map_err(|lost| fetch_failure(&request, &lost))?;
         Ok(ToolOutput::text(render_response(&request, &landed)))
     }
 }
@@ -213,7 +213,7 @@ fn guess_content_type(body: &str) -> &'static str {
     }
 }
 
-fn failure(request: &OutboundRequest, error: &SendError) -> ToolFailure {
+fn fetch_failure(request: &OutboundRequest, error: &SendError) -> ToolFailure {
     let why = &error.error;
     if error.may_have_been_sent && !is_read_only_method(&request.method) {
         return ToolFailure::outcome_unknown(format!(

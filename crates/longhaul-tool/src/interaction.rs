@@ -15,7 +15,7 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis};
 
 use crate::jsonl::JsonLinesFile;
-use crate::location::Location;
+use crate::location::FileLocation;
 use crate::safe_dir::FsError;
 use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::{TypedTool, TypedToolError, typed};
@@ -51,7 +51,7 @@ impl LogInteraction {
     /// Creates the tool, which logs to this JSON lines file. The file is created with the first
     /// line.
     pub fn tool(
-        file: impl Into<Location>,
+        file: impl Into<FileLocation>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<dyn Tool>, TypedToolError> {
         let lines = JsonLinesFile::new(file.into());
@@ -95,7 +95,7 @@ impl TypedTool for LogInteraction {
         run_blocking(move || {
             append_line_once(&lines, &key, &line).map_err(|why| {
                 let path = lines.display_path();
-                failure(format!("the log `{path}` can't be written: {why}"))
+                interaction_failure(format!("the log `{path}` can't be written: {why}"))
             })
         })
         .await?;
@@ -121,26 +121,26 @@ fn normalized_kind(text: Option<&str>) -> String {
 
 fn validate_input(input: LogInteractionInput) -> Result<LogInteractionInput, ToolFailure> {
     if input.summary.trim().is_empty() {
-        return Err(failure("the summary is empty".into()));
+        return Err(interaction_failure("the summary is empty".into()));
     }
     let too_long = |text: &str, max: usize| text.chars().nth(max).is_some();
     if too_long(&input.summary, SUMMARY_LENGTH_MAX) {
         let why = format!("the summary is longer than {SUMMARY_LENGTH_MAX} characters");
-        return Err(failure(why));
+        return Err(interaction_failure(why));
     }
     if too_long(input.kind.as_deref().unwrap_or_default(), KIND_LENGTH_MAX) {
         let why =
             format!("the kind is longer than {KIND_LENGTH_MAX} characters; use a single word");
-        return Err(failure(why));
+        return Err(interaction_failure(why));
     }
     let details = input.details.as_ref().map(|details| details.to_string().len());
     if details.is_some_and(|bytes| bytes > DETAILS_BYTES_MAX) {
         let why = format!("the details are longer than {DETAILS_BYTES_MAX} bytes; log a summary");
-        return Err(failure(why));
+        return Err(interaction_failure(why));
     }
     Ok(input)
 }
 
-fn failure(why: String) -> ToolFailure {
+fn interaction_failure(why: String) -> ToolFailure {
     ToolFailure::new(format!("The interaction was not logged: {why}."))
 }

@@ -21,7 +21,7 @@ use serde_json::Value;
 use tracing::{debug, trace};
 
 use crate::jsonl::index::KeyIndex;
-use crate::location::Location;
+use crate::location::FileLocation;
 use crate::openat::{is_regular_file, lock_handle, open_file};
 use crate::safe_dir::FsError;
 
@@ -35,10 +35,10 @@ const TAIL_BYTES_MAX: u64 = 64 * 1024;
 
 /// A JSON lines file by its location; it is opened for each access.
 #[derive(Debug, Clone)]
-pub(crate) struct JsonLinesFile(Arc<Location>);
+pub(crate) struct JsonLinesFile(Arc<FileLocation>);
 
 impl JsonLinesFile {
-    pub(crate) fn new(location: Location) -> Self {
+    pub(crate) fn new(location: FileLocation) -> Self {
         Self(Arc::new(location))
     }
 
@@ -51,7 +51,7 @@ impl JsonLinesFile {
     pub(crate) fn lock(&self) -> Result<LockedJsonLines, FsError> {
         let (folder, name) = self.0.make_parent()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
-        let held = open_locked(folder, name, OFlags::CREATE)?;
+        let held = open_and_lock(folder, name, OFlags::CREATE)?;
         if is_new {
             sys::fsync(&held.folder)?;
         }
@@ -64,7 +64,7 @@ impl JsonLinesFile {
             Err(Errno::NOENT) => return Ok(None),
             result => result?,
         };
-        match open_locked(folder, name, OFlags::empty()) {
+        match open_and_lock(folder, name, OFlags::empty()) {
             Err(FsError::NotFound) => Ok(None),
             held => held.map(Some),
         }
@@ -72,7 +72,7 @@ impl JsonLinesFile {
 }
 
 /// Opens the file `name` in `folder`, and locks it. `extra_flags` are added to the open flags.
-fn open_locked(
+fn open_and_lock(
     folder: OwnedFd,
     name: &OsStr,
     extra_flags: OFlags,
@@ -167,9 +167,9 @@ impl LockedJsonLines {
         matches: &mut KeyMatches,
     ) -> io::Result<()> {
         let mut index = KeyIndex::open((&self.folder, index), &self.file)?;
-        if self.file.metadata()?.len() - index.covered_bytes() > TAIL_BYTES_MAX {
-            let mut whole = index.covered_bytes();
-            matches.bytes_read += self.for_each_line(index.covered_bytes(), |offset, line| {
+        if self.file.metadata()?.len() - index.indexed_bytes() > TAIL_BYTES_MAX {
+            let mut whole = index.indexed_bytes();
+            matches.bytes_read += self.for_each_line(index.indexed_bytes(), |offset, line| {
                 if let Ok(KeyField { key }) = serde_json::from_slice(line) {
                     index.add_line(&key, offset)?;
                 }
@@ -178,14 +178,14 @@ impl LockedJsonLines {
                 }
                 Ok(())
             })?;
-            index.set_covered_bytes(whole)?;
+            index.set_indexed_bytes(whole)?;
         }
         for offset in index.find_offsets(key)? {
             let line = self.read_line_at(offset)?;
             matches.bytes_read += line.len() as u64;
             matches.lines.extend(parse_line_with_key(&line, key));
         }
-        self.scan_lines(index.covered_bytes(), key, matches)
+        self.scan_lines(index.indexed_bytes(), key, matches)
     }
 
     /// Reads the lines with this key from byte `start_offset` on, and adds them to `matches`.

@@ -25,11 +25,11 @@ mod tool_support;
 pub mod typed;
 mod vault;
 
-pub use files::Files;
+pub use files::FileTools;
 pub use http_fetch::HttpFetch;
 pub use interaction::LogInteraction;
-pub use location::Location;
-pub use memory::Memory;
+pub use location::FileLocation;
+pub use memory::MemoryTools;
 pub use shell::Shell;
 pub use skill::Skills;
-pub use vault::Vault;
+pub use vault::VaultTools;

@@ -20,7 +20,7 @@ const FOLDER_MODE: u32 = 0o700;
 
 /// The path of a file or directory, and whether symbolic links in it are followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Location {
+pub enum FileLocation {
     /// A path below a project's directory. The directory itself may be reached through symbolic
     /// links, but nothing below it.
     Below {
@@ -33,13 +33,13 @@ pub enum Location {
     Anywhere(PathBuf),
 }
 
-impl<P: Into<PathBuf>> From<P> for Location {
+impl<P: Into<PathBuf>> From<P> for FileLocation {
     fn from(path: P) -> Self {
         Self::Anywhere(path.into())
     }
 }
 
-impl Location {
+impl FileLocation {
     /// Returns the location of `relative` below `root`. `None` if `relative` is absolute or
     /// contains `..`.
     pub fn below_root(root: &Path, relative: &Path) -> Option<Self> {
@@ -231,7 +231,8 @@ mod tests {
             ("../a", None),
             ("a/../b", None),
         ] {
-            let found = Location::below_root(root, Path::new(relative)).map(|found| found.path());
+            let found =
+                FileLocation::below_root(root, Path::new(relative)).map(|found| found.path());
             assert_eq!(found.as_deref(), path.map(Path::new), "{relative}");
         }
     }
@@ -247,7 +248,7 @@ mod tests {
         fs::write(root.join("real/file"), "text").unwrap();
         symlink(&outside, root.join("link")).unwrap();
         symlink(outside.join("secret"), root.join("real/linked")).unwrap();
-        let at = |relative: &str| Location::below_root(&root, Path::new(relative)).unwrap();
+        let at = |relative: &str| FileLocation::below_root(&root, Path::new(relative)).unwrap();
         assert_eq!(at("real/file").read(4), Ok(Some(b"text".to_vec())));
         assert_eq!(at("real/file").read(3), Ok(None));
         assert_eq!(at("real/none").read(9), Err(Errno::NOENT));
@@ -263,8 +264,8 @@ mod tests {
         at("real/a/b").make_folder().unwrap();
         assert!(root.join("real/a/b").is_dir());
         // A path that the user chose may be a symbolic link.
-        assert!(Location::from(root.join("link")).open_folder().is_ok());
-        Location::from(root.join("link/new/er")).make_folder().unwrap();
+        assert!(FileLocation::from(root.join("link")).open_folder().is_ok());
+        FileLocation::from(root.join("link/new/er")).make_folder().unwrap();
         assert!(outside.join("new/er").is_dir());
     }
 }

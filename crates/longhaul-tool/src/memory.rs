@@ -21,11 +21,11 @@ pub const NAMES: [&str; 2] = ["remember", "recall"];
 
 /// The memory tools with the record store that holds the notes.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct MemoryTools {
     store: Arc<dyn RecordStore>,
 }
 
-impl Memory {
+impl MemoryTools {
     /// Creates the memory tools for notes in this store.
     pub fn new(store: Arc<dyn RecordStore>) -> Self {
         Self { store }

@@ -25,9 +25,9 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::jsonl::JsonLinesFile;
-use crate::location::Location;
+use crate::location::FileLocation;
 use crate::message::channel::{DeliveryChannel, TAKEN_OVER};
-use crate::message::delivery_log::{DeliveryIntent, DeliveryLog, DeliveryState};
+use crate::message::delivery_log::{DeliveryLog, DeliveryState, PendingDelivery};
 use crate::message::envelope::{
     Envelope, TEXT_LENGTH_MAX, not_delivered_failure, recipient_from_context,
 };
@@ -46,7 +46,7 @@ pub struct MessageConfig {
     /// Where messages are delivered.
     pub target: DeliveryTarget,
     /// Location of the delivery log, which shows after a crash whether a message was delivered.
-    pub log: Location,
+    pub log: FileLocation,
     /// Directory for relative paths, and working directory of delivery programs.
     pub root: PathBuf,
     /// Whether a webhook may be on a private network.
@@ -110,7 +110,7 @@ impl SendMessage {
     }
 
     /// Logs that the message is about to be sent. Returns the delivery state before this call.
-    async fn record_intent(
+    async fn record_delivery_start(
         &self,
         ctx: &ToolContext,
         envelope: &Envelope,
@@ -119,14 +119,14 @@ impl SendMessage {
             (self.log.clone(), self.channel.target.channel_name(), self.now());
         let (ctx, envelope) = (ctx.clone(), envelope.clone());
         run_blocking(move || {
-            let intent = DeliveryIntent {
+            let intent = PendingDelivery {
                 ctx: &ctx,
                 recipient: &envelope.recipient,
                 text: &envelope.text,
                 channel,
                 at,
             };
-            record.record_intent(&intent).map_err(|why| {
+            record.record_delivery_start(&intent).map_err(|why| {
                 let path = record.0.display_path();
                 not_delivered_failure(format!("the delivery log `{path}` can't be written: {why}"))
             })
@@ -165,7 +165,7 @@ impl Tool for SendMessage {
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: SendMessageInput = parse_input(&self.spec, input)?;
         let envelope = Envelope::new(input.text, ctx)?;
-        match self.record_intent(ctx, &envelope).await? {
+        match self.record_delivery_start(ctx, &envelope).await? {
             DeliveryState::Delivered => return Ok(ToolOutput::text(DELIVERED)),
             DeliveryState::Started { epoch, .. } if epoch > ctx.epoch.0 => {
                 return Err(not_delivered_failure(TAKEN_OVER.into()));

@@ -14,7 +14,7 @@ use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::filename_fold::fold_case;
-use crate::location::Location;
+use crate::location::FileLocation;
 use crate::openat::{is_regular_file, make_folder, open_file, open_folder};
 
 /// Why a file or a folder can't be accessed.
@@ -82,7 +82,7 @@ pub(crate) fn file_stamp(stat: &Stat) -> FileStamp {
 /// A directory that agents work in, by its location; it is opened for each access.
 #[derive(Debug, Clone)]
 pub(crate) struct SafeDir {
-    root: Arc<Location>,
+    root: Arc<FileLocation>,
     /// Files and folders that agents can't access, under any name.
     protected: Arc<[PathBuf]>,
     modes: NewEntryModes,
@@ -107,7 +107,7 @@ impl NewEntryModes {
 
 impl SafeDir {
     /// Creates the safe directory at this location, without opening it.
-    pub(crate) fn new(root: impl Into<Location>) -> Self {
+    pub(crate) fn new(root: impl Into<FileLocation>) -> Self {
         Self {
             root: Arc::new(root.into()),
             protected: Arc::default(),
@@ -116,7 +116,7 @@ impl SafeDir {
     }
 
     /// Creates a safe directory whose new files and folders only their owner can access.
-    pub(crate) fn new_private(root: impl Into<Location>) -> Self {
+    pub(crate) fn new_private(root: impl Into<FileLocation>) -> Self {
         Self { modes: NewEntryModes::PRIVATE, ..Self::new(root) }
     }
 
@@ -211,18 +211,18 @@ impl DirHandle {
     /// Opens the child folder with exactly this name, rejecting one that differs in case.
     pub(crate) fn open_child(&self, part: &str) -> Result<Self, FsError> {
         self.check_exact_name(part)?;
-        self.open_known_child(part)
+        self.open_listed_child(part)
     }
 
     /// Returns the names in this folder, unordered, without hidden names and those that are not
     /// UTF-8.
-    pub(crate) fn visible_names(&self) -> Result<Vec<String>, FsError> {
-        let names = self.all_names()?.into_iter();
+    pub(crate) fn visible_entry_names(&self) -> Result<Vec<String>, FsError> {
+        let names = self.all_entry_names()?.into_iter();
         Ok(names.filter(|name| !name.starts_with('.')).collect())
     }
 
     /// Opens a child folder whose exact name came from a listing of this folder.
-    pub(crate) fn open_known_child(&self, part: &str) -> Result<Self, FsError> {
+    pub(crate) fn open_listed_child(&self, part: &str) -> Result<Self, FsError> {
         let handle = open_folder(&self.handle, part)?;
         self.check_not_protected(&sys::fstat(&handle)?)?;
         Ok(Self { handle, protected: Arc::clone(&self.protected), modes: self.modes })
@@ -231,11 +231,11 @@ impl DirHandle {
     /// Opens the file with exactly this name, rejecting one that differs in case.
     pub(crate) fn open_file(&self, file: &str) -> Result<OpenFile, FsError> {
         self.check_exact_name(file)?;
-        self.open_known_file(file)
+        self.open_listed_file(file)
     }
 
     /// Opens a file whose exact name came from a listing of this folder.
-    pub(crate) fn open_known_file(&self, file: &str) -> Result<OpenFile, FsError> {
+    pub(crate) fn open_listed_file(&self, file: &str) -> Result<OpenFile, FsError> {
         let (handle, found) = open_file(&self.handle, file, OFlags::RDONLY, Mode::empty())?;
         if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
             return Err(FsError::IsDirectory);
@@ -259,12 +259,12 @@ impl DirHandle {
 
     /// Reads at most `bytes_max` bytes of a file whose exact name came from a listing of this
     /// folder.
-    pub(crate) fn read_known_file(
+    pub(crate) fn read_listed_file(
         &self,
         file: &str,
         bytes_max: usize,
     ) -> Result<FileSnapshot, FsError> {
-        self.open_known_file(file)?.read(bytes_max)
+        self.open_listed_file(file)?.read(bytes_max)
     }
 
     /// Opens the child folder with exactly this name, creating it if it is missing.
@@ -279,7 +279,7 @@ impl DirHandle {
             Err(Errno::EXIST) => return Err(FsError::CaseConflict),
             made => made?,
         }
-        self.open_known_child(part)
+        self.open_listed_child(part)
     }
 
     fn check_not_protected(&self, stat: &Stat) -> Result<(), FsError> {
@@ -292,7 +292,7 @@ impl DirHandle {
     /// Checks that exactly this name exists in the folder. A name that differs only in case is an
     /// error on every system, so that names mean the same everywhere.
     fn check_exact_name(&self, name: &str) -> Result<(), FsError> {
-        let names = self.all_names()?;
+        let names = self.all_entry_names()?;
         if names.iter().any(|found| found == name) {
             return Ok(());
         }
@@ -304,7 +304,7 @@ impl DirHandle {
     }
 
     /// Returns all names in this folder that are UTF-8.
-    pub(crate) fn all_names(&self) -> Result<Vec<String>, FsError> {
+    pub(crate) fn all_entry_names(&self) -> Result<Vec<String>, FsError> {
         let mut names = Vec::new();
         for entry in sys::Dir::read_from(&self.handle)? {
             if let Ok(name) = entry?.file_name().to_str() {

@@ -98,11 +98,11 @@ impl Shell {
     fn working_dir(&self, cwd: Option<&str>) -> Result<PathBuf, ToolFailure> {
         let text = cwd.unwrap_or_default();
         let parts = self.workspace.parse_path(text, PathAccess::Read);
-        let parts = parts.map_err(|bad| failure(bad.to_string()))?;
+        let parts = parts.map_err(|bad| shell_failure(bad.to_string()))?;
         // Each component is opened, so that no symbolic link in the path leads out.
         self.workspace.open_folder(&parts).map_err(|error| {
             let display = join_path_parts(&parts);
-            failure(format!("`{display}`: {error}{}", error_hint(&error)))
+            shell_failure(format!("`{display}`: {error}{}", error_hint(&error)))
         })?;
         let mut folder = self.root.clone();
         folder.extend(parts);
@@ -147,21 +147,22 @@ impl Tool for Shell {
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: ShellInput = parse_input(&self.spec, input)?;
         if input.command.trim().is_empty() {
-            return Err(failure("the command is empty"));
+            return Err(shell_failure("the command is empty"));
         }
         if input.command.len() > COMMAND_BYTES_MAX {
-            return Err(failure(format!(
+            return Err(shell_failure(format!(
                 "the command is longer than {COMMAND_BYTES_MAX} bytes; run it from a file"
             )));
         }
         if input.command.contains('\0') {
-            return Err(failure("the command contains a NUL character"));
+            return Err(shell_failure("the command contains a NUL character"));
         }
         let folder = self.working_dir(input.cwd.as_deref())?;
         let mut command = tokio::process::Command::new("/bin/sh");
         command.arg("-c").arg(&input.command).current_dir(folder);
         command.env_clear().envs(command_env(ctx));
-        let job = ShellProcess::start(command, ctx).map_err(|why| failure(why.to_string()))?;
+        let job =
+            ShellProcess::start(command, ctx).map_err(|why| shell_failure(why.to_string()))?;
         job.run(&*self.clock).await
     }
 }
@@ -179,6 +180,6 @@ fn command_env(ctx: &ToolContext) -> Vec<(&'static str, std::ffi::OsString)> {
     env
 }
 
-fn failure(why: impl std::fmt::Display) -> ToolFailure {
+fn shell_failure(why: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::new(format!("The command was not run: {why}."))
 }

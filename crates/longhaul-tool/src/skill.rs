@@ -17,7 +17,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::filename_fold::escaped;
+use crate::filename_fold::escape_for_message;
 use crate::files::path::{self, SKILL};
 use crate::files::protected::{self, PathAccess};
 use crate::files::text::decode_utf8;
@@ -114,13 +114,13 @@ impl TypedTool for ReadSkillTool {
         input: ReadSkillInput,
         ctx: &ToolContext,
     ) -> Result<ToolOutput, ToolFailure> {
-        let skill = check_skill_listed(&ctx.skills, &input.skill).map_err(failure)?;
+        let skill = check_skill_listed(&ctx.skills, &input.skill).map_err(skill_failure)?;
         let (dir, folders) = (self.dir.clone(), Arc::clone(&self.folders));
         run_blocking(move || read_skill((&dir, &folders), &skill, input.path.as_deref())).await
     }
 }
 
-fn failure(why: String) -> ToolFailure {
+fn skill_failure(why: String) -> ToolFailure {
     ToolFailure::new(format!("The skill was not read: {why}."))
 }
 
@@ -135,7 +135,7 @@ fn check_skill_listed(skills: &[String], name: &str) -> Result<String, String> {
     if skills.iter().any(|skill| skill == name) {
         return Ok(name.to_owned());
     }
-    let name = escaped(name);
+    let name = escape_for_message(name);
     Err(match skills {
         [] => format!("`{name}` is not one of your skills; you have none"),
         skills => format!("`{name}` is not one of your skills; you have: {}", skills.join(", ")),
@@ -147,7 +147,7 @@ fn read_skill(
     skill: &str,
     path: Option<&str>,
 ) -> Result<ToolOutput, ToolFailure> {
-    let folder = find_skill(dir, folders, skill).map_err(failure)?;
+    let folder = find_skill(dir, folders, skill).map_err(skill_failure)?;
     // Models send an empty text for fields they leave out.
     let path = path.map(str::trim);
     let path = path.filter(|path| !path.is_empty() && *path != SKILL_FILE);
@@ -155,7 +155,7 @@ fn read_skill(
         Some(path) => read_skill_file(folder, skill, path),
         None => render_skill(&folder, skill),
     };
-    text.map(ToolOutput::text).map_err(failure)
+    text.map(ToolOutput::text).map_err(skill_failure)
 }
 
 /// Opens the folder of a skill, in the first of these folders that contains it.
@@ -261,7 +261,7 @@ fn list_skill_files(
         if kind == FileType::RegularFile {
             files.push(path);
         } else if kind == FileType::Directory {
-            more |= match folder.open_known_child(&name) {
+            more |= match folder.open_listed_child(&name) {
                 Ok(below) if depth < DEPTH_MAX => {
                     list_skill_files(&below, &format!("{path}/"), depth + 1, files)
                 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 
-use crate::location::Location;
+use crate::location::FileLocation;
 use crate::safe_dir::SafeDir;
 use crate::typed::{TypedToolError, typed};
 use crate::vault::list::VaultListTool;
@@ -26,14 +26,14 @@ use crate::vault::write::VaultWriteTool;
 
 /// The vault tools for a directory of notes. The directory is created with the first note.
 #[derive(Debug, Clone)]
-pub struct Vault {
+pub struct VaultTools {
     dir: SafeDir,
     clock: Arc<dyn Clock>,
 }
 
-impl Vault {
+impl VaultTools {
     /// Creates the vault tools for the directory `root`.
-    pub fn new(root: impl Into<Location>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(root: impl Into<FileLocation>, clock: Arc<dyn Clock>) -> Self {
         Self { dir: SafeDir::new_private(root.into()), clock }
     }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use longhaul::models::{
-    Block, CostEstimate, DeltaSink, Failure, Hold, Model, ModelPricing, ModelRequest,
+    Block, BudgetAmount, CostEstimate, DeltaSink, Failure, Model, ModelPricing, ModelRequest,
     ModelResponse, Reply, StopReason, TextBlock, ToolCall, Usage,
 };
 use longhaul::schemars::{self, JsonSchema};
@@ -78,7 +78,7 @@ struct FixedReplyModel;
 #[async_trait]
 impl Model for FixedReplyModel {
     fn estimate(&self, _request: &ModelRequest) -> CostEstimate {
-        CostEstimate { hold: Hold::default(), pricing: ModelPricing::default() }
+        CostEstimate { hold: BudgetAmount::default(), pricing: ModelPricing::default() }
     }
 
     async fn generate(

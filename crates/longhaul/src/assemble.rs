@@ -49,13 +49,15 @@ use longhaul_model::cassette::CassetteRecorder;
 use longhaul_server::{ServerOptions, options::DEFAULT_RATE};
 use longhaul_store::options::FatalHook;
 use longhaul_store::{OpenMode, SqliteStore, StoreOptions};
-use longhaul_tool::{Files, Location, Memory, Shell, Skills, Vault, crash_probe, memory};
+use longhaul_tool::{
+    FileLocation, FileTools, MemoryTools, Shell, Skills, VaultTools, crash_probe, memory,
+};
 
 use crate::agents::built_in::BUILT_IN_AGENTS;
 use crate::agents::load::load_all_agents;
 use crate::agents::load_context::{LoadContext, McpUnavailableReason};
 use crate::agents::loaded_agents::LoadedAgents;
-use crate::assemble::cassettes::RecordingModels;
+use crate::assemble::cassettes::RecordingModelResolver;
 use crate::assemble::context::ProjectContextProviders;
 use crate::assemble::images::StoreImageSource;
 use crate::assemble::mcp_tools::McpTools;
@@ -65,7 +67,7 @@ use crate::assemble::no_mcp_servers as mcp_servers;
 use crate::assemble::outbound::OutboundTools;
 use crate::assemble::redactor::{ProjectRedactor, build_redactor};
 use crate::assemble::registrations::Registrations;
-use crate::assemble::trusted_tools::TrustGatedTools;
+use crate::assemble::trusted_tools::TrustCheckedTools;
 use crate::config::settings::{Config, StoreUrl};
 use crate::mcp::file::McpFile;
 use crate::skills;
@@ -135,7 +137,7 @@ impl ProjectRuntime {
     pub(crate) fn restart_servers(&self) -> impl Future<Output = ()> + use<> {
         let file = self.mcp_tools.current_file();
         let clock = &self.longhaul.services().clock;
-        let line = mcp_servers::client(&self.config, &file, clock);
+        let line = mcp_servers::create_mcp_client(&self.config, &file, clock);
         self.mcp_tools.restart_servers(file, line)
     }
 }
@@ -207,9 +209,9 @@ fn open_with_store_url(
     registered: Registrations,
 ) -> Result<ProjectRuntime, AssembleError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    if let Location::Below { .. } = config.data_location() {
-        make_private(&config.data_folder(), 0o700);
-        make_private(&config.data_folder().join("longhaul.db"), 0o600);
+    if let FileLocation::Below { .. } = config.data_location() {
+        restrict_permissions(&config.data_folder(), 0o700);
+        restrict_permissions(&config.data_folder().join("longhaul.db"), 0o600);
     }
     let store = Arc::new(longhaul_store::open(StoreOptions {
         holder: options.holder,
@@ -232,14 +234,14 @@ fn open_with_store_url(
         ModelRegistry::new(&config, Arc::clone(&clock)).with_image_source(Arc::new(images));
     let registry: Arc<dyn ModelResolver> = Arc::new(registry);
     let models = match options.recorder {
-        Some(recorder) => Arc::new(RecordingModels { models: registry, recorder }),
+        Some(recorder) => Arc::new(RecordingModelResolver { models: registry, recorder }),
         None => registry,
     };
     let file = McpFile::load(&config);
-    let line = mcp_servers::client(&config, &file, &clock);
+    let line = mcp_servers::create_mcp_client(&config, &file, &clock);
     let served = Arc::new(McpTools::new(&config, file, line));
     let shell = shell_tool(&config, &clock)?;
-    let withheld = TrustGatedTools::new(&config, Arc::clone(&served), out.sender, shell);
+    let withheld = TrustCheckedTools::new(&config, Arc::clone(&served), out.sender, shell);
     let context_providers = ProjectContextProviders::new(&config, out.client, Arc::clone(&clock));
     let models = registered.model_resolver(models);
     let services = EngineServices {
@@ -265,7 +267,7 @@ fn with_store_tools(
 ) -> Result<ToolRegistry, AssembleError> {
     let paging = ReadOutputTool::new(store.clone(), store.clone())?;
     let mut tools = tools.with_tool(Arc::new(paging))?;
-    for tool in Memory::new(store.clone()).tools()? {
+    for tool in MemoryTools::new(store.clone()).tools()? {
         tools = tools.with_tool(tool)?;
     }
     Ok(tools)
@@ -273,7 +275,7 @@ fn with_store_tools(
 
 /// Removes the access rights of other users from a file or folder. Symbolic links are left alone,
 /// and errors are ignored.
-fn make_private(path: &Path, mode: u32) {
+fn restrict_permissions(path: &Path, mode: u32) {
     let found = std::fs::symlink_metadata(path);
     let is_open = |found: &std::fs::Metadata| !found.is_symlink() && found.mode() & 0o077 != 0;
     if found.is_ok_and(|found| is_open(&found)) {
@@ -311,9 +313,9 @@ fn build_tools(
     out: &OutboundTools,
 ) -> Result<ToolRegistry, AssembleError> {
     let mut tools: Vec<Arc<dyn Tool>> =
-        Vault::new(config.data_location().join("vault"), clock.clone()).tools()?;
+        VaultTools::new(config.data_location().join("vault"), clock.clone()).tools()?;
     let files =
-        Files::new(&config.root, clock.clone()).with_protected_paths(protected_paths(config));
+        FileTools::new(&config.root, clock.clone()).with_protected_paths(protected_paths(config));
     tools.extend(files.tools()?);
     let taught = Skills::new(&config.root, skills::SKILL_FOLDERS)
         .with_protected_paths(protected_paths(config));

@@ -85,7 +85,7 @@ pub enum EphemeralError {
     Failed(RunError),
     /// The run would have to wait for a person or an external event, which an ephemeral run can't
     /// do.
-    #[error("{0} An ephemeral run can't wait")]
+    #[error("{0} An ephemeral run can't wait for a person or an event")]
     WouldWait(String),
     /// The store in memory can't be opened.
     #[error(transparent)]
@@ -229,7 +229,7 @@ async fn build_outcome(
     if let RunStopReason::Waiting = stop {
         return Err(EphemeralError::WouldWait(longhaul.explain_run(run).await?.message));
     }
-    let view = longhaul.show(run).await?;
+    let view = longhaul.get_run(run).await?;
     let Some(output) = view.output else {
         let unknown = || RunError {
             code: view.status.as_str().to_owned(),

@@ -24,7 +24,7 @@ use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
 use longhaul_core::port::tool::{Progress, Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Hold, MicroUsd, ModelPricing, Price, Usage};
+use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Price, Usage};
 use longhaul_engine::agent::{Agent as AgentDefinition, BudgetPatch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -65,7 +65,7 @@ const PAGE_SIZE: usize = 500;
 /// /// Sends a letter. The post office recognizes a repeated request by the key.
 /// async fn send(request: HandlerRequest, _: Arc<dyn Progress>) -> Result<String, HandlerError> {
 ///     let address: String = request.input()?;
-///     Ok(format!("letter {} to {address}, try {}", request.key, request.attempt))
+///     Ok(format!("sent letter {} to {address}, attempt {}", request.key, request.attempt))
 /// }
 ///
 /// let builder = Runtime::builder().store("sqlite:agents.db").handler("send", send);
@@ -375,7 +375,7 @@ impl HandlerModel {
 impl Model for HandlerModel {
     fn estimate(&self, _request: &ModelRequest) -> CostEstimate {
         CostEstimate {
-            hold: Hold::default(),
+            hold: BudgetAmount::default(),
             pricing: ModelPricing {
                 price: Some(Price::default()),
                 // The conversation is not sent anywhere, so it is never too long.
@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_call_counts_only_if_it_was_started() {
+    fn a_failure_of_a_call_that_never_started_is_ignored() {
         let call = |index| CallId { turn: 1, index };
         let failed = |index| {
             Event::ToolFailed(ToolEnded {

@@ -24,7 +24,7 @@ pub use longhaul_core::message::{
 };
 pub use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 pub use longhaul_core::raw::StoredText;
-pub use longhaul_core::usage::{Hold, MicroUsd, ModelPricing, Price, Usage};
+pub use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Price, Usage};
 pub use longhaul_model::scripted::{Script, ScriptError, ScriptedModel};
 
 /// Creates a model that plays this script instead of calling a provider: for tests and first steps.

@@ -24,7 +24,7 @@ pub enum PrivateFileError {
         source: io::Error,
     },
     /// Other users may read a file that contains a secret.
-    #[error("`{path}` is readable by other users (mode {mode:03o}), so it is not secret")]
+    #[error("`{path}` is readable by other users (mode {mode:03o}), but contains a secret")]
     Readable {
         /// Path of the file that others may read.
         path: PathBuf,
@@ -194,7 +194,7 @@ mod tests {
         check(AccessCheck::Owned, 8, 0o600, Some(foreign));
         check(AccessCheck::Owned, 8, 0o666, Some(foreign));
         check(AccessCheck::Secret, 7, 0o600, None);
-        let readable = "is readable by other users (mode 644), so it is not secret";
+        let readable = "is readable by other users (mode 644), but contains a secret";
         check(AccessCheck::Secret, 7, 0o644, Some(readable));
         check(AccessCheck::Unchecked, 8, 0o666, None);
     }

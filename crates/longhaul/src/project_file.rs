@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use longhaul_tool::Location;
+use longhaul_tool::FileLocation;
 use rustix::io::Errno;
 
 /// Reason why a file of the project can't be read.
@@ -17,7 +17,7 @@ pub(crate) enum ProjectFileError {
     #[error("the file does not exist")]
     Missing,
     /// The path leads out of the project.
-    #[error("the path leads out of the project: name a file inside of it")]
+    #[error("the path leads out of the project: name a file inside the project")]
     OutsideProject,
     /// The path is a symbolic link out of the project or to a hidden file.
     #[error(
@@ -84,14 +84,14 @@ pub(crate) fn read_file_in_project(
     }
     // Opened relative to the root without following links, since links may have changed since they
     // were resolved.
-    let file = Location::below_root(&root, relative).ok_or(ProjectFileError::Symlink)?;
+    let file = FileLocation::below_root(&root, relative).ok_or(ProjectFileError::Symlink)?;
     file.read(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
 }
 
 /// Reads a file that the user chose, at most `bytes_max` bytes. Symbolic links are followed to any
 /// target.
 pub(crate) fn read_user_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ProjectFileError> {
-    let file = Location::Anywhere(path.canonicalize()?);
+    let file = FileLocation::Anywhere(path.canonicalize()?);
     file.read(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
 }
 

@@ -70,7 +70,7 @@ impl RunHandle {
     /// # Errors
     /// The run no longer exists, or the store failed.
     pub async fn view(&self) -> Result<RunView, Error> {
-        Ok(self.longhaul().show(self.id).await?)
+        Ok(self.longhaul().get_run(self.id).await?)
     }
 
     /// Streams all journal entries of the run, past and future, in order, until the run ends. An

@@ -106,7 +106,7 @@ pub struct Node {
 
 /// Escapes control characters other than newline and tab, so that the text is safe to print on a
 /// terminal.
-pub fn escape_controls(text: &str) -> String {
+pub fn escape_control_characters(text: &str) -> String {
     let escaped = |c: char| match c {
         '\n' | '\t' => c.to_string(),
         _ if c.is_control() => c.escape_default().to_string(),
@@ -116,8 +116,8 @@ pub fn escape_controls(text: &str) -> String {
 }
 
 /// Escapes all control characters including newlines and tabs, so that the text stays on one line.
-pub fn escape_line(text: &str) -> String {
-    let escaped = escape_controls(text);
+pub fn escape_to_one_line(text: &str) -> String {
+    let escaped = escape_control_characters(text);
     escaped.replace('\n', "\\n").replace('\t', "\\t")
 }
 
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_finds_the_positions_of_a_text() {
+    fn an_index_maps_offsets_to_lines_and_columns() {
         let text = "a\nbb = \"\u{e9}\u{1f600}\"\n\n".repeat(60) + "end";
         let index = PositionIndex::new(&text);
         for (offset, _) in text.char_indices() {

@@ -109,7 +109,7 @@ impl Worker {
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
         let running = self.state.register_worker();
-        task.spawn(self.drive_and_finish(running, stop.clone()));
+        task.spawn(self.drive_until_stopped(running, stop.clone()));
         WorkerHandle { stop, task }
     }
 
@@ -124,19 +124,19 @@ impl Worker {
     /// [`Error::Worker`]: the name of an inbox is invalid, or the store failed.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
         let running = self.state.register_worker();
-        self.drive_and_finish(running, stop).await
+        self.drive_until_stopped(running, stop).await
     }
 
-    async fn drive_and_finish(
+    async fn drive_until_stopped(
         self,
         running: RunningWorkerGuard,
         stop: CancellationToken,
     ) -> Result<(), Error> {
-        let worked = self.drive(stop).await;
+        let worked = self.drive_runs(stop).await;
         running.finish(worked).await
     }
 
-    async fn drive(self, stop: CancellationToken) -> Result<(), Error> {
+    async fn drive_runs(self, stop: CancellationToken) -> Result<(), Error> {
         if let Some(bad) = self.name_error {
             return Err(bad.into());
         }
@@ -152,7 +152,7 @@ impl Worker {
                 stop.cancelled().await;
                 order.request_drain();
             };
-            let ((), ()) = tokio::join!(drain, run_change_reader(services));
+            let ((), ()) = tokio::join!(drain, forward_journal_changes(services));
             std::future::pending().await
         };
         let worked = tokio::select! {
@@ -166,7 +166,7 @@ impl Worker {
 
 /// Reads from the store which journals have grown and notifies the callers that wait for these
 /// runs, so that the callers need not poll the store.
-async fn run_change_reader(services: &EngineServices) {
+async fn forward_journal_changes(services: &EngineServices) {
     let source = ChangeSource {
         store: &*services.store,
         records: &*services.records,

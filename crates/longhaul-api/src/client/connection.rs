@@ -176,7 +176,7 @@ impl ApiConnection {
                     let busy = status == StatusCode::SERVICE_UNAVAILABLE
                         || request.idempotency_key.is_some()
                             && is_request_in_progress(status, &body);
-                    if !(again && busy && request.may_repeat()) {
+                    if !(again && busy && request.is_safe_to_retry()) {
                         return Ok((status, body));
                     }
                 }
@@ -185,7 +185,7 @@ impl ApiConnection {
                     // enough. A request with an idempotency key is retried until its outcome is
                     // known.
                     let waits = lost.unsent || !lost.timed_out || request.idempotency_key.is_some();
-                    let harmless = lost.unsent || request.may_repeat();
+                    let harmless = lost.unsent || request.is_safe_to_retry();
                     if !(again && waits && harmless) {
                         return Err(self.lost_response_problem(request, &lost));
                     }
@@ -221,7 +221,7 @@ impl ApiConnection {
 
     fn lost_response_problem(&self, request: &ApiRequest, lost: &LostResponse) -> Problem {
         let (base, why) = (&self.base, &lost.why);
-        match lost.unsent || request.may_repeat() {
+        match lost.unsent || request.is_safe_to_retry() {
             true => {
                 Problem::new("unreachable", format!("the server at {base} can't be reached: {why}"))
             }

@@ -81,7 +81,7 @@ impl ApiRequest {
     }
 
     /// Returns whether the request is safe to send more than once.
-    pub(super) fn may_repeat(&self) -> bool {
+    pub(super) fn is_safe_to_retry(&self) -> bool {
         self.method == Method::GET || self.idempotency_key.is_some()
     }
 

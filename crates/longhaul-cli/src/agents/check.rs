@@ -12,7 +12,7 @@ use longhaul::agents::problem::{Problem, ProblemKind};
 use longhaul::assemble::model_choice::ModelSelector;
 use longhaul::assemble::model_resolver;
 use longhaul::config::secrets;
-use longhaul::spanned::escape_line;
+use longhaul::spanned::escape_to_one_line;
 use longhaul_engine::agent::{Agent, BudgetPatch, PolicyDefaults};
 use longhaul_engine::services::ModelResolver;
 use longhaul_tool::memory;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::agents::project::AgentsProject;
 use crate::error::CliError;
-use crate::submit::dotenv_only_note;
+use crate::submit::dotenv_key_note;
 use crate::{environment, output};
 
 /// Arguments of `longhaul agents check`.
@@ -56,7 +56,7 @@ impl CheckAgentsCommand {
             Some(_) => Vec::new(),
         };
         for one in loaded.agents.iter().filter(is_selected) {
-            let message = one.notes.iter().cloned().chain(checker.all_notes(&one.agent));
+            let message = one.notes.iter().cloned().chain(checker.agent_notes(&one.agent));
             notes.extend(message.map(|note| (one.path.clone(), note)));
         }
         match name {
@@ -107,7 +107,7 @@ fn print_findings(problems: &[Problem], notes: &[(PathBuf, String)]) -> anyhow::
         output::print_text(&problem.to_string())?;
     }
     for (path, note) in notes {
-        let path = escape_line(&path.display().to_string());
+        let path = escape_to_one_line(&path.display().to_string());
         output::print_text(&format!("{path}: note: {note}"))?;
     }
     Ok(())
@@ -136,13 +136,13 @@ impl<'a> AgentChecker<'a> {
             project,
             models: model_resolver(config, clock),
             dotenv_models: dotenv_env.map(|config| model_resolver(&config, clock)),
-            selector: ModelSelector::from_config(config).map_err(CliError::usage)?,
+            selector: ModelSelector::from_config(config).map_err(CliError::usage_error)?,
             defaults: config.run_defaults(),
         })
     }
 
     /// Returns the notes about an agent: about its tools, settings and models.
-    fn all_notes(&self, agent: &Agent) -> Vec<String> {
+    fn agent_notes(&self, agent: &Agent) -> Vec<String> {
         // Tools that need a store are not registered here; they may always be repeated.
         let repeats = |tool: &str| tool == "read_output" || memory::NAMES.contains(&tool);
         let is_once = |tool: &str| match self.project.tools.find_tool(tool) {
@@ -174,7 +174,7 @@ impl<'a> AgentChecker<'a> {
             let dotenv_models =
                 dotenv_models.and_then(|dotenv_models| dotenv_models.resolve(named).ok());
             notes.push(match (&dotenv_models, named) {
-                (Some(found), _) => dotenv_only_note(&found.name),
+                (Some(found), _) => dotenv_key_note(&found.name),
                 (None, Some(named)) => format!("the agent's model `{named}` can't be used. {why}"),
                 (None, None) => format!("no model is available for the agent. {why}"),
             });

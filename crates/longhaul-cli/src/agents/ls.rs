@@ -35,7 +35,7 @@ impl ListAgentsCommand {
                 line.push_str(&format!("{text:width$}  "));
             }
             line.push_str(&row[5]);
-            output::print_line(&sanitize::safe_line(line.trim_end()))?;
+            output::print_line(&sanitize::sanitize_line(line.trim_end()))?;
         }
         if rows.is_empty() {
             output::eprint_line("there are no agents here; create one: longhaul agents new NAME");

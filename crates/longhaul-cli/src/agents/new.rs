@@ -15,7 +15,7 @@ use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
 use longhaul::agents::scaffold::AgentScaffold;
 use longhaul::assemble::with_load_context;
 use longhaul::skills;
-use longhaul_tool::Location;
+use longhaul_tool::FileLocation;
 
 use crate::agents::project::AgentsProject;
 use crate::error::CliError;
@@ -61,9 +61,12 @@ impl NewAgentCommand {
         });
         if !problems.is_empty() {
             let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return Err(CliError::usage(format!("no agent was created:\n{}", messages.join("\n")))
-                .hint("see the options", "longhaul agents new --help")
-                .into());
+            return Err(CliError::usage_error(format!(
+                "no agent was created:\n{}",
+                messages.join("\n")
+            ))
+            .hint("see the options", "longhaul agents new --help")
+            .into());
         }
         self.write_agent_file(project, &text)?;
         let hidden = project.loaded.find(&self.name).ok();
@@ -92,7 +95,7 @@ impl NewAgentCommand {
         match one.source {
             AgentSource::Claude => Ok(scaffold.render_from_claude(one)),
             AgentSource::Project => {
-                let file = self::agent_file(project, one.agent.name.as_str());
+                let file = self::agent_file_path(project, one.agent.name.as_str());
                 let text = fs::read_to_string(&file);
                 let text = text.with_context(|| format!("`{}` can't be read", one.path.display()));
                 Ok(scaffold.render_agent_copy(&text?))
@@ -102,24 +105,26 @@ impl NewAgentCommand {
     }
 
     fn write_agent_file(&self, project: &AgentsProject, text: &str) -> anyhow::Result<()> {
-        let file = agent_file(project, &self.name);
+        let file = agent_file_path(project, &self.name);
         let display_path =
             project.display_root.join(AGENTS_FOLDER).join(format!("{}.md", self.name));
         let display_path = display_path.display();
         fs::create_dir_all(project.config.root.join(AGENTS_FOLDER))
             .with_context(|| format!("the folder for `{display_path}` can't be created"))?;
         // Through a symlink in a cloned project the file would be written elsewhere.
-        if let Some(folder) = Location::below_root(&project.config.root, Path::new(AGENTS_FOLDER)) {
+        if let Some(folder) =
+            FileLocation::below_root(&project.config.root, Path::new(AGENTS_FOLDER))
+        {
             let opened = folder.open_folder();
             opened.with_context(|| {
-                let why = folder_failure_reason(&folder.path());
+                let why = folder_open_error_text(&folder.path());
                 format!("`{AGENTS_FOLDER}` {why}, so `{display_path}` is not written")
             })?;
         }
         let opened = fs::OpenOptions::new().write(true).create_new(true).open(&file);
         let mut opened = match opened {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(CliError::usage(format!(
+                return Err(CliError::usage_error(format!(
                     "`{display_path}` already exists and was not changed"
                 ))
                 .hint("show the agent", format!("longhaul agents show {}", self.name))
@@ -134,13 +139,13 @@ impl NewAgentCommand {
     }
 }
 
-fn agent_file(project: &AgentsProject, name: &str) -> std::path::PathBuf {
+fn agent_file_path(project: &AgentsProject, name: &str) -> std::path::PathBuf {
     project.config.root.join(AGENTS_FOLDER).join(format!("{name}.md"))
 }
 
 /// Returns why the agents folder could not be opened, as the rest of a sentence that starts with
 /// the folder.
-fn folder_failure_reason(folder: &Path) -> &'static str {
+fn folder_open_error_text(folder: &Path) -> &'static str {
     match folder.is_symlink() {
         true => "is a link",
         false => "can't be opened",
@@ -162,7 +167,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        assert_eq!(folder_failure_reason(&link), "is a link");
-        assert_eq!(folder_failure_reason(dir.path()), "can't be opened");
+        assert_eq!(folder_open_error_text(&link), "is a link");
+        assert_eq!(folder_open_error_text(dir.path()), "can't be opened");
     }
 }

@@ -49,10 +49,13 @@ impl ShowAgentCommand {
         }
         let line = |name: &str, text: String| match text.is_empty() {
             true => Ok(()),
-            false => output::print_text(&format!("{name:12}{}", spanned::escape_controls(&text))),
+            false => output::print_text(&format!(
+                "{name:12}{}",
+                spanned::escape_control_characters(&text)
+            )),
         };
         line("name", agent.name.to_string())?;
-        line("file", sanitize::safe_line(&one.path.display().to_string()))?;
+        line("file", sanitize::sanitize_line(&one.path.display().to_string()))?;
         line("source", one.source.as_str().to_owned())?;
         line("version", agent.version().to_string())?;
         for (name, text) in agent_field_rows(agent) {
@@ -65,7 +68,7 @@ impl ShowAgentCommand {
             return Ok(());
         }
         let prompt = escape::unescape_template_syntax(&agent.prompt);
-        output::print_text(&format!("\n{}", spanned::escape_controls(&prompt)))
+        output::print_text(&format!("\n{}", spanned::escape_control_characters(&prompt)))
     }
 }
 

@@ -55,18 +55,18 @@ pub(crate) struct BenchFixture {
 }
 
 /// The runs that were executed, and the average cost of their turns.
-pub(crate) struct RunsResult {
+pub(crate) struct BenchRunsResult {
     longhaul: Longhaul,
     runs: Vec<RunId>,
     pub(crate) cost: TurnCost,
 }
 
-impl RunsResult {
+impl BenchRunsResult {
     /// Returns the total length of the runs' model replies and tool results, in bytes.
     pub(crate) async fn transcript_bytes(&self) -> anyhow::Result<u64> {
         let mut bytes = 0;
         for run in &self.runs {
-            let folded = self.longhaul.fold_run(*run).await?;
+            let folded = self.longhaul.replay_run(*run).await?;
             let messages = folded.transcript().messages().iter();
             let replies = messages.filter(|message| !matches!(***message, Message::User(_)));
             bytes += replies.map(|message| message.estimated_bytes()).sum::<u64>();
@@ -91,23 +91,27 @@ impl BenchFixture {
     }
 
     /// Executes one short run, so that one-time costs are not measured later.
-    pub(crate) async fn warm_up(&self) -> anyhow::Result<RunsResult> {
+    pub(crate) async fn warm_up(&self) -> anyhow::Result<BenchRunsResult> {
         self.execute_runs(WARM_UP_TURNS, 1).await
     }
 
     /// Executes `runs` concurrent runs of `turns` turns each.
-    pub(crate) async fn execute_runs(&self, turns: u32, runs: u32) -> anyhow::Result<RunsResult> {
-        self.execute_with_model(self.source.create_model(turns)?, turns, runs).await
+    pub(crate) async fn execute_runs(
+        &self,
+        turns: u32,
+        runs: u32,
+    ) -> anyhow::Result<BenchRunsResult> {
+        self.execute_runs_with_model(self.source.create_model(turns)?, turns, runs).await
     }
 
     /// Executes `runs` concurrent runs with this model. The model must end each run after `turns`
     /// turns.
-    pub(crate) async fn execute_with_model(
+    pub(crate) async fn execute_runs_with_model(
         &self,
         model: Arc<dyn Model>,
         turns: u32,
         runs: u32,
-    ) -> anyhow::Result<RunsResult> {
+    ) -> anyhow::Result<BenchRunsResult> {
         let longhaul = self.build_engine(model)?;
         let task = || Task {
             // No limits.
@@ -119,7 +123,7 @@ impl BenchFixture {
         let meter = TurnMeter::start(&self.store);
         drive_runs_to_end(&longhaul, &runs, turns).await?;
         let cost = meter.average_turn_cost(turns * u32::try_from(runs.len())?);
-        Ok(RunsResult { longhaul, runs, cost })
+        Ok(BenchRunsResult { longhaul, runs, cost })
     }
 
     fn build_engine(&self, model: Arc<dyn Model>) -> anyhow::Result<Longhaul> {

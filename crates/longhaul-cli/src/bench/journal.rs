@@ -10,7 +10,7 @@ use longhaul_store::bench::{BareInsertOptions, measure_bare_inserts};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::bench::measure::{DiskLimits, Percentiles};
+use crate::bench::measure::{DiskSpeed, Percentiles};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::bench::write_load::WriteLoad;
 use crate::runtime;
@@ -55,7 +55,7 @@ impl BenchJournalCommand {
         let (events, body) = (self.events, self.body);
         let conditions = format!("{events} events of {body} bytes per row, WAL, synchronous=FULL");
         let mut report = BenchReport::new("journal", &conditions, self.json);
-        DiskLimits::measure_disk(folder.path(), &mut report)?;
+        DiskSpeed::measure_disk(folder.path(), &mut report)?;
         let (mut lines, mut rows) = (Vec::new(), Vec::new());
         for runs in CONCURRENCY_LEVELS {
             report.print_progress(&format!("measuring {runs} concurrent runs"));
@@ -102,7 +102,7 @@ impl BenchJournalCommand {
             let verdict = met_or_missed(line.ratio >= RATIO_TARGET);
             report.add_line(format!("target at 64 runs: ratio {RATIO_TARGET} or more: {verdict}"));
         }
-        report.add_figures(&json!({ "events": events, "body_bytes": body, "lines": lines }))?;
+        report.add_json_fields(&json!({ "events": events, "body_bytes": body, "lines": lines }))?;
         report.print()
     }
 }

@@ -39,13 +39,13 @@ pub(crate) fn nanos_to_micros(nanos: u64) -> f64 {
 /// Speed of the disk without Longhaul: durations of fdatasync calls and of bare SQLite commits in
 /// the benchmark's folder.
 #[derive(Debug, Serialize)]
-pub(crate) struct DiskLimits {
+pub(crate) struct DiskSpeed {
     fdatasync_us: Percentiles,
     pub(crate) bare_commit_us: f64,
     bare_commits_per_second: f64,
 }
 
-impl DiskLimits {
+impl DiskSpeed {
     /// Measures the speed of the disk that holds this folder, and adds the figures to the report.
     pub(crate) fn measure_disk(folder: &Path, report: &mut BenchReport) -> anyhow::Result<()> {
         report.print_progress("measuring the disk");
@@ -72,7 +72,7 @@ impl DiskLimits {
             "a commit of bare SQLite       mean {:.0} us, {per_second:.0} per second",
             disk.bare_commit_us
         ));
-        report.add_figures(&disk)
+        report.add_json_fields(&disk)
     }
 }
 

@@ -64,7 +64,7 @@ impl BenchReport {
     }
 
     /// Adds the fields of `figures` to the report's JSON object.
-    pub(crate) fn add_figures(&mut self, figures: &impl Serialize) -> anyhow::Result<()> {
+    pub(crate) fn add_json_fields(&mut self, figures: &impl Serialize) -> anyhow::Result<()> {
         if let Value::Object(fields) = serde_json::to_value(figures)? {
             self.fields.extend(fields);
         }

@@ -69,7 +69,7 @@ pub(crate) struct BenchServeCommand {
 
 /// All measurements of the server, as printed in the report.
 #[derive(Debug, Serialize)]
-struct ServeFigures {
+struct ServeMeasurements {
     store_mb: u64,
     ready_ms: f64,
     idle_mb: f64,
@@ -137,7 +137,7 @@ impl BenchServeCommand {
         let busy_mb = server.resident_memory_mb()?;
         let paths = in_flight.iter().map(|run| format!("/v1/runs/{run}")).collect();
         let show = self.measure_request_times(&server, ("GET", String::new()), paths).await?;
-        let figures = ServeFigures {
+        let figures = ServeMeasurements {
             store_mb,
             ready_ms: server.ready_ms,
             idle_mb,
@@ -152,13 +152,13 @@ impl BenchServeCommand {
         let streams = self.streams;
         let counts =
             json!({ "runs_in_flight": runs, "connections": connections, "streams": streams });
-        report.add_figures(&counts)?;
-        report.add_figures(&figures)?;
+        report.add_json_fields(&counts)?;
+        report.add_json_fields(&figures)?;
         Ok(report)
     }
 
-    fn add_to_report(&self, figures: &ServeFigures, report: &mut BenchReport) {
-        let ServeFigures { ready_ms, idle_mb, busy_mb, streams_mb, .. } = figures;
+    fn add_to_report(&self, figures: &ServeMeasurements, report: &mut BenchReport) {
+        let ServeMeasurements { ready_ms, idle_mb, busy_mb, streams_mb, .. } = figures;
         let (streams, ratio) = (f64::from(self.streams), figures.submit_ratio);
         let each_kb = streams_mb * 1_024.0 / streams;
         report.add_line(format!("process start to ready             {ready_ms:.0} ms"));
@@ -170,7 +170,7 @@ impl BenchServeCommand {
         report.add_line(figures.submit.report_line("submit over HTTP"));
         report.add_line(figures.show.report_line("show over HTTP"));
         let of_ratio =
-            format!("p99 of submit at most 4 times that of the group commit (is {ratio:.1})");
+            format!("p99 of submit at most 4 times the p99 of group commit (measured: {ratio:.1})");
         for (target, is_met) in [
             ("idle under 25 MB", *idle_mb < IDLE_MB_TARGET),
             ("ready in under 100 ms on a store of 1 GB", *ready_ms < READY_MS_TARGET),

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::bench::fixture::{BenchFixture, FixedTextTool};
-use crate::bench::measure::{DiskLimits, TurnCost};
+use crate::bench::measure::{DiskSpeed, TurnCost};
 use crate::bench::model_source::ModelSource;
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::bench::write_load::WriteLoad;
@@ -96,7 +96,7 @@ impl BenchToolsCommand {
              result, the cheapest of {rounds} rounds"
         );
         let mut report = BenchReport::new("tools", &conditions, self.json);
-        DiskLimits::measure_disk(folder.path(), &mut report)?;
+        DiskSpeed::measure_disk(folder.path(), &mut report)?;
         runtime::build_multi_thread()?.block_on(self.measure(folder.path(), &mut report))?;
         report.print()
     }
@@ -133,7 +133,7 @@ impl BenchToolsCommand {
             format_cpu_difference(apart),
             met_or_missed(apart <= CPU_US_TARGET),
         ));
-        report.add_figures(&json!({
+        report.add_json_fields(&json!({
             "turns": self.turns,
             "rounds": self.rounds,
             "result_bytes": self.result,

@@ -12,7 +12,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 
 use crate::bench::fixture::{BenchFixture, WARM_UP_TURNS};
-use crate::bench::measure::DiskLimits;
+use crate::bench::measure::DiskSpeed;
 use crate::bench::model_source::{MockApi, ModelSource};
 use crate::bench::report::{self, BenchReport, met_or_missed};
 use crate::bench::turn::bench_run::BenchRunResult;
@@ -102,7 +102,7 @@ impl BenchTurnCommand {
         let result_bytes = |usual| self.result.unwrap_or(usual) as usize;
         let conditions = format!("WAL, synchronous=FULL, after {WARM_UP_TURNS} turns of warm-up");
         let mut report = BenchReport::new("turn", &conditions, self.json);
-        DiskLimits::measure_disk(folder, &mut report)?;
+        DiskSpeed::measure_disk(folder, &mut report)?;
         if wants(BenchPart::Engine) {
             self.measure_engine(folder, result_bytes(ENGINE_RESULT_BYTES), &mut report).await?;
         }
@@ -144,11 +144,12 @@ impl BenchTurnCommand {
             ["turns", "commits per turn", "CPU us per turn", "wall us per turn", "bytes per turn"];
         let head = [&head[..], &["stored/transcript", "fold after a crash"]].concat();
         report.add_table(&head, &runs.iter().map(BenchRunResult::table_row).collect::<Vec<_>>());
-        report.add_figures(&serde_json::json!({ "result_bytes": result_bytes, "runs": runs }))?;
+        report
+            .add_json_fields(&serde_json::json!({ "result_bytes": result_bytes, "runs": runs }))?;
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
             return Ok(());
         };
-        report.add_line(first.target_line("W1  ", CPU_US_TARGET));
+        report.add_line(first.target_comparison_line("W1  ", CPU_US_TARGET));
         report.add_line(format!(
             "W2  {:.2} bytes stored per byte of replies and results at {} turns (target {STORED_RATIO_TARGET}: {}); \
              CPU per turn at {} turns is {:.2} times that at {}",

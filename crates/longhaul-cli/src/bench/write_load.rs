@@ -10,7 +10,7 @@ use longhaul_core::event::tool::{ToolEnded, ToolOutput};
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, CallId, InboxName, RunId, WorkerId};
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsRequest, Heartbeat, Store,
+    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsRequest, Heartbeat, Store,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
@@ -42,7 +42,7 @@ impl WriteLoad {
     ) -> anyhow::Result<(InsertRate, SortedDurations)> {
         let store = Arc::new(open_store(file)?);
         let worker = WorkerId::from_bits(uuid::Uuid::now_v7().as_u128());
-        let claimed = self.open_and_claim_runs(&*store, worker).await?;
+        let claimed = self.create_and_claim_runs(&*store, worker).await?;
         let each = self.events / self.runs;
         let (commits_before, start) = (store.commit_count(), SystemClock.monotonic_nanos());
         let mut writers = JoinSet::new();
@@ -63,7 +63,7 @@ impl WriteLoad {
         Ok((rate, SortedDurations::new(durations)))
     }
 
-    async fn open_and_claim_runs(
+    async fn create_and_claim_runs(
         &self,
         store: &dyn Store,
         worker: WorkerId,
@@ -123,7 +123,7 @@ async fn append_events(
             batch: Batch { events: vec![event], changes: Vec::new() },
         };
         let start = SystemClock.monotonic_nanos();
-        let Appended::Committed { seq, .. } = store.append(append).await? else {
+        let AppendResult::Committed { seq, .. } = store.append(append).await? else {
             bail!("an append was refused");
         };
         after = seq;

@@ -33,7 +33,7 @@ pub(crate) fn confirm_chaos_run(
         return Ok(());
     }
     let command = format!("longhaul chaos --yes {} ...", agent.name);
-    Err(CliError::usage("the chaos run was not started")
+    Err(CliError::usage_error("the chaos run was not started")
         .with_exit(Exit::NotAllowed)
         .hint("start anyway", command)
         .hint("or use the built-in project", "longhaul chaos")

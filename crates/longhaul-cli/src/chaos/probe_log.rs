@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_truncated_by_a_kill_is_skipped_and_hides_no_other() {
+    fn only_a_record_truncated_by_a_kill_is_skipped() {
         let run = RunId::from_bits(7);
         let record = |note: &str| {
             format!(

@@ -109,7 +109,7 @@ impl Scorecard<'_> {
         if happened == wanted {
             return happened.to_string();
         }
-        format!("{happened} of {wanted}: all runs had ended by then; use more --runs")
+        format!("{happened} of {wanted}: all runs ended before the last kill; increase --runs")
     }
 
     fn verdict_text(&self) -> String {

@@ -15,7 +15,7 @@ use longhaul::config::settings::{CRASH_PROBE_FILE_VAR, Config};
 use longhaul::read_project_file;
 use longhaul::trust::TRUST_VAR;
 use longhaul_store::OpenMode;
-use longhaul_tool::Location;
+use longhaul_tool::FileLocation;
 use rustix::io::Errno;
 use tempfile::TempDir;
 
@@ -148,10 +148,10 @@ fn untrusted_items_error(agent: &str, untrusted: &[String]) -> anyhow::Error {
         "`{agent}` needs items that are not trusted in this project, and chaos runs do not ask:\n  {}",
         untrusted.join("\n  ")
     );
-    CliError::usage(message)
+    CliError::usage_error(message)
         .with_exit(Exit::NotAllowed)
-        .hint("review it and decide", "longhaul trust")
-        .hint("or trust everything this time", format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."))
+        .hint("review the items and decide", "longhaul trust")
+        .hint("or trust all items once", format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."))
         .into()
 }
 
@@ -187,7 +187,8 @@ impl ProjectCopy<'_> {
     /// Copies the project's settings file. Fails if the file can't be read.
     fn copy_settings(&self) -> anyhow::Result<()> {
         let read = read_project_file(self.from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX);
-        let bytes = read.map_err(|why| CliError::usage(format!("`{CONFIG_FILE_NAME}`: {why}")))?;
+        let bytes =
+            read.map_err(|why| CliError::usage_error(format!("`{CONFIG_FILE_NAME}`: {why}")))?;
         fs::write(self.to.join(CONFIG_FILE_NAME), bytes)?;
         Ok(())
     }
@@ -199,7 +200,7 @@ impl ProjectCopy<'_> {
             return Ok(());
         }
         let opened =
-            Location::below_root(self.from, relative_path).map(|folder| folder.open_folder());
+            FileLocation::below_root(self.from, relative_path).map(|folder| folder.open_folder());
         match opened {
             Some(Ok(_)) => {}
             Some(Err(Errno::NOENT)) => return Ok(()),

@@ -86,7 +86,9 @@ impl RunVerifier<'_> {
         for (position, entry) in (1..).zip(self.entries) {
             let (seq, epoch) = (entry.seq, entry.epoch);
             let wrong = if seq.0 != position {
-                format!("journal position {position} holds event {seq}")
+                format!(
+                    "event {seq} is at journal position {position}, but the numbers must be equal"
+                )
             } else if epoch < highest {
                 format!("event {seq} has epoch {epoch}, but an earlier event has {highest}")
             } else if ended {
@@ -130,8 +132,9 @@ impl RunVerifier<'_> {
             }
         }
         for (epoch, times) in lost.into_iter().filter(|(_, times)| *times > 1) {
-            let message =
-                format!("{times} model calls were lost by one kill, before epoch {epoch}");
+            let message = format!(
+                "one kill lost {times} model calls before epoch {epoch}, but may lose only one"
+            );
             self.add_violation(Invariant::ExcessModelCalls, None, message);
         }
     }
@@ -145,7 +148,7 @@ impl RunVerifier<'_> {
             .effects
             .iter()
             .filter(strange)
-            .map(|line| (line.call, format!("{} under key {}", line.tool, line.key)))
+            .map(|line| (line.call, format!("{} with idempotency key {}", line.tool, line.key)))
             .collect();
         for (call, what) in unaccounted {
             let message = format!("{what} had an effect without a call in the journal");
@@ -192,7 +195,7 @@ impl RunVerifier<'_> {
                 call,
                 tool: history.tool.clone(),
                 happened: history.is_probe_call().then_some(!epochs.is_empty()),
-                settled_by: history.settlement_label().to_owned(),
+                settled_by: history.in_doubt_outcome_label().to_owned(),
             });
         }
     }

@@ -40,21 +40,23 @@ pub(crate) struct ServerConnection {
 /// Connects to the server that this command must use, or else opens the existing store. Fails if
 /// there is neither.
 pub(crate) fn connect() -> anyhow::Result<RunClient> {
-    connect_to(find_server()?)
+    connect_or_open_store(find_server()?)
 }
 
 /// Connects to `server` or, if it is `None`, opens the existing store. Fails if there is neither.
-pub(crate) fn connect_to(server: Option<ServerConnection>) -> anyhow::Result<RunClient> {
-    try_connect_to(server)?.ok_or_else(|| store_access::no_runs_error().into())
+pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow::Result<RunClient> {
+    try_connect_or_open_store(server)?.ok_or_else(|| store_access::no_runs_error().into())
 }
 
 /// Connects to the server that this command must use, or else opens the existing store. Returns
 /// `None` if there is neither.
 pub(crate) fn try_connect() -> anyhow::Result<Option<RunClient>> {
-    try_connect_to(find_server()?)
+    try_connect_or_open_store(find_server()?)
 }
 
-fn try_connect_to(server: Option<ServerConnection>) -> anyhow::Result<Option<RunClient>> {
+fn try_connect_or_open_store(
+    server: Option<ServerConnection>,
+) -> anyhow::Result<Option<RunClient>> {
     if let Some(server) = server {
         return Ok(Some(RunClient::Remote(server.client)));
     }
@@ -90,7 +92,7 @@ fn connect_to_named_server(
 ) -> anyhow::Result<ServerConnection> {
     let Some(url) = parse_url(value) else {
         let message = format!("{URL_VAR}={value} is not a valid server URL");
-        return Err(CliError::usage(message)
+        return Err(CliError::usage_error(message)
             .hint("for example", format!("{URL_VAR}=http://127.0.0.1:4180 longhaul ls"))
             .hint("or use the store of this folder", format!("{URL_VAR}= longhaul ls"))
             .into());

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_sent_as_the_api_defines_it() {
+    fn a_task_is_converted_to_a_request_body() {
         let plain = Task::new("writer", "milk");
         let mut full = Task::new("writer", json!({ "a": [1, 2] }));
         full.context.insert("token".to_owned(), RawJson::from_serialize(&"x"));

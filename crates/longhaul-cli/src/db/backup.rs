@@ -29,22 +29,25 @@ impl BackupCommand {
         let store = existing_store_path()?;
         let display_path = self.file.display();
         if self.file.is_dir() {
-            return Err(CliError::usage(format!(
+            return Err(CliError::usage_error(format!(
                 "`{display_path}` is a folder: name a file in it"
             ))
             .into());
         }
         if is_same_file(&store, &self.file) {
-            return Err(CliError::usage(format!("`{display_path}` is the store itself")).into());
+            return Err(CliError::usage_error(format!(
+                "`{display_path}` is the store itself: name another file"
+            ))
+            .into());
         }
         if runtime_files(&store)?.iter().any(|own| is_same_file(own, &self.file)) {
             let message = format!("`{display_path}` is used by the runtime: name another file");
-            return Err(CliError::usage(message).into());
+            return Err(CliError::usage_error(message).into());
         }
         if self.file.exists() && !self.force {
             let message =
                 format!("`{display_path}` already exists, and a backup does not replace it");
-            return Err(CliError::usage(message)
+            return Err(CliError::usage_error(message)
                 .hint("replace the file", format!("longhaul db backup {display_path} --force"))
                 .into());
         }

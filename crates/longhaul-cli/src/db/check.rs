@@ -25,7 +25,7 @@ impl CheckStoreCommand {
         let file = match &self.file {
             Some(file) if !file.is_file() => {
                 let message = format!("there is no file `{}`", file.display());
-                return Err(CliError::usage(message).into());
+                return Err(CliError::usage_error(message).into());
             }
             Some(file) => file.clone(),
             None => existing_store_path()?,

@@ -17,7 +17,7 @@ impl JournalCheck for JournalReplayer {
         folded.map_err(|error| error.to_string())
     }
 
-    fn finish_journal(&mut self, ended: bool) -> Result<(), String> {
+    fn finish_journal_check(&mut self, ended: bool) -> Result<(), String> {
         let status = self.0.take().map(|run| run.status());
         match status {
             None => Err("the journal is empty".to_owned()),

@@ -25,7 +25,7 @@ impl RestoreCommand {
         let store = store_path()?;
         if !self.file.is_file() {
             let message = format!("there is no file `{}`", self.file.display());
-            return Err(CliError::usage(message).into());
+            return Err(CliError::usage_error(message).into());
         }
         let restored =
             longhaul_store::restore_store(&self.file, &store, &mut JournalReplayer::default());

@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use anyhow::Context as _;
 use longhaul::config::process_env::ProcessEnv;
-use longhaul_tool::Location;
+use longhaul_tool::FileLocation;
 
 use crate::child_process::ChildProcess;
 use crate::environment;
@@ -86,7 +86,7 @@ impl DemoProject {
             environment::load_config_quietly(&project.process_env())?;
         }
         for (name, text) in FILES {
-            let file = Location::below_root(root, &Path::new(below).join(name));
+            let file = FileLocation::below_root(root, &Path::new(below).join(name));
             let written = file.map_or(Ok(()), |file| write_new_file(&file, text));
             written.with_context(|| {
                 format!("the demo can't write to {}; change to another folder", folder.display())
@@ -130,7 +130,7 @@ fn is_inherited_var(name: &str) -> bool {
 }
 
 /// Writes a file unless it exists already. Symlinks are not followed.
-fn write_new_file(file: &Location, text: &str) -> std::io::Result<()> {
+fn write_new_file(file: &FileLocation, text: &str) -> std::io::Result<()> {
     file.make_parent()?;
     match fs::OpenOptions::new().write(true).create_new(true).open(file.path()) {
         Ok(mut file) => file.write_all(text.as_bytes()),

@@ -83,7 +83,7 @@ impl<'a> DemoSession<'a> {
         }
         self.worker.stop().await?;
         self.print_crash_counts()?;
-        let view = self.longhaul.show(self.run).await?;
+        let view = self.longhaul.get_run(self.run).await?;
         Ok(Exit::from_run(&view))
     }
 
@@ -103,7 +103,7 @@ impl<'a> DemoSession<'a> {
                 let stderr = self.worker.read_stderr();
                 let stderr = stderr.trim().trim_start_matches("error: ");
                 let message = format!("the demo's worker exited: {stderr}");
-                Err(CliError::usage(message).with_exit(exit).into())
+                Err(CliError::usage_error(message).with_exit(exit).into())
             }
         }
     }
@@ -113,7 +113,7 @@ impl<'a> DemoSession<'a> {
             && let Event::RunRecovered(_) = &entry.event
         {
             let took = entry.at.duration_since(killed);
-            self.print_line(
+            self.print_event_line(
                 &entry,
                 "resumed",
                 &format!("from event {last} on a new worker, {} ms after the kill", took.0),
@@ -194,7 +194,7 @@ impl<'a> DemoSession<'a> {
                     PromptInput::Empty => {}
                     PromptInput::Detach => {
                         let message = format!("Detached. The run is saved: cd {} && longhaul watch {}", self.project.display_path(), self.run);
-                        return Err(CliError::usage(message).with_exit(Exit::Interrupted).into());
+                        return Err(CliError::usage_error(message).with_exit(Exit::Interrupted).into());
                     }
                     input @ (PromptInput::Approve
                     | PromptInput::Reject(_)
@@ -220,7 +220,7 @@ impl<'a> DemoSession<'a> {
         Ok(())
     }
 
-    fn print_line(&self, entry: &Entry, label: &str, message: &str) -> anyhow::Result<()> {
+    fn print_event_line(&self, entry: &Entry, label: &str, message: &str) -> anyhow::Result<()> {
         output::print_line(&format!("  {}  {label:<9} {message}", format_time_of_day(entry.at)))
     }
 

@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::mcp::report::{load_project, print_problems_and_notes, print_why_no_servers};
+use crate::mcp::report::{
+    load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
+};
 use crate::style::{Styler, Tone};
 use crate::table::{TableCell, table_lines};
 use crate::trust::confirm;
@@ -54,9 +56,9 @@ struct ServerCheckFailure {
 
 impl CheckServersCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = load_project()?;
+        let (config, file) = load_config_and_mcp_file()?;
         if let Some(problem) = file.problems.first() {
-            return Err(CliError::usage(problem.to_string())
+            return Err(CliError::usage_error(problem.to_string())
                 .hint("see all problems", "longhaul mcp ls")
                 .into());
         }
@@ -97,7 +99,7 @@ impl CheckServersCommand {
         }
         for name in &self.names {
             file.find_server(name)
-                .map_err(|why| CliError::usage(why).hint("all servers", "longhaul mcp ls"))?;
+                .map_err(|why| CliError::usage_error(why).hint("all servers", "longhaul mcp ls"))?;
         }
         Ok(self.names.clone())
     }
@@ -113,7 +115,7 @@ pub(crate) fn check_trust(config: &Config, file: &McpFile) -> anyhow::Result<()>
         confirm::ask_for_trust(&decisions, &[&item])?;
     }
     decisions.check_trusted(&item).map_err(|why| {
-        CliError::usage(why)
+        CliError::usage_error(why)
             .with_exit(Exit::NotAllowed)
             .hint("review it and decide", "longhaul trust")
             .hint("see what it names", "longhaul mcp ls")
@@ -126,7 +128,7 @@ async fn check_servers(
     file: &McpFile,
     names: Vec<String>,
 ) -> Vec<ServerCheckResult> {
-    let line = mcp_servers::client(config, file, &environment::system_clock());
+    let line = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
     let served = mcp_tools::McpTools::new(config, file.clone(), line.clone());
     let pending = names.into_iter().map(|name| {
         let (served, line) = (&served, &*line);
@@ -151,8 +153,8 @@ async fn check_server(
 ) -> Result<ServerReport, ServerCheckFailure> {
     output::eprint_line(&format!("{server_name}: starting ..."));
     let max_seconds = CHECK_TIMEOUT.as_secs();
-    let checked = slow_notice::wait_with_notice(
-        tokio::time::timeout(CHECK_TIMEOUT, client.check(server_name)),
+    let checked = slow_notice::wait_and_notify_if_slow(
+        tokio::time::timeout(CHECK_TIMEOUT, client.check_server(server_name)),
         || {
             output::eprint_line(&format!(
                 "{server_name}: no response yet; waiting up to {max_seconds} s"
@@ -192,7 +194,7 @@ fn print_result(result: &ServerCheckResult) -> anyhow::Result<()> {
             return output::print_line(&format!(
                 "{}  {bad}: {}",
                 result.name,
-                sanitize::safe_text(&failure.message)
+                sanitize::sanitize_text(&failure.message)
             ));
         }
     };
@@ -205,7 +207,7 @@ fn print_result(result: &ServerCheckResult) -> anyhow::Result<()> {
         ", {} ms, {} {}, protocol {}, {many}",
         report.duration.0, report.name, report.version, report.protocol
     );
-    output::print_line(&format!("{}  {good}{}", result.name, sanitize::safe_line(&summary)))?;
+    output::print_line(&format!("{}  {good}{}", result.name, sanitize::sanitize_line(&summary)))?;
     let rows: Vec<Vec<TableCell>> = report
         .tools
         .iter()

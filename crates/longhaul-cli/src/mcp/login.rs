@@ -21,7 +21,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::interrupts::InterruptListener;
 use crate::mcp::check::check_trust;
-use crate::mcp::report::load_project;
+use crate::mcp::report::load_config_and_mcp_file;
 use crate::{environment, event_printer, output, runtime};
 
 /// Timeout for the person to log in with the browser.
@@ -48,7 +48,7 @@ pub(crate) struct LoginCommand {
 
 impl LoginCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = load_project()?;
+        let (config, file) = load_config_and_mcp_file()?;
         let port = self.callback_port(&file)?;
         check_trust(&config, &file)?;
         check_server_usable(&config, &file, &self.name)?;
@@ -68,8 +68,8 @@ impl LoginCommand {
     /// Returns the port for the login's callback, if `.mcp.json` sets one.
     fn callback_port(&self, file: &McpFile) -> anyhow::Result<Option<u16>> {
         let found = file.find_server(&self.name);
-        let server =
-            found.map_err(|why| CliError::usage(why).hint("all servers", "longhaul mcp ls"))?;
+        let server = found
+            .map_err(|why| CliError::usage_error(why).hint("all servers", "longhaul mcp ls"))?;
         Ok(match &server.transport {
             Some(Transport::Http { oauth, .. }) => oauth.callback_port,
             Some(Transport::Stdio { .. }) | None => None,
@@ -97,7 +97,8 @@ impl LoginCommand {
             let port = port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
             let message =
                 format!("the login callback can't listen on {port} of this machine: {error}");
-            CliError::usage(message).hint("change or remove", "`oauth.callbackPort` in .mcp.json")
+            CliError::usage_error(message)
+                .hint("change or remove", "`oauth.callbackPort` in .mcp.json")
         })?;
         let redirect = server.redirect_uri();
         let began =
@@ -110,7 +111,7 @@ impl LoginCommand {
                 LOGIN_TIMEOUT.as_secs() / 60
             );
             let again = format!("longhaul mcp login {}", self.name);
-            let failure = CliError::usage(message).hint("try again", again);
+            let failure = CliError::usage_error(message).hint("try again", again);
             return Err(failure.with_exit(Exit::TimedOut).into());
         };
         let status = began.finish(&redirect_url).await.map_err(login_error)?;
@@ -147,9 +148,9 @@ impl LoginCommand {
 
 /// Fails if the server is disabled, incomplete or not trusted. The error says what to do.
 fn check_server_usable(config: &Config, file: &McpFile, server_name: &str) -> anyhow::Result<()> {
-    let line = mcp_servers::client(config, file, &environment::system_clock());
+    let line = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
     let served = mcp_tools::McpTools::new(config, file.clone(), line);
-    Ok(served.check_server_usable(server_name).map_err(CliError::usage)?)
+    Ok(served.check_server_usable(server_name).map_err(CliError::usage_error)?)
 }
 
 /// Returns whether the server needs a login. If there was a login before, errors count as yes, so
@@ -162,7 +163,7 @@ async fn needs_login(
     match servers.requires_login(server_name).await {
         Ok(wants) => Ok(wants),
         Err(_) if had_login => Ok(true),
-        Err(error) => Err(CliError::usage(error.to_string())
+        Err(error) => Err(CliError::usage_error(error.to_string())
             .with_exit(Exit::Busy)
             .hint("see its status", "longhaul mcp ls")
             .into()),
@@ -196,7 +197,7 @@ async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Opt
 
 /// Converts the error of a failed login and adds hints.
 pub(crate) fn login_error(error: LoginError) -> CliError {
-    CliError::usage(error.to_string())
+    CliError::usage_error(error.to_string())
 }
 
 /// Reads the lines that the user pastes to stdin, in a separate thread.

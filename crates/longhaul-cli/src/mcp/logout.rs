@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::interrupts::InterruptListener;
 use crate::mcp::login::login_error;
-use crate::mcp::report::load_project;
+use crate::mcp::report::load_config_and_mcp_file;
 use crate::{environment, output, runtime};
 
 #[derive(Debug, Args)]
@@ -30,8 +30,8 @@ pub(crate) struct LogoutCommand {
 
 impl LogoutCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = load_project()?;
-        let all = |why: String| CliError::usage(why).hint("all servers", "longhaul mcp ls");
+        let (config, file) = load_config_and_mcp_file()?;
+        let all = |why: String| CliError::usage_error(why).hint("all servers", "longhaul mcp ls");
         file.find_server(&self.name).map_err(all)?;
         let name = &self.name;
         match resolve_servers(&config, &file).get(name) {
@@ -81,15 +81,18 @@ fn describe_outcome(outcome: &LogoutOutcome) -> String {
         LogoutOutcome::NotLoggedIn => "there was no login".to_owned(),
         LogoutOutcome::Revoked => "the login is deleted, and revoked at the server".to_owned(),
         LogoutOutcome::RevocationUnsupported => {
-            format!("the login is deleted here; {NO_REVOCATION_REASON}")
+            format!("the login is deleted on this machine; {NO_REVOCATION_REASON}")
         }
         LogoutOutcome::RevocationSkipped => {
             format!(
-                "the login is deleted here; it was not revoked at the server: {NOT_TRUSTED_REASON}"
+                "the login is deleted on this machine, but not revoked at the server: \
+                 {NOT_TRUSTED_REASON}"
             )
         }
         LogoutOutcome::RevocationFailed { reason: why } => {
-            format!("the login is deleted here; it could not be revoked at the server: {why}")
+            format!(
+                "the login is deleted on this machine, but can't be revoked at the server: {why}"
+            )
         }
     }
 }

@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::mcp::login::{self, describe_login};
-use crate::mcp::report::{load_project, print_problems_and_notes, print_why_no_servers};
+use crate::mcp::report::{
+    load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
+};
 use crate::style::Tone;
 use crate::table::{self, TableCell};
 use crate::{environment, output};
@@ -43,7 +45,7 @@ type LoginStatuses = BTreeMap<String, Result<longhaul_mcp::LoginStatus, String>>
 
 impl ListServersCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = load_project()?;
+        let (config, file) = load_config_and_mcp_file()?;
         let ready = resolve_servers(&config, &file);
         let verdict = TrustItem::for_mcp_servers(&file)
             .map(|item| TrustDecisions::new(&config).trust_status(&item));

@@ -8,7 +8,7 @@ use longhaul::mcp::name::FILE_NAME;
 use crate::{environment, output};
 
 /// Loads the settings of this folder, including the project's `.env`, and its `.mcp.json`.
-pub(crate) fn load_project() -> anyhow::Result<(Config, McpFile)> {
+pub(crate) fn load_config_and_mcp_file() -> anyhow::Result<(Config, McpFile)> {
     let process_env = environment::with_dotenv_if_valid(environment::process_env()?);
     let config = environment::load_config(&process_env)?;
     let file = McpFile::load(&config);

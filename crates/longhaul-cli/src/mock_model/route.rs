@@ -38,7 +38,7 @@ pub(crate) async fn handle_request(
 ) -> Result<Response<ResponseBody>, hyper::Error> {
     let path = request.uri().path();
     let Some(route) = parse_route(path) else {
-        let api = api_for_errors(path, request.headers());
+        let api = error_response_api(path, request.headers());
         let message = format!("there is no endpoint {path}");
         return Ok(to_http_response(mock.reject_request(api, 404, &message)).await);
     };
@@ -47,7 +47,7 @@ pub(crate) async fn handle_request(
         MockEndpoint::Models | MockEndpoint::Live | MockEndpoint::Stats => Method::GET,
     };
     if *request.method() != method {
-        let api = api_for_errors(path, request.headers());
+        let api = error_response_api(path, request.headers());
         let mut answer = mock.reject_request(api, 405, &format!("use {method} {path}"));
         answer.headers.push(("allow", method.to_string()));
         return Ok(to_http_response(answer).await);
@@ -56,7 +56,7 @@ pub(crate) async fn handle_request(
         MockEndpoint::Live => Ok(json_response(&json!({ "status": "ok" }))),
         MockEndpoint::Stats => Ok(json_response(&counts.to_json())),
         MockEndpoint::Models => {
-            let answer = mock.list_models(api_for_errors(path, request.headers()));
+            let answer = mock.list_models(error_response_api(path, request.headers()));
             Ok(to_http_response(answer).await)
         }
         MockEndpoint::Generate(api) => {
@@ -81,7 +81,7 @@ fn parse_route(path: &str) -> Option<MockEndpoint> {
 }
 
 /// Returns the provider API in whose format errors are sent, from the path or else the headers.
-fn api_for_errors(path: &str, headers: &HeaderMap) -> ApiKind {
+fn error_response_api(path: &str, headers: &HeaderMap) -> ApiKind {
     match parse_route(path) {
         Some(MockEndpoint::Generate(api)) => api,
         Some(MockEndpoint::Models | MockEndpoint::Live | MockEndpoint::Stats) | None => {

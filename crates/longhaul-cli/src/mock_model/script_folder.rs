@@ -53,7 +53,7 @@ impl ScriptFolder {
     }
 
     /// Returns whether the folder is a symlink that leads out of its project.
-    pub(crate) fn leaves_project(&self) -> bool {
+    pub(crate) fn is_outside_project(&self) -> bool {
         let Some(project) = &self.project else {
             return false;
         };
@@ -188,7 +188,7 @@ mod tests {
             panic!("a script outside the project was read");
         };
         assert!(why.contains("leads out of the project"), "{why}");
-        assert!(!folder.leaves_project());
+        assert!(!folder.is_outside_project());
         // In a folder that the user named, symlinks are followed.
         assert_eq!(script_reply_count(&ScriptFolder::new(root.join("scripts")), 0), Ok(1));
         fs::rename(&script, root.join("away")).unwrap();
@@ -197,6 +197,6 @@ mod tests {
         assert_eq!(script_reply_count(&folder, 9), Ok(1));
         fs::remove_dir_all(root.join("scripts")).unwrap();
         symlink(dir.path(), root.join("scripts")).unwrap();
-        assert!(folder.leaves_project());
+        assert!(folder.is_outside_project());
     }
 }

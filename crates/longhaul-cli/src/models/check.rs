@@ -107,7 +107,7 @@ impl CheckProvidersCommand {
                 None => trusted.push(provider),
                 Some(why) if self.names.is_empty() => output::eprint_line(&format!("note: {why}")),
                 Some(why) => {
-                    return Err(CliError::usage(why)
+                    return Err(CliError::usage_error(why)
                         .with_exit(Exit::NotAllowed)
                         .hint("review it and decide", "longhaul trust")
                         .into());
@@ -133,11 +133,12 @@ impl CheckProvidersCommand {
         let mut providers = Vec::new();
         for name in &self.names {
             if name == SCRIPTED_PROVIDER {
-                return Err(
-                    CliError::usage("`scripted` is built in: there is nothing to check").into()
-                );
+                return Err(CliError::usage_error(
+                    "`scripted` is built in: there is nothing to check",
+                )
+                .into());
             }
-            let provider = selector.providers.find(name).map_err(CliError::usage)?;
+            let provider = selector.providers.find(name).map_err(CliError::usage_error)?;
             if provider.needs_key() && provider.api_key(&selector.env).is_none() {
                 let mut message = format!(
                     "there is no key for `{name}`: set {}",
@@ -148,7 +149,7 @@ impl CheckProvidersCommand {
                         "; .env sets {variable}, but this command does not read that file"
                     ));
                 }
-                return Err(CliError::usage(message)
+                return Err(CliError::usage_error(message)
                     .hint("see which are set", "longhaul models")
                     .into());
             }
@@ -214,7 +215,7 @@ fn skipped_provider_row(provider: &Provider) -> Vec<TableCell> {
 
 /// Grade of a provider's check, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum CheckGrade {
+enum ProviderHealth {
     /// The provider returned its model list.
     Healthy,
     /// The provider could not be reached or was busy.
@@ -226,25 +227,25 @@ enum CheckGrade {
 }
 
 impl ProviderCheckResult<'_> {
-    fn grade(&self) -> CheckGrade {
+    fn provider_health(&self) -> ProviderHealth {
         let Err(failed) = &self.outcome else {
-            return CheckGrade::Healthy;
+            return ProviderHealth::Healthy;
         };
         if is_non_api_response(failed) {
-            return CheckGrade::Unexpected;
+            return ProviderHealth::Unexpected;
         }
         match failed.class {
-            FailureClass::Auth | FailureClass::Quota => CheckGrade::KeyRefused,
+            FailureClass::Auth | FailureClass::Quota => ProviderHealth::KeyRefused,
             FailureClass::InvalidRequest
             | FailureClass::ContextOverflow
-            | FailureClass::Refused => CheckGrade::Unexpected,
+            | FailureClass::Refused => ProviderHealth::Unexpected,
             FailureClass::RateLimit
             | FailureClass::Overloaded
             | FailureClass::Timeout
             | FailureClass::Network
             | FailureClass::Server
             | FailureClass::Lost
-            | FailureClass::Stopped => CheckGrade::Unreachable,
+            | FailureClass::Stopped => ProviderHealth::Unreachable,
         }
     }
 
@@ -255,14 +256,16 @@ impl ProviderCheckResult<'_> {
             Err(failed) => failed,
         };
         let (provider, why) = (self.provider, &failed.message);
-        match self.grade() {
-            CheckGrade::Healthy => String::new(),
-            CheckGrade::Unreachable if self.is_optional => "not running".to_owned(),
-            CheckGrade::Unreachable if provider.name == "ollama" => {
+        match self.provider_health() {
+            ProviderHealth::Healthy => String::new(),
+            ProviderHealth::Unreachable if self.is_optional => "not running".to_owned(),
+            ProviderHealth::Unreachable if provider.name == "ollama" => {
                 format!("Ollama can't be reached; start it with `ollama serve`: {why}")
             }
-            CheckGrade::Unreachable => format!("can't be reached or is busy; try again: {why}"),
-            CheckGrade::Unexpected => {
+            ProviderHealth::Unreachable => {
+                format!("the provider can't be reached or is busy; try again: {why}")
+            }
+            ProviderHealth::Unexpected => {
                 let summary = match is_non_api_response(failed) {
                     true => "the server responds, but not like a provider;",
                     false => "the response is unexpected;",
@@ -273,9 +276,9 @@ impl ProviderCheckResult<'_> {
                 };
                 format!("{summary} check base_url ({version}): {why}")
             }
-            CheckGrade::KeyRefused => match provider.api_key(&selector.env) {
+            ProviderHealth::KeyRefused => match provider.api_key(&selector.env) {
                 Some((variable, _)) => {
-                    format!("rejects the key in {variable}; use another one: {why}")
+                    format!("the provider rejects the key in {variable}; use another key: {why}")
                 }
                 None => format!("the provider needs a key; name its variable in key_env: {why}"),
             },
@@ -292,7 +295,7 @@ impl ProviderCheckResult<'_> {
             message.push_str("; the list is public, so the key was not checked");
         }
         if let Some(missing) = self.unlisted_default_model(selector, names) {
-            message.push_str(&format!("; the default model `{missing}` is not among them"));
+            message.push_str(&format!("; the default model `{missing}` is not in the list"));
         }
         message
     }
@@ -312,10 +315,12 @@ impl ProviderCheckResult<'_> {
             Some((variable, _)) => variable.to_owned(),
             None => "not needed".to_owned(),
         };
-        let tone = match self.grade() {
-            CheckGrade::Healthy => Tone::Good,
-            CheckGrade::Unreachable if self.is_optional => Tone::Dim,
-            CheckGrade::Unreachable | CheckGrade::Unexpected | CheckGrade::KeyRefused => Tone::Bad,
+        let tone = match self.provider_health() {
+            ProviderHealth::Healthy => Tone::Good,
+            ProviderHealth::Unreachable if self.is_optional => Tone::Dim,
+            ProviderHealth::Unreachable
+            | ProviderHealth::Unexpected
+            | ProviderHealth::KeyRefused => Tone::Bad,
         };
         vec![
             TableCell::new(&self.provider.name),
@@ -350,10 +355,10 @@ fn is_non_api_response(failure: &Failure) -> bool {
 /// Returns the exit code for the worst result of all checks.
 fn worst_exit(reports: &[ProviderCheckResult<'_>]) -> Exit {
     let counted = reports.iter().filter(|report| !report.is_optional);
-    match counted.map(ProviderCheckResult::grade).max() {
-        None | Some(CheckGrade::Healthy) => Exit::Done,
-        Some(CheckGrade::Unreachable) => Exit::Busy,
-        Some(CheckGrade::Unexpected) => Exit::Usage,
-        Some(CheckGrade::KeyRefused) => Exit::NotAllowed,
+    match counted.map(ProviderCheckResult::provider_health).max() {
+        None | Some(ProviderHealth::Healthy) => Exit::Done,
+        Some(ProviderHealth::Unreachable) => Exit::Busy,
+        Some(ProviderHealth::Unexpected) => Exit::Usage,
+        Some(ProviderHealth::KeyRefused) => Exit::NotAllowed,
     }
 }

@@ -39,7 +39,7 @@ impl ModelPricesCommand {
         }
         match unknown.is_empty() {
             true => Ok(()),
-            false => Err(CliError::usage(unknown.join("\n")).into()),
+            false => Err(CliError::usage_error(unknown.join("\n")).into()),
         }
     }
 

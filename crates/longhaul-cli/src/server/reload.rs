@@ -35,7 +35,7 @@ pub(crate) struct FileSnapshot(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
 impl FileSnapshot {
     /// Reads the modification times and sizes of the project's agent, skill, rule and script files,
     /// and of the further files that agents name.
-    pub(crate) fn take(config: &Config, named_files: &[PathBuf]) -> Self {
+    pub(crate) fn capture(config: &Config, named_files: &[PathBuf]) -> Self {
         let root = &config.root;
         let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
         files.extend_from_slice(named_files);
@@ -145,7 +145,7 @@ impl<'a> ProjectReloader<'a> {
         let services = self.runtime.longhaul.services();
         loop {
             services.clock.sleep(POLL_INTERVAL).await;
-            let now = FileSnapshot::take(&self.runtime.config, &self.loaded.files);
+            let now = FileSnapshot::capture(&self.runtime.config, &self.loaded.files);
             if now != self.snapshot || now.has_recent_change(services.clock.now().as_micros()) {
                 self.snapshot = now;
                 self.reload_agents();
@@ -178,7 +178,7 @@ impl<'a> ProjectReloader<'a> {
             Some(Err(why)) => Some(why),
             Some(Ok(file)) => {
                 let servers = file.servers.len() as u64;
-                let line = mcp_servers::client(
+                let line = mcp_servers::create_mcp_client(
                     &self.runtime.config,
                     &file,
                     &self.runtime.longhaul.services().clock,

@@ -38,7 +38,7 @@ pub(crate) fn ask_for_trust_before_run(
         ask_for_trust(&project.decisions, &open)?;
     }
     let refused = needed.iter().filter_map(|item| project.decisions.check_trusted(item).err());
-    Ok(refused.map(|message| sanitize::safe_line(&message)).collect())
+    Ok(refused.map(|message| sanitize::sanitize_line(&message)).collect())
 }
 
 /// Shows these items, asks once whether to trust all of them, and records a yes. Without a terminal
@@ -101,5 +101,5 @@ pub(crate) fn print_trust_item(decisions: &TrustDecisions, item: &TrustItem) {
 
 /// Prints one line to stderr. Line breaks in the project's text are replaced.
 fn print_line(line: &str) {
-    output::eprint_line(&sanitize::safe_line(line));
+    output::eprint_line(&sanitize::sanitize_line(line));
 }

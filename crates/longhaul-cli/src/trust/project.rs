@@ -7,7 +7,7 @@ use longhaul::private_file::PrivateFileError;
 use longhaul::trust::TRUST_VAR;
 use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::item::TrustItem;
-use longhaul::trust::items::discover_items;
+use longhaul::trust::items::discover_trust_items;
 
 use crate::error::CliError;
 
@@ -23,7 +23,7 @@ impl ProjectTrust {
     pub(crate) fn new(config: &Config, agents: &LoadedAgents) -> Self {
         Self {
             decisions: TrustDecisions::new(config),
-            items: discover_items(config, &McpFile::load(config), agents),
+            items: discover_trust_items(config, &McpFile::load(config), agents),
         }
     }
 
@@ -39,7 +39,7 @@ impl ProjectTrust {
 
 /// Returns the error for a file of trust decisions that can't be read or written.
 pub(crate) fn decision_file_error(error: PrivateFileError) -> anyhow::Error {
-    let failure = CliError::usage(format!("trust decisions can't be stored: {error}"));
+    let failure = CliError::usage_error(format!("trust decisions can't be stored: {error}"));
     let first = match &error {
         PrivateFileError::NoHome => None,
         PrivateFileError::Io { path, .. } => {

@@ -49,7 +49,7 @@ You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.
     for description in [
         "not valid YAML at 3:",
         "`model: sonnet`: the short name",
-        "`Read` is read_file",
+        "`Read` maps to read_file",
         "ignored: `color`",
     ] {
         assert!(notes.contains(description), "{description}: {notes}");
@@ -67,7 +67,7 @@ fn claude_tools_are_mapped_or_left_out_with_a_note() {
         "tools: [Read, Edit, MultiEdit, mcp__github__create_issue]",
         &["read_file", "edit_file", "mcp:github/create_issue"],
         &[
-            "`Read` is read_file, `Edit` is edit_file, `MultiEdit` is edit_file, `mcp__github__create_issue` is mcp:github/create_issue",
+            "`Read` maps to read_file, `Edit` maps to edit_file, `MultiEdit` maps to edit_file, `mcp__github__create_issue` maps to mcp:github/create_issue",
         ],
     );
     assert_tools_and_notes(
@@ -87,18 +87,18 @@ fn claude_tools_are_mapped_or_left_out_with_a_note() {
     assert_tools_and_notes(
         "tools: Bash\nsandbox: { isolation: none }",
         &["shell"],
-        &["`Bash` is shell"],
+        &["`Bash` maps to shell"],
     );
     // Also if a colon in a sentence forces line-by-line parsing.
     assert_tools_and_notes(
         "description: Use when: asked\ntools: Bash\nsandbox: { isolation: none }",
         &["shell"],
-        &["parsed line by line", "`Bash` is shell"],
+        &["parsed line by line", "`Bash` maps to shell"],
     );
     assert_tools_and_notes(
         "tools: Bash, Read\nsandbox: yes",
         &["read_file"],
-        &["`Bash` is left out", "`Read` is read_file", "`sandbox` is ignored"],
+        &["`Bash` is left out", "`Read` maps to read_file", "`sandbox` is ignored"],
     );
 }
 
@@ -107,7 +107,7 @@ fn disallowed_tools_are_removed_however_they_are_listed() {
     assert_tools_and_notes(
         "tools: Read, Edit\ndisallowedTools: Edit",
         &["read_file"],
-        &["`Read` is read_file, `Edit` is edit_file", "`disallowedTools` removes Edit"],
+        &["`Read` maps to read_file, `Edit` maps to edit_file", "`disallowedTools` removes Edit"],
     );
     for list in [" [Edit(a: *), Write]", "\n  - Edit(a: *)\n- Write"] {
         assert_tools_and_notes(
@@ -116,7 +116,7 @@ fn disallowed_tools_are_removed_however_they_are_listed() {
             &[
                 "and was parsed line by line",
                 "`Write` is left out",
-                "`Read` is read_file, `Edit` is edit_file",
+                "`Read` maps to read_file, `Edit` maps to edit_file",
                 "`disallowedTools` removes Edit(a: *), Write",
             ],
         );

@@ -259,7 +259,10 @@ fn an_invalid_schema_is_refused_with_its_position() {
         &["2:9: `output` is \"./a.json\": write a table such as `output: { schema: ... }`"],
     );
     let found = problems("---\noutput: { schema: { type: 7 } }\n---\n");
-    assert!(found[0].starts_with("2:19: `schema`: this is not a valid JSON Schema"), "{found:?}");
+    assert!(
+        found[0].starts_with("2:19: `schema`: the schema is not a valid JSON Schema"),
+        "{found:?}"
+    );
 }
 
 #[test]

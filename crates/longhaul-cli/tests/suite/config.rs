@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use longhaul::config::load::{SettingFlag, load};
+use longhaul::config::load::{SettingOverride, load};
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::schema::SETTING_KEYS;
 use longhaul::config::settings::{Config, StoreUrl};
@@ -170,7 +170,7 @@ fn flags_beat_environment_beats_project_beats_user_beats_default() {
         )
         .env("LONGHAUL_WORKER_CONCURRENCY", "3")
         .env("LONGHAUL_WORKER_POLL", "3s");
-    let flags = [SettingFlag {
+    let flags = [SettingOverride {
         name: "--poll".into(),
         setting_path: "worker.poll".into(),
         value: "4s".into(),

@@ -119,7 +119,7 @@ fn a_second_answer_is_refused_with_who_answered_and_when() {
     project.run(&["watch", &run], 0);
     second(&project);
     let output = project.run(&["approve", &run, "--yes"], 2);
-    assert!(output.err.contains("waits for no answer"), "{output:?}");
+    assert!(output.err.contains("is not waiting for an answer"), "{output:?}");
     let all = project.json(&["gates", "--run", &run, "--all", "--json"]);
     assert_eq!(all["data"][0]["status"], "answered");
     assert_eq!(project.json(&["gates", "--json"])["data"], json!([]));

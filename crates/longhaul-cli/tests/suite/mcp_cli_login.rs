@@ -263,7 +263,8 @@ fn a_logout_removes_the_login_even_if_revocation_fails() {
     assert_eq!(
         out,
         format!(
-            "guarded: the login is deleted here; it could not be revoked at the server: {why}\n"
+            "guarded: the login is deleted on this machine, but can't be revoked at the \
+             server: {why}\n"
         )
     );
     log_in(folder);
@@ -275,7 +276,10 @@ fn a_logout_removes_the_login_even_if_revocation_fails() {
     change("revoke_status=200&revokes=false");
     log_in(folder);
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
-    assert_eq!(out, "guarded: the login is deleted here; the server does not support revocation\n");
+    assert_eq!(
+        out,
+        "guarded: the login is deleted on this machine; the server does not support revocation\n"
+    );
     change("revokes=true");
     // An unreadable login is reported with the command that helps.
     log_in(folder);

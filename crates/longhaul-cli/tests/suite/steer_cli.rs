@@ -48,7 +48,7 @@ fn a_steer_message_has_a_receipt_and_a_delivery_status() {
         .wait_until(&run, |run| run["now"].as_str().unwrap().contains("calling the model, turn 1"));
     let output = project.run(&["steer", &run, "keep", "the", "old", "name"], 0);
     assert!(output.out.contains(&format!("Queued for {run}. ")), "{output:?}");
-    assert!(output.out.contains("Delivered before turn 2"), "{output:?}");
+    assert!(output.out.contains("Will be delivered before turn 2"), "{output:?}");
     let queued = project.json(&["steer", &run, "--status", "--json"]);
     assert_eq!(queued["data"][0]["text"], "keep the old name");
     assert_eq!(queued["data"][0]["status"], "queued");
@@ -82,7 +82,7 @@ fn an_interrupting_message_aborts_the_model_call() {
         .wait_until(&run, |run| run["now"].as_str().unwrap().contains("calling the model, turn 1"));
     let output =
         project.run_with_stdin("stop, wrong file", &["steer", &run, "--interrupt", "-"], 0);
-    assert!(output.out.contains("Delivered at once"), "{output:?}");
+    assert!(output.out.contains("Will be delivered at once"), "{output:?}");
     project
         .wait_until(&run, |run| run["now"].as_str().unwrap().contains("calling the model, turn 2"));
     let steers = project.json(&["steer", &run, "--status", "--json"]);

@@ -60,7 +60,7 @@ fn a_message_is_handed_to_a_program_once_it_is_trusted() {
     let folder = project("[tools.send_message]\ndeliver = \"command:./send\"\n");
     let folder = folder.path();
     let (_, err) = run(folder, &RUN_ARGS, 3);
-    let expected = "The command `./send` that messages go to is not trusted yet";
+    let expected = "The command `./send` that receives messages is not trusted yet";
     assert!(err.contains(expected), "{err}");
     assert!(!folder.join("sent").exists());
     run(folder, &["trust", "--yes"], 0);
@@ -254,7 +254,7 @@ fn a_webhook_and_outbound_rules_of_the_project_need_trust() {
     let folder = project(toml);
     let folder = folder.path();
     let (_, err) = run(folder, &RUN_ARGS, 3);
-    let expected = "The address `webhook:http://127.0.0.1:9/...` that messages go to is not trusted yet, so nothing is sent to it";
+    let expected = "The address `webhook:http://127.0.0.1:9/...` that receives messages is not trusted yet, so nothing is sent to it";
     assert!(err.contains(expected), "{err}");
     let (out, _) = run(folder, &["trust", "ls"], 0);
     assert!(out.contains("outbound.allow") && out.contains("webhook"), "{out}");

@@ -187,7 +187,7 @@ fn values_from_dotenv_have_a_size_limit() {
     assert!(out.contains("the settings of the server are longer than 2 MiB"), "{out}");
     fixture.write(".mcp.json", &one);
     let (_, err) = fixture.run(&["trust", "--yes"], 2);
-    let expected = "with the variable A expanded, a text is longer than 131072 bytes";
+    let expected = "the value exceeds 131072 bytes after the variable A is expanded";
     assert!(err.contains(expected), "{err}");
     let (out, _) = fixture.run(&["mcp", "ls"], 0);
     assert!(out.contains(expected), "{out}");

@@ -11,7 +11,7 @@ use crate::event::Event;
 #[derive(Debug, thiserror::Error)]
 pub enum EventCodecError {
     /// The event was written by a newer build.
-    #[error("this build does not know the event `{kind}` in version {version}")]
+    #[error("this build does not support version {version} of the event `{kind}`")]
     Unknown {
         /// Kind of the unknown event.
         kind: String,

@@ -8,7 +8,7 @@ use crate::policy::budget::{BudgetCap, BudgetRaise};
 use crate::policy::gate::RulePattern;
 use crate::status::RunOutcome;
 use crate::time::Millis;
-use crate::usage::{Hold, MicroUsd, Usage};
+use crate::usage::{BudgetAmount, MicroUsd, Usage};
 
 /// A timer of the run fired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,9 +43,9 @@ pub struct BudgetSettled {
     /// Number of the turn that sent the request.
     pub turn: u32,
     /// Money and tokens that were held (reserved) for the request.
-    pub held: Hold,
+    pub held: BudgetAmount,
     /// Money and tokens that were booked as used by the request.
-    pub charged: Hold,
+    pub charged: BudgetAmount,
 }
 
 /// Most of a budget cap is used, so the agent is told to finish.

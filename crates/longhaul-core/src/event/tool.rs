@@ -104,7 +104,7 @@ pub enum VerifyOutcome {
 
 /// A tool result arrived late, from a worker that had already lost its claim on the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolSurfaced {
+pub struct LateToolResultEvent {
     /// Id of the tool call whose result arrived late.
     pub call: CallId,
     /// Whether the tool call failed.

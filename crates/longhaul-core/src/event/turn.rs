@@ -14,7 +14,7 @@ use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::raw::{Hash, RawJson};
 use crate::status::RunOutput;
 use crate::time::Millis;
-use crate::usage::{Hold, MicroUsd, Usage};
+use crate::usage::{BudgetAmount, MicroUsd, Usage};
 
 /// A model request is about to be sent. The event is durable before the request is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct TurnStarted {
     #[serde(default, skip_serializing_if = "ModelCallPurpose::is_turn")]
     pub purpose: ModelCallPurpose,
     /// Worst-case cost of the request, which is held (reserved) in the budget account.
-    pub hold: Hold,
+    pub hold: BudgetAmount,
     /// Maximum length of the reply in tokens. The held (reserved) cost covers this length.
     pub max_tokens: u64,
     /// Model that receives this request. `None` means the run's own model.
@@ -182,7 +182,7 @@ pub struct TurnFailed {
     /// Amount charged to the budget despite the failure. If the outcome of the request is unknown,
     /// this is the whole amount that was held for it.
     #[serde(default)]
-    pub charged: Hold,
+    pub charged: BudgetAmount,
     /// Cost of the failed request as reported by the provider. `None` means that the list price was
     /// charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -125,7 +125,7 @@ pub enum GateKind {
 pub const SUBMIT_AGAIN: &str = "submit_again";
 
 /// Returns whether a gate with these tags can't be resolved by any answer.
-pub fn is_unanswerable(tags: &[String]) -> bool {
+pub fn has_unanswerable_tag(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag == SUBMIT_AGAIN)
 }
 

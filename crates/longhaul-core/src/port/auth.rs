@@ -60,14 +60,14 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
     async fn find_gate_link(&self, hash: Hash) -> Result<Option<GateLinkRow>, StoreError>;
 
     /// Begins an attempt of an idempotent request and returns the state of the request.
-    async fn begin_request(
+    async fn begin_idempotent_request(
         &self,
         request: IdempotencyRequest,
     ) -> Result<IdempotencyState, StoreError>;
 
     /// Stores the response of an idempotent request in progress, unless the request already has a
     /// response.
-    async fn complete_request(
+    async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
         response: StoredResponse,
@@ -75,7 +75,7 @@ pub trait AuthStore: Send + Sync + std::fmt::Debug {
 
     /// Ends an attempt that produced no response, so that the request may be retried at once.
     /// A request that already has a response or an effect is not forgotten.
-    async fn abort_request(&self, key: IdempotencyKey) -> Result<(), StoreError>;
+    async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<(), StoreError>;
 }
 
 /// An API key to be added.

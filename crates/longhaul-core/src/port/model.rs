@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::id::RunId;
 use crate::message::{Message, Reply, StopReason};
 use crate::raw::StoredText;
-use crate::usage::{Hold, MicroUsd, ModelPricing, Usage};
+use crate::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
 
 /// A language model that generates replies.
 #[async_trait]
@@ -64,7 +64,7 @@ impl ModelRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostEstimate {
     /// Worst-case cost of this request, to be held (reserved) in the budget.
-    pub hold: Hold,
+    pub hold: BudgetAmount,
     /// Pricing of the model, from which the state machine computes the cost of later requests.
     pub pricing: ModelPricing,
 }

@@ -16,7 +16,7 @@ use crate::policy::gate::TimeoutAction;
 use crate::port::store::{StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::time::{Millis, Timestamp};
-use crate::usage::{Hold, MicroUsd, Usage};
+use crate::usage::{BudgetAmount, MicroUsd, Usage};
 
 /// Store of everything besides journals and the ready queue.
 #[async_trait]
@@ -93,7 +93,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError>;
 
     /// Returns the remembered approvals of a run.
-    async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError>;
+    async fn approval_rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError>;
 
     /// Returns the sandboxes of a run.
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError>;
@@ -161,7 +161,7 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn due_outbox_messages(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
 
     /// Marks an outbox message as delivered, or schedules another attempt after the given delay.
-    async fn settle_outbox_message(
+    async fn record_outbox_attempt(
         &self,
         id: u64,
         retry_delay: Option<Millis>,
@@ -230,7 +230,7 @@ pub struct RepairCounts {
 
 impl RepairCounts {
     /// Returns whether no row had to be repaired.
-    pub fn is_clean(self) -> bool {
+    pub fn is_all_zero(self) -> bool {
         self == Self::default()
     }
 }
@@ -243,11 +243,11 @@ pub struct BudgetAccount {
     /// Cap on the tokens that the tree of runs may use. `None` means no cap.
     pub cap_tokens: Option<u64>,
     /// Money and tokens that the tree of runs has used so far.
-    pub spent: Hold,
+    pub spent: BudgetAmount,
     /// Money and tokens booked as used because the real usage is unknown.
-    pub lost: Hold,
+    pub lost: BudgetAmount,
     /// Money and tokens held (reserved) for model requests in progress.
-    pub held: Hold,
+    pub held: BudgetAmount,
 }
 
 /// Filter for token usage and cost.

@@ -67,7 +67,7 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
 
     /// Returns how many bytes at the end of a text may be the beginning of a secret that continues
     /// in the next chunk.
-    fn partial_match_len(&self, _text: &str) -> usize {
+    fn partial_secret_len(&self, _text: &str) -> usize {
         0
     }
 }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_json_without_its_secrets() {
+    fn redacted_json_is_still_valid_json() {
         for (json, clean) in [
             (r#"{ "a" : 1.50 }"#, r#"{ "a" : 1.50 }"#),
             (r#""48151623""#, r#""{{B}}""#),

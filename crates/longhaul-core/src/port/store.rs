@@ -39,7 +39,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Appends a batch of events and row changes to a journal, unless the batch is based on an
     /// outdated state of the journal.
-    async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError>;
+    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError>;
 
     /// Returns the row of a run. Returns `None` if the run does not exist.
     async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError>;
@@ -226,7 +226,7 @@ pub enum Author {
 
 /// Outcome of a request to append a batch to a journal.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Appended {
+pub enum AppendResult {
     /// The batch was committed.
     Committed {
         /// Sequence number of the last appended event.
@@ -244,12 +244,12 @@ pub enum Appended {
     /// The run does not exist.
     RunNotFound,
     /// A row change was refused, so nothing was written.
-    Refused(Refused),
+    Refused(RefusalReason),
 }
 
 /// Reason why a row change was refused.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Refused {
+pub enum RefusalReason {
     /// The remaining budget does not cover the amount to be held. Contains the remaining budget.
     OverBudget(RemainingBudget),
     /// The maximum number of sandboxes of the provider is already running.

@@ -56,7 +56,7 @@ impl<'a> DecodedText<'a> {
 
     /// Decodes one layer of escapes. Returns `false` if the text has no escapes, or if the maximum
     /// number of layers is reached.
-    pub(super) fn decode_layer(&mut self) -> bool {
+    pub(super) fn decode_escape_layer(&mut self) -> bool {
         if self.offset_maps.len() >= DECODE_PASSES_MAX {
             return false;
         }
@@ -334,7 +334,7 @@ mod tests {
             ("see &#112;ostgres://u:p%40s", "&#112;ostgres://u:p%40s"),
             (r"see \u{70}ostgres\u{3", r"\u{70}ostgres\u{3"),
         ] {
-            let held = &text[text.len() - redactor(&[address]).partial_match_len(text)..];
+            let held = &text[text.len() - redactor(&[address]).partial_secret_len(text)..];
             assert_eq!(held, expect, "{text}");
         }
     }
@@ -348,7 +348,7 @@ mod tests {
             "%zz &; &#; &#x; \\u12 \\ud834 %ff",
             r"\u{} \u{d834} \u{110000} \u{0000000073} \u{73 \u{7g}",
         ] {
-            assert!(!DecodedText::new(text).decode_layer(), "{text}");
+            assert!(!DecodedText::new(text).decode_escape_layer(), "{text}");
         }
     }
 
@@ -369,7 +369,7 @@ mod tests {
             (r#"sk-\u00e4/\"x\"\ud834\udd"#, r#"sk-\u00e4/\"x\"\ud834\udd"#),
             ("%73%6b?", ""),
         ] {
-            let unfinished = redactor(&[(SECRET, "key")]).partial_match_len(text);
+            let unfinished = redactor(&[(SECRET, "key")]).partial_secret_len(text);
             let held = &text[text.len() - unfinished..];
             assert_eq!(held, expect, "{text}");
         }

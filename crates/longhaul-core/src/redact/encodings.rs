@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_mail_address_is_public_with_an_at_sign() {
+    fn only_valid_mail_addresses_are_public() {
         for (text, public) in [
             ("robot+1_a@project.iam.example.com", true),
             ("correct@horse@battery.staple", false),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::{EXPANSION_MAX, SchemaError};
 use super::references::SchemaGraph;
-use super::totals::{CountKind, build_nodes, compute_totals};
+use super::totals::{CountedSubschemas, build_nodes, compute_subschema_totals};
 
 /// Upper bounds of the work for validating a value against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +30,11 @@ impl SchemaComplexity {
     pub fn measure(schema: &Value) -> Result<Self, SchemaError> {
         let graph = SchemaGraph::new(schema);
         let nodes = build_nodes(&graph)?;
-        let expanded = compute_totals(&nodes, CountKind::Parts, 0..1);
+        let expanded = compute_subschema_totals(&nodes, CountedSubschemas::Parts, 0..1);
         let reached = || (0..nodes.len()).filter(|at| expanded.totals[*at] > 0);
         // In a recursive schema, the root's total omits the targets of references that lead back.
         // The subschemas for one value are never recursive, so their totals are complete.
-        let visited = compute_totals(&nodes, CountKind::Visits, reached());
+        let visited = compute_subschema_totals(&nodes, CountedSubschemas::Visits, reached());
         if let Some(at) = visited.cycle {
             return Err(SchemaError::Cycle(json_pointer_to(schema, graph.parts[at])));
         }
@@ -46,8 +46,10 @@ impl SchemaComplexity {
         if let Some(unknown) = reached().find_map(|at| nodes[at].unknown) {
             return Err(SchemaError::Reference(unknown.to_owned()));
         }
-        let fields = compute_totals(&nodes, CountKind::Fields, reached()).max_total();
-        let items = compute_totals(&nodes, CountKind::Items, reached()).max_total();
+        let fields =
+            compute_subschema_totals(&nodes, CountedSubschemas::Fields, reached()).max_total();
+        let items =
+            compute_subschema_totals(&nodes, CountedSubschemas::Items, reached()).max_total();
         Ok(Self {
             expansion,
             fanout: fields.max(items).max(1),
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn work_grows_with_the_value_and_with_branches_that_recur() {
+    fn validation_cost_grows_with_the_value_and_with_recursion() {
         let plain = SchemaComplexity::measure(&json!({ "items": { "type": "string" } })).unwrap();
         assert_eq!(plain.validation_cost(&json!(["a", "b"])), 6);
         assert_eq!(plain.validation_cost(&json!("x".repeat(64))), 6);

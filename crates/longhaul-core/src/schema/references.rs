@@ -130,7 +130,7 @@ impl<'a> SchemaGraph<'a> {
             // The text of a `$recursiveRef` is irrelevant.
             let mut found = self.enclosing_resource_indices(part_index);
             found.extend(&self.recursive);
-            Some((reference, ReferenceTargets::Values(self.select_values(found, Some))))
+            Some((reference, ReferenceTargets::Values(self.values_from_parts(found, Some))))
         })
     }
 
@@ -150,13 +150,13 @@ impl<'a> SchemaGraph<'a> {
             return ReferenceTargets::Unknown;
         }
         let values = if fragment.is_empty() {
-            self.select_values(candidates, Some)
+            self.values_from_parts(candidates, Some)
         } else if fragment.starts_with('/') {
             let path = percent_decode(fragment);
-            self.select_values(candidates, |part| resolve_json_pointer(part, path.as_deref()?))
+            self.values_from_parts(candidates, |part| resolve_json_pointer(part, path.as_deref()?))
         } else {
             let named = self.anchors.get(fragment).cloned().unwrap_or_default();
-            self.select_values(named, Some)
+            self.values_from_parts(named, Some)
         };
         if values.is_empty() {
             return ReferenceTargets::Unknown;
@@ -164,7 +164,7 @@ impl<'a> SchemaGraph<'a> {
         ReferenceTargets::Values(values)
     }
 
-    fn select_values(
+    fn values_from_parts(
         &self,
         mut part_indices: Vec<usize>,
         select: impl Fn(&'a Value) -> Option<&'a Value>,

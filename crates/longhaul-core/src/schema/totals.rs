@@ -62,7 +62,7 @@ pub(super) struct SchemaNode<'a> {
 
 /// Kind of a count: which subschemas are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum CountKind {
+pub(super) enum CountedSubschemas {
     /// All contained subschemas, whatever part of the value they apply to.
     Parts,
     /// Subschemas that apply to the same value as the counting subschema.
@@ -76,23 +76,23 @@ pub(super) enum CountKind {
 impl SchemaNode<'_> {
     /// Returns the node's own count, and how much of it is repeated for an enclosing schema with an
     /// `unevaluated` keyword.
-    fn own_counts(&self, count_kind: CountKind) -> (u64, u64) {
+    fn counts_without_targets(&self, count_kind: CountedSubschemas) -> (u64, u64) {
         let (own, repeated) = match count_kind {
-            CountKind::Parts | CountKind::Visits => (1, 1),
-            CountKind::Fields => self.fields,
-            CountKind::Items => self.items,
+            CountedSubschemas::Parts | CountedSubschemas::Visits => (1, 1),
+            CountedSubschemas::Fields => self.fields,
+            CountedSubschemas::Items => self.items,
         };
         let meta = match count_kind {
-            CountKind::Parts | CountKind::Visits => META_PARTS,
-            CountKind::Fields | CountKind::Items => META_FANOUT,
+            CountedSubschemas::Parts | CountedSubschemas::Visits => META_PARTS,
+            CountedSubschemas::Fields | CountedSubschemas::Items => META_FANOUT,
         };
         (own + if self.is_meta { meta } else { 0 }, repeated)
     }
 
-    fn target_index(&self, position: usize, count_kind: CountKind) -> Option<usize> {
+    fn target_index(&self, position: usize, count_kind: CountedSubschemas) -> Option<usize> {
         let inner = || self.children.get(position - self.in_place.len());
         let same = self.in_place.get(position);
-        same.or_else(|| inner().filter(|_| count_kind == CountKind::Parts)).copied()
+        same.or_else(|| inner().filter(|_| count_kind == CountedSubschemas::Parts)).copied()
     }
 }
 
@@ -177,7 +177,7 @@ fn find_subschemas<'a>(part: &'a Value, keywords: (&[&str], &[&str], &[&str])) -
 }
 
 /// Totals over subschemas: the count of each subschema plus the totals of those that it leads to.
-pub(super) struct SchemaTotals {
+pub(super) struct SubschemaTotals {
     /// Total of each subschema, by index. Zero for subschemas that were not reached.
     pub(super) totals: Vec<u64>,
     /// For each subschema, the count that a validator repeats to find out which parts it covers.
@@ -186,20 +186,25 @@ pub(super) struct SchemaTotals {
     pub(super) cycle: Option<usize>,
 }
 
-impl SchemaTotals {
+impl SubschemaTotals {
     pub(super) fn max_total(&self) -> u64 {
         self.totals.iter().copied().max().unwrap_or(0)
     }
 
     /// Sets the total of a node. The totals of the subschemas that it leads to must be set already.
-    fn set_total(&mut self, node_index: usize, node: &SchemaNode<'_>, count_kind: CountKind) {
-        let (mut own, mut repeated) = node.own_counts(count_kind);
+    fn set_total(
+        &mut self,
+        node_index: usize,
+        node: &SchemaNode<'_>,
+        count_kind: CountedSubschemas,
+    ) {
+        let (mut own, mut repeated) = node.counts_without_targets(count_kind);
         for to in &node.in_place {
             let (total, again) = (self.totals[*to], self.repeated[*to]);
             own = own.saturating_add(total);
             repeated = repeated.saturating_add(total).saturating_add(again);
         }
-        if count_kind == CountKind::Parts {
+        if count_kind == CountedSubschemas::Parts {
             let add = |sum: u64, to: &usize| sum.saturating_add(self.totals[*to]);
             own = node.children.iter().fold(own, add);
             repeated = node.repeated.iter().fold(repeated, add);
@@ -212,13 +217,16 @@ impl SchemaTotals {
     }
 }
 
-pub(super) fn compute_totals(
+pub(super) fn compute_subschema_totals(
     nodes: &[SchemaNode<'_>],
-    count_kind: CountKind,
+    count_kind: CountedSubschemas,
     starts: impl Iterator<Item = usize>,
-) -> SchemaTotals {
-    let mut sums =
-        SchemaTotals { totals: vec![0; nodes.len()], repeated: vec![0; nodes.len()], cycle: None };
+) -> SubschemaTotals {
+    let mut sums = SubschemaTotals {
+        totals: vec![0; nodes.len()],
+        repeated: vec![0; nodes.len()],
+        cycle: None,
+    };
     let mut is_open = vec![false; nodes.len()];
     let mut is_done = vec![false; nodes.len()];
     let mut stack = Vec::new();

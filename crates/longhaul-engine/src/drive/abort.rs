@@ -134,7 +134,7 @@ impl<'a> AbortSignals<'a> {
                     }
                 }
             }
-            self.session.catch_up().await?;
+            self.session.apply_new_entries().await?;
         }
     }
 

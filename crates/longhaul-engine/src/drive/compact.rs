@@ -16,7 +16,9 @@ use longhaul_run::Input;
 use crate::drive::context::DriveContext;
 use crate::drive::model_call::call_model_timed;
 use crate::error::Error;
-use crate::summary::{ConversationSplit, build_summary, summarized_count, summary_request};
+use crate::summary::{
+    ConversationSplit, build_summary, count_messages_to_summarize, summary_request,
+};
 
 /// Requests a summary of the run's conversation. `None` means that this driver has lost its claim
 /// on the run.
@@ -39,7 +41,7 @@ fn compaction_input(
     task: Option<&Message>,
     (response, active): (ModelResponse, Millis),
 ) -> Input {
-    let replaced = summarized_count(messages);
+    let replaced = count_messages_to_summarize(messages);
     let (dropped, kept) = messages.split_at(replaced);
     let split = ConversationSplit { task, summarized: dropped, kept_messages: kept };
     let made = match response.stop {

@@ -85,7 +85,9 @@ impl DriveContext {
         let crashes = ctx.session.run().control().crashes;
         let may_begin = match assignment.crash_guard.decide_admission(crashes) {
             RunAdmission::Free => true,
-            RunAdmission::Trial { permits } => ctx.begin_crash_trial(&assignment, permits).await?,
+            RunAdmission::Trial { permits } => {
+                ctx.acquire_crash_permits(&assignment, permits).await?
+            }
             RunAdmission::Blocked => return Ok((ctx, DriverSetupOutcome::CrashLoop)),
         };
         // From here on a crash of this process counts for the run. A crash while it only waited
@@ -102,7 +104,7 @@ impl DriveContext {
     /// Acquires the crash guard permits that a run needs after a crash. Returns `false` if the run
     /// has to be released. While waiting, the drive permit is released to another run. A cancelled
     /// run needs no permits, because it only ends.
-    async fn begin_crash_trial(
+    async fn acquire_crash_permits(
         &mut self,
         assignment: &RunAssignment,
         permit_count: u32,
@@ -138,7 +140,7 @@ impl DriveContext {
     }
 
     /// Releases the crash guard permits once the run has made progress.
-    pub(super) fn end_crash_trial(&mut self) {
+    pub(super) fn release_crash_permits(&mut self) {
         if self.session.run().control().crashes == 0 {
             self.trial = None;
         }

@@ -139,7 +139,7 @@ async fn call_model(
     let request = ctx.inline_blobs(request).await?;
     // Checked after all other waits: loading the texts may take so long that the claim is lost
     // meanwhile.
-    if !ctx.lease.wait_until_fresh().await {
+    if !ctx.lease.wait_until_valid().await {
         return Ok(ModelRequestOutcome::Lost);
     }
     let sink = ctx.services.deltas.create_sink(&request, Arc::clone(&ctx.services.redact));

@@ -115,7 +115,7 @@ async fn fetch_perception(ctx: &mut DriveContext) -> Result<PerceptionFetchOutco
         thread: task.thread.clone(),
         turn: run.control().turn(),
     };
-    if !ctx.lease.wait_until_fresh().await {
+    if !ctx.lease.wait_until_valid().await {
         return Ok(PerceptionFetchOutcome::Aborted(None));
     }
     let fetch = pin!(fetch_perception_with_retries(&*provider, &request, &*ctx.services.clock));

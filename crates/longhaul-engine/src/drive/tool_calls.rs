@@ -71,7 +71,7 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
     };
     let fresh: Vec<ToolCallTask> =
         tasks.into_iter().filter(|task| !ctx.calls.contains(task.call)).collect();
-    if !fresh.is_empty() && !ctx.lease.wait_until_fresh().await {
+    if !fresh.is_empty() && !ctx.lease.wait_until_valid().await {
         return !ctx.calls.is_empty();
     }
     let epoch = ctx.session.claim().epoch;
@@ -118,8 +118,9 @@ async fn collect_finished_tool_calls(
         AbortableOutcome::Done(None) => return Ok(None),
         AbortableOutcome::Done(Some(first)) => {
             let mut ended = vec![first];
-            ended
-                .extend(collect_tool_calls_within(calls, &*ctx.services.clock, BATCH_WINDOW).await);
+            ended.extend(
+                collect_calls_until_timeout(calls, &*ctx.services.clock, BATCH_WINDOW).await,
+            );
             return Ok(Some(ended));
         }
     };
@@ -127,7 +128,7 @@ async fn collect_finished_tool_calls(
 }
 
 /// Returns the running tool calls that end within the given time.
-async fn collect_tool_calls_within(
+async fn collect_calls_until_timeout(
     calls: &mut ActiveToolCalls,
     clock: &dyn Clock,
     window: Millis,
@@ -173,7 +174,7 @@ async fn abort_tool_calls(
             Vec::new()
         }
     };
-    ended.extend(collect_tool_calls_within(calls, &*ctx.services.clock, CANCEL_GRACE).await);
+    ended.extend(collect_calls_until_timeout(calls, &*ctx.services.clock, CANCEL_GRACE).await);
     ended.extend(calls.cancel(|_| true).into_iter().map(|cancelled| {
         if cancelled.is_cancel_safe {
             cancelled.into_finished_tool_call(message)
@@ -215,7 +216,7 @@ async fn verify_tool_call(
     ctx: &mut DriveContext,
     task: &ToolCallTask,
 ) -> Result<Option<Input>, Error> {
-    if !ctx.lease.wait_until_fresh().await {
+    if !ctx.lease.wait_until_valid().await {
         return Ok(None);
     }
     let verification = pin!(run_verification(ctx, task));

@@ -4,7 +4,7 @@
 
 use longhaul_core::id::{Epoch, GateId, RunId, Seq};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus};
-use longhaul_core::port::store::{GateFilter, Refused};
+use longhaul_core::port::store::{GateFilter, RefusalReason};
 use longhaul_core::port::tool::ClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -16,7 +16,7 @@ use crate::classify::{classify_tool_input, secret_error_message};
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
 use crate::run_env::RunEnv;
-use crate::run_session::fold_run;
+use crate::run_session::replay_run;
 use crate::services::release_external_tools;
 
 /// Maximum length in bytes of the note in an answer to a gate.
@@ -82,7 +82,7 @@ impl Longhaul {
         match self.append_as_outsider(run, batch).await? {
             Ok(seq) if counts => Ok(GateAnswerOutcome::Voted(seq)),
             Ok(seq) => Ok(GateAnswerOutcome::Closed(seq)),
-            Err(Refused::GateClosed(status, by)) => Err(match status {
+            Err(RefusalReason::GateClosed(status, by)) => Err(match status {
                 GateStatus::Expired => Rejection::GateExpired(gate),
                 GateStatus::Open | GateStatus::Answered | GateStatus::Withdrawn => {
                     let by = by.map(|given| (given.answer.by, given.at));
@@ -90,7 +90,7 @@ impl Longhaul {
                 }
             }
             .into()),
-            Err(Refused::GateNotFound) => Err(Error::GateNotFound(gate)),
+            Err(RefusalReason::GateNotFound) => Err(Error::GateNotFound(gate)),
             Err(_) => Err(Error::Contention(run)),
         }
     }
@@ -112,7 +112,7 @@ impl Longhaul {
     /// Checks an input that a person edited against the tool's schema and the rules that deny
     /// calls.
     async fn check_edited_input(&self, gate: &GateRow, edited: &RawJson) -> Result<(), Error> {
-        let (run, _) = fold_run(&self.services, gate.run).await?;
+        let (run, _) = replay_run(&self.services, gate.run).await?;
         let bad = |why: String| Error::from(Rejection::InvalidTask(why));
         let looks = Epoch::default();
         let clock = &self.services.clock;

@@ -6,7 +6,7 @@ use longhaul_core::change::Batch;
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
 use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::port::store::{AppendRequest, Appended, Author, Refused};
+use longhaul_core::port::store::{AppendRequest, AppendResult, Author, RefusalReason};
 use longhaul_core::status::Status;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::{DecideContext, Rejection};
@@ -44,19 +44,19 @@ impl Longhaul {
     pub async fn update_steer(&self, run: RunId, message: SteerMessage) -> Result<(), Error> {
         let steer = message.steer;
         let result = self.send_command(run, RunCommand::ChangeSteer(message)).await;
-        self.map_missing_steer(run, steer, result).await
+        self.map_missing_steer_error(run, steer, result).await
     }
 
     /// Withdraws a message that the run has not read yet.
     pub async fn withdraw_steer(&self, run: RunId, steer: SteerId, by: &str) -> Result<(), Error> {
         let by = by.to_owned();
         let result = self.send_command(run, RunCommand::WithdrawSteer { steer, by }).await;
-        self.map_missing_steer(run, steer, result).await
+        self.map_missing_steer_error(run, steer, result).await
     }
 
     /// Turns the error "already settled" into "not found" if the run has no message with this id:
     /// the store does not distinguish the two.
-    async fn map_missing_steer(
+    async fn map_missing_steer_error(
         &self,
         run: RunId,
         steer: SteerId,
@@ -111,21 +111,21 @@ impl Longhaul {
         &self,
         run: RunId,
         batch: Batch,
-    ) -> Result<Result<Seq, Refused>, Error> {
+    ) -> Result<Result<Seq, RefusalReason>, Error> {
         let author = Author::Outsider;
         let batch = self.mark_request_applied(batch);
         let append = AppendRequest { run, author, batch };
         match self.services.store.append(append).await? {
-            Appended::Committed { seq, .. } => {
+            AppendResult::Committed { seq, .. } => {
                 self.services.notifier.notify_run_changed(run);
                 Ok(Ok(seq))
             }
-            Appended::Refused(refused) => Ok(Err(refused)),
-            Appended::RunNotFound => Err(Error::RunNotFound(run)),
-            Appended::RunEnded => Err(self.run_ended_error(run).await),
+            AppendResult::Refused(refused) => Ok(Err(refused)),
+            AppendResult::RunNotFound => Err(Error::RunNotFound(run)),
+            AppendResult::RunEnded => Err(self.run_ended_error(run).await),
             // An outsider names neither sequence number nor epoch; only drivers can get these
             // results.
-            Appended::Conflict | Appended::Fenced => Err(Error::Contention(run)),
+            AppendResult::Conflict | AppendResult::Fenced => Err(Error::Contention(run)),
         }
     }
 
@@ -140,23 +140,25 @@ impl Longhaul {
 }
 
 /// Converts the reason why the store refused an append into an error for the caller.
-fn refusal_error(run: RunId, steer: Option<SteerId>, refused: Refused) -> Error {
+fn refusal_error(run: RunId, steer: Option<SteerId>, refused: RefusalReason) -> Error {
     match refused {
-        Refused::SteersFull => Rejection::SteersFull(longhaul_core::change::STEERS_MAX).into(),
-        Refused::SteerSettled => match steer {
+        RefusalReason::SteersFull => {
+            Rejection::SteersFull(longhaul_core::change::STEERS_MAX).into()
+        }
+        RefusalReason::SteerSettled => match steer {
             Some(steer) => Rejection::SteerSettled(steer).into(),
             None => Error::Contention(run),
         },
         // Another attempt of the same request was applied. When the request is sent again it finds
         // that effect.
-        Refused::RequestAlreadyApplied => Error::Contention(run),
-        other @ (Refused::OverBudget(_)
-        | Refused::NoSlot
-        | Refused::LaneFull(_)
-        | Refused::GateClosed(..)
-        | Refused::GateNotFound
-        | Refused::TimerConsumed
-        | Refused::NotAllowedForOutsider(_)) => {
+        RefusalReason::RequestAlreadyApplied => Error::Contention(run),
+        other @ (RefusalReason::OverBudget(_)
+        | RefusalReason::NoSlot
+        | RefusalReason::LaneFull(_)
+        | RefusalReason::GateClosed(..)
+        | RefusalReason::GateNotFound
+        | RefusalReason::TimerConsumed
+        | RefusalReason::NotAllowedForOutsider(_)) => {
             Error::Internal { run, reason: format!("the store refused the append: {other:?}") }
         }
     }

@@ -44,7 +44,7 @@ impl Longhaul {
     ) -> Result<IdempotencyState, Error> {
         self.check_no_secret("the idempotency key", &key.key)?;
         let request = IdempotencyRequest { key, body_hash: body, ttl: RETENTION, lease: LEASE };
-        Ok(self.services.auth.begin_request(request).await?)
+        Ok(self.services.auth.begin_idempotent_request(request).await?)
     }
 
     /// Stores the response to a request that was started under an idempotency key.
@@ -59,13 +59,13 @@ impl Longhaul {
         {
             reply.body = clean.into_bytes();
         }
-        Ok(self.services.auth.complete_request(key, reply).await?)
+        Ok(self.services.auth.complete_idempotent_request(key, reply).await?)
     }
 
     /// Discards a request that was started under an idempotency key and had no effect, so that the
     /// caller can send the request again.
     pub async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<(), Error> {
-        Ok(self.services.auth.abort_request(key).await?)
+        Ok(self.services.auth.abort_idempotent_request(key).await?)
     }
 }
 

@@ -2,13 +2,13 @@
 //! run's driver.
 
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::{AppendRequest, Appended, Author};
+use longhaul_core::port::store::{AppendRequest, AppendResult, Author};
 use longhaul_run::commands::RunCommand;
 use longhaul_run::{DecideContext, Input, Rejection, decide};
 
 use crate::error::Error;
 use crate::handle::{Longhaul, check_text_len};
-use crate::run_session::fold_run;
+use crate::run_session::replay_run;
 
 /// Maximum length of the reason for a cancellation, in bytes.
 const REASON_BYTES_MAX: usize = 4 * 1024;
@@ -37,7 +37,7 @@ impl Longhaul {
         input: Input,
         command: RunCommand,
     ) -> Result<(), Error> {
-        if !self.apply_if_undriven(run, input).await? {
+        if !self.apply_without_driver(run, input).await? {
             self.send_command(run, command).await?;
         }
         Ok(())
@@ -45,8 +45,8 @@ impl Longhaul {
 
     /// Applies the input and appends the resulting events, which only works while no worker drives
     /// the run. Returns `false` if a worker drives it.
-    async fn apply_if_undriven(&self, run: RunId, input: Input) -> Result<bool, Error> {
-        let (folded, now) = fold_run(&self.services, run).await?;
+    async fn apply_without_driver(&self, run: RunId, input: Input) -> Result<bool, Error> {
+        let (folded, now) = replay_run(&self.services, run).await?;
         let batch = match decide(&folded, input, DecideContext::new(now)) {
             Ok(batch) => self.mark_request_applied(batch),
             Err(refusal @ (Rejection::Ended(_) | Rejection::AlreadyInState(_))) => {
@@ -56,13 +56,13 @@ impl Longhaul {
         };
         let author = Author::Closer { after: folded.seq() };
         match self.services.store.append(AppendRequest { run, author, batch }).await? {
-            Appended::Committed { .. } => {
+            AppendResult::Committed { .. } => {
                 self.services.notifier.notify_run_changed(run);
                 Ok(true)
             }
-            Appended::RunNotFound => Err(Error::RunNotFound(run)),
-            Appended::RunEnded => Err(self.run_ended_error(run).await),
-            Appended::Conflict | Appended::Fenced | Appended::Refused(_) => Ok(false),
+            AppendResult::RunNotFound => Err(Error::RunNotFound(run)),
+            AppendResult::RunEnded => Err(self.run_ended_error(run).await),
+            AppendResult::Conflict | AppendResult::Fenced | AppendResult::Refused(_) => Ok(false),
         }
     }
 }

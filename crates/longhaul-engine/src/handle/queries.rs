@@ -16,7 +16,7 @@ use longhaul_run::explain::explain_run_state;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::run_session::{fold_run, fold_run_outline};
+use crate::run_session::{replay_run, replay_without_transcript};
 use crate::view::run_view;
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
@@ -27,15 +27,15 @@ const GATES_MAX: usize = 1_000;
 
 impl Longhaul {
     /// Returns the full view of a run, as the API shows it.
-    pub async fn show(&self, run: RunId) -> Result<RunView, Error> {
+    pub async fn get_run(&self, run: RunId) -> Result<RunView, Error> {
         let row = self.run_row(run).await?;
-        let (folded, now) = fold_run_outline(&self.services, run).await?;
+        let (folded, now) = replay_without_transcript(&self.services, run).await?;
         Ok(run_view(&row, &folded, now))
     }
 
     /// Replays the journal of a run and returns the resulting state.
-    pub async fn fold_run(&self, run: RunId) -> Result<Run, Error> {
-        Ok(fold_run(&self.services, run).await?.0)
+    pub async fn replay_run(&self, run: RunId) -> Result<Run, Error> {
+        Ok(replay_run(&self.services, run).await?.0)
     }
 
     /// Lists the runs that match the filter in short form, newest first.
@@ -106,7 +106,7 @@ impl Longhaul {
 
     /// Explains why a run has its current status, and what to do next.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
-        let (folded, _) = fold_run_outline(&self.services, run).await?;
+        let (folded, _) = replay_without_transcript(&self.services, run).await?;
         let explanation = explain_run_state(&folded);
         let row = self.run_row(run).await?;
         // Waiting for a lane, a batch or a start time is recorded only in the row.

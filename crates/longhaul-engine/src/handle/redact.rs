@@ -41,7 +41,7 @@ impl Longhaul {
     }
 
     /// Rejects an agent whose file contains a secret in a field that cannot be redacted.
-    pub(super) fn check_agent_secrets(
+    pub(super) fn check_no_secret_in_agent(
         &self,
         agent: &Agent,
         definition: &[u8],
@@ -83,7 +83,7 @@ impl Longhaul {
         for (what, name) in names.chain(tags).chain(context) {
             self.check_no_secret(what, name)?;
         }
-        self.check_context_secrets(&task)?;
+        self.check_no_secret_in_context(&task)?;
         let cleaner = self.redaction();
         let history = task.history.into_iter();
         Ok(Task {
@@ -99,7 +99,7 @@ impl Longhaul {
 
     /// Rejects a task with a secret in a context value: if the value were redacted, tools would act
     /// on a different value.
-    fn check_context_secrets(&self, task: &Task) -> Result<(), Error> {
+    fn check_no_secret_in_context(&self, task: &Task) -> Result<(), Error> {
         let cleaner = self.redaction();
         let mut context = task.context.iter();
         let held =

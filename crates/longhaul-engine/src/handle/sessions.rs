@@ -32,7 +32,7 @@ fn token_hash(secret: &Secret, holder: &KeyRef, local_key_hash: Hash) -> Hash {
 impl Longhaul {
     /// Creates a login ticket for the holder of a key. `local_key_hash` is the hash of the
     /// machine's own key.
-    pub async fn create_ticket(
+    pub async fn create_login_ticket(
         &self,
         holder: KeyRef,
         local_key_hash: Hash,
@@ -46,7 +46,7 @@ impl Longhaul {
 
     /// Exchanges a login ticket for a session. `None` if the ticket is unknown, expired or already
     /// used.
-    pub async fn exchange_ticket(
+    pub async fn exchange_ticket_for_session(
         &self,
         ticket: &Secret,
         local_key_hash: Hash,

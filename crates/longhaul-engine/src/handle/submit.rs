@@ -94,7 +94,7 @@ impl Longhaul {
             })
             .await?;
         let run = submitted.run_ids().first().copied().unwrap_or(new.id);
-        match (self.show(run).await, submitted) {
+        match (self.get_run(run).await, submitted) {
             (Ok(view), _) => Ok(view),
             (Err(error), SubmitOutcome::Existing(_)) => Err(error),
             (Err(error), SubmitOutcome::Created(_)) => {
@@ -145,7 +145,7 @@ impl Longhaul {
             return Err(Rejection::InvalidTask(why).into());
         }
         let definition = agent.definition();
-        self.check_agent_secrets(&agent, &definition.content)?;
+        self.check_no_secret_in_agent(&agent, &definition.content)?;
         let id = RunId::from_bits(self.services.ids.next_id_bits());
         let bad = |bad: longhaul_core::id::IdError| Rejection::InvalidTask(bad.to_string());
         let inbox = match task.inbox.clone() {

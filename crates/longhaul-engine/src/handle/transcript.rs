@@ -5,7 +5,7 @@ use longhaul_core::raw::StoredText;
 
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::run_session::fold_run;
+use crate::run_session::replay_run;
 use longhaul_api::steer::{SteerTimes, SteerView};
 use longhaul_api::transcript::TranscriptView;
 
@@ -15,7 +15,7 @@ const PAGE_SIZE: usize = 1_000;
 impl Longhaul {
     /// Returns the conversation of a run.
     pub async fn transcript(&self, run: RunId) -> Result<TranscriptView, Error> {
-        let (folded, _) = fold_run(&self.services, run).await?;
+        let (folded, _) = replay_run(&self.services, run).await?;
         let transcript = folded.transcript();
         let system = match transcript.system() {
             StoredText::Inline(text) => Some(text.to_string()),

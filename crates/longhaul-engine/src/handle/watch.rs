@@ -24,7 +24,7 @@ pub struct JournalStream {
     services: EngineServices,
     run: RunId,
     after: Seq,
-    wake_source: WakeSource,
+    wake_source: JournalWatcher,
     /// Whether the last read returned nothing new, so that the next read first waits for a change.
     caught_up: bool,
     has_ended: bool,
@@ -32,7 +32,7 @@ pub struct JournalStream {
 
 /// Source of notifications that a journal may have grown.
 #[derive(Debug)]
-enum WakeSource {
+enum JournalWatcher {
     /// Subscription to the change feed that is shared by the whole process.
     Subscription(RunSubscription),
     /// Notifications of the store after every commit.
@@ -45,8 +45,8 @@ impl Longhaul {
         // Subscribe before the first read, so that no change is missed between the read and the
         // wait.
         let wake_source = match self.services.changes.subscribe(run) {
-            Some(subscription) => WakeSource::Subscription(subscription),
-            None => WakeSource::Store(self.services.store.watch()),
+            Some(subscription) => JournalWatcher::Subscription(subscription),
+            None => JournalWatcher::Store(self.services.store.watch()),
         };
         if self.services.store.get_run(run).await?.is_none() {
             return Err(Error::RunNotFound(run));
@@ -103,12 +103,12 @@ impl JournalStream {
     async fn wait_for_change(&mut self) -> Result<(), Error> {
         let clock = &self.services.clock;
         match &mut self.wake_source {
-            WakeSource::Subscription(subscription) => {
+            JournalWatcher::Subscription(subscription) => {
                 if !subscription.wait_for_change().await {
-                    self.wake_source = WakeSource::Store(self.services.store.watch());
+                    self.wake_source = JournalWatcher::Store(self.services.store.watch());
                 }
             }
-            WakeSource::Store(watch) => {
+            JournalWatcher::Store(watch) => {
                 tokio::select! {
                     biased;
                     changed = watch.wait_for_change() => changed?,

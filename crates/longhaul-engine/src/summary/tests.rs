@@ -57,7 +57,7 @@ fn sample_conversation() -> Vec<Arc<Message>> {
 }
 
 fn split_conversation(messages: &[Arc<Message>]) -> ConversationSplit<'_> {
-    let (dropped, kept) = messages.split_at(summarized_count(messages));
+    let (dropped, kept) = messages.split_at(count_messages_to_summarize(messages));
     ConversationSplit {
         task: messages.first().map(|message| &**message),
         summarized: dropped,
@@ -186,13 +186,13 @@ fn long_results_are_truncated_in_their_middle_for_the_summary() {
         turn: 6,
         attempt: 1,
         model: "scripted/x".into(),
-        system: StoredText::inline("s"),
-        tools: StoredText::inline("[1]"),
+        system: StoredText::new_inline("s"),
+        tools: StoredText::new_inline("[1]"),
         messages: Arc::new(messages),
         max_tokens: 1,
     };
     let summary = summary_request(request);
-    assert_eq!(summary.tools, StoredText::inline("[]"));
+    assert_eq!(summary.tools, StoredText::new_inline("[]"));
     check_conversation(&summary.messages).unwrap();
     let Message::Results(results) = &*summary.messages[2] else {
         panic!("{:?}", summary.messages[2]);
@@ -227,7 +227,7 @@ fn compaction_never_separates_a_call_from_its_result() {
                 }
             }
         }
-        let until = summarized_count(&messages);
+        let until = count_messages_to_summarize(&messages);
         assert!((1..=messages.len()).contains(&until), "{seed}");
         check_conversation(&messages[..until]).unwrap();
         let mut after = vec![user_message("a summary")];

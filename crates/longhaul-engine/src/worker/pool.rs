@@ -15,11 +15,11 @@ use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use crate::claim_release::{park_run_after_error, update_run_rows};
 use crate::drive::assignment::{DriveOutcome, RunAssignment};
 use crate::drive::drive_run;
 use crate::error::Error;
 use crate::hooks::Hooks;
-use crate::run_session::{park_run_after_error, update_run_rows};
 use crate::services::EngineServices;
 
 /// Delay before the worker tries again to park a run whose driver failed.
@@ -142,7 +142,7 @@ async fn drive_run_to_idle(
         .await
         .unwrap_or_else(|_| Err(Error::Internal { run, reason: "its driver panicked".to_owned() }));
     match driven {
-        Ok(DriveOutcome::Idle) => run_status_hook(services, hooks, run).await,
+        Ok(DriveOutcome::Idle) => run_hook_for_status(services, hooks, run).await,
         Ok(DriveOutcome::Lost) => release_if_still_claimed(services, &assignment).await,
         Err(error) => {
             tracing::error!(%run, error = %format_error_chain(&error), "driver failed; its run is parked");
@@ -179,7 +179,7 @@ async fn park_run_with_retries(services: &EngineServices, assignment: &RunAssign
     }
 }
 
-async fn run_status_hook(services: &EngineServices, hooks: &dyn Hooks, run: RunId) {
+async fn run_hook_for_status(services: &EngineServices, hooks: &dyn Hooks, run: RunId) {
     let Ok(Some(row)) = services.store.get_run(run).await else {
         return;
     };

@@ -56,7 +56,7 @@ async fn a_cancel_stops_the_model_call() {
     assert_eq!(outcome_text(&journal), "run.cancelled");
     assert_nothing_starts_after(&journal, "run.cancel_requested");
     assert_eq!(count(&journal, "turn.failed"), 1, "{:?}", kinds(&journal));
-    let view = engine.longhaul.show(run).await.unwrap();
+    let view = engine.longhaul.get_run(run).await.unwrap();
     assert!(view.error.unwrap().message.contains("enough"));
 }
 
@@ -156,7 +156,7 @@ async fn a_pause_waits_for_running_calls_and_a_resume_continues() {
     let entries = engine.until(run, "run.paused").await;
     assert_eq!(count(&entries, "turn.completed"), 1, "{:?}", kinds(&entries));
     assert_nothing_starts_after(&entries, "run.pause_requested");
-    assert_eq!(engine.longhaul.show(run).await.unwrap().status, Status::Paused);
+    assert_eq!(engine.longhaul.get_run(run).await.unwrap().status, Status::Paused);
     let again = engine.longhaul.pause(run, "cli:anna").await.unwrap_err();
     assert_eq!(again.code(), "already_in_state");
     engine.longhaul.resume(run, None, "cli:anna").await.unwrap();
@@ -188,7 +188,7 @@ async fn messages_to_a_paused_run_are_queued() {
     let gate_answer = answer(&gate, Decision::Answer("blue".into()));
     engine.longhaul.answer(gate.spec.id, gate_answer).await.unwrap();
     engine.longhaul.steer(run, "and green", AfterBatch, "cli:anna").await.unwrap();
-    assert_eq!(engine.longhaul.show(run).await.unwrap().status, Status::Paused);
+    assert_eq!(engine.longhaul.get_run(run).await.unwrap().status, Status::Paused);
     engine.longhaul.resume(run, None, "cli:anna").await.unwrap();
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "run.claimed"), 2, "{:?}", kinds(&journal));
@@ -206,7 +206,7 @@ async fn an_undriven_run_can_be_paused_and_then_cancelled() {
     engine.spawn_worker(|_| {});
     let third = engine.submit().await;
     engine.ended(third).await;
-    assert_eq!(engine.longhaul.show(first).await.unwrap().status, Status::Paused);
+    assert_eq!(engine.longhaul.get_run(first).await.unwrap().status, Status::Paused);
     cancel(&engine, second).await;
     assert_eq!(outcome_text(&engine.ended(second).await), "run.cancelled");
     engine.longhaul.resume(first, None, "cli:anna").await.unwrap();

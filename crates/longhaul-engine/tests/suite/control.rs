@@ -31,7 +31,7 @@ async fn an_agent_that_is_blocked_waits_for_help() {
     let run = engine.submit().await;
     let gate = engine.gate(run).await;
     assert_eq!(gate.spec.kind, GateKind::Blocked);
-    let view = engine.longhaul.show(run).await.unwrap();
+    let view = engine.longhaul.get_run(run).await.unwrap();
     assert_eq!(view.status, Status::Blocked);
     assert!(view.now.contains("no key"), "{}", view.now);
     let gate_answer = answer(&gate, Decision::Answer("it is under the mat".into()));
@@ -48,7 +48,7 @@ async fn a_wait_ends_when_its_time_has_come() {
     engine.until(run, "run.waiting").await;
     let clock = engine.clock.clone().unwrap();
     clock.advance(Millis::from_secs(2 * 60 * 60 - 1));
-    assert_eq!(engine.longhaul.show(run).await.unwrap().status, Status::Waiting);
+    assert_eq!(engine.longhaul.get_run(run).await.unwrap().status, Status::Waiting);
     clock.advance(Millis::from_secs(1));
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "timer.fired"), 1, "{:?}", kinds(&journal));
@@ -82,7 +82,7 @@ async fn report_progress_is_journaled_and_finish_ends_the_run() {
     let journal = engine.ended(run).await;
     assert_eq!(count(&journal, "progress.reported"), 1);
     assert_eq!(engine.model.requests().len(), 1, "nothing runs after `finish`");
-    let view = engine.longhaul.show(run).await.unwrap();
+    let view = engine.longhaul.get_run(run).await.unwrap();
     let output = view.output.unwrap();
     assert_eq!(output.confidence, Some(90));
     assert_eq!(output.data.unwrap().to_value(), json!({ "confidence": 90, "ok": true }));

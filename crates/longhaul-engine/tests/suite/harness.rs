@@ -231,7 +231,7 @@ impl Redact for OneSecret {
         }
     }
 
-    fn partial_match_len(&self, text: &str) -> usize {
+    fn partial_secret_len(&self, text: &str) -> usize {
         let prefix_lens = (1..SECRET.len()).rev();
         let mut prefix_lens = prefix_lens.filter(|end| text.ends_with(&SECRET[..*end]));
         prefix_lens.next().unwrap_or(0)

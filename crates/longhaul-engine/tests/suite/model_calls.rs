@@ -102,7 +102,7 @@ async fn a_conversation_that_does_not_fit_is_compacted_once() {
     let [.., before, summing, after] = &requests[..] else {
         panic!("{} requests", requests.len());
     };
-    assert_eq!(summing.tools, StoredText::inline("[]"));
+    assert_eq!(summing.tools, StoredText::new_inline("[]"));
     assert!(user_texts(summing).last().unwrap().contains("Sum up all of it so far"));
     assert!(after.messages.len() < before.messages.len());
     let first_text = &user_texts(after)[0];

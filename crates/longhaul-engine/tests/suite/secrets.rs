@@ -242,7 +242,7 @@ async fn messages_to_a_run_are_stored_without_secrets() {
     drop(changed);
     longhaul.cancel(run, by, SECRET).await.unwrap();
     is_hidden(&engine, &engine.ended(run).await, ("steers", 3));
-    let view = longhaul.show(run).await.unwrap();
+    let view = longhaul.get_run(run).await.unwrap();
     assert!(!format!("{view:?}").contains(SECRET));
 }
 

@@ -92,7 +92,7 @@ async fn a_submitted_run_is_returned_even_if_it_can_not_be_read() {
     engine.store.fail_reads(StoreFault::Broken, 1);
     let first = engine.longhaul.submit_and_show(task()).await.unwrap();
     assert!(engine.store.has_failed(), "the read failed");
-    let read = engine.longhaul.show(first.id).await.unwrap();
+    let read = engine.longhaul.get_run(first.id).await.unwrap();
     assert_eq!(json!(first.input), json!(read.input));
     assert_eq!((first.status, first.agent), (read.status, read.agent.clone()));
     // The repeated submit creates nothing, so a failed read is returned as an error.

@@ -256,7 +256,7 @@ async fn blocked(
 ) -> (longhaul_core::policy::gate::GateRow, String) {
     let gate = engine.gate(run).await;
     assert_eq!(gate.spec.kind, GateKind::Blocked);
-    let row = engine.longhaul.show(run).await.unwrap();
+    let row = engine.longhaul.get_run(run).await.unwrap();
     assert_eq!(row.status, Status::Blocked);
     let question = gate.spec.ask.clone();
     (gate, question)

@@ -18,7 +18,7 @@ use longhaul_core::net::{NetworkZone, zone};
 /// Network zone of an MCP server. It decides which addresses the server may name in its OAuth
 /// metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ServerZone {
+pub(super) enum ServerNetworkZone {
     /// The server is on the public internet.
     Public,
     /// The server is on a private network.
@@ -27,7 +27,7 @@ pub(super) enum ServerZone {
     Loopback,
 }
 
-impl ServerZone {
+impl ServerNetworkZone {
     /// Returns the network zone of the server at this URL, resolving its host name.
     pub(super) async fn from_url(url: &Url) -> Self {
         match url.host() {
@@ -95,7 +95,7 @@ fn is_localhost(name: &str) -> bool {
 /// machine's proxies.
 #[derive(Debug, Clone)]
 pub(super) struct FilteringResolver {
-    zone: ServerZone,
+    zone: ServerNetworkZone,
     /// Host name of the server, if it resolves to a private address.
     private_host: Option<String>,
     proxies: BTreeSet<String>,
@@ -103,9 +103,11 @@ pub(super) struct FilteringResolver {
 
 impl FilteringResolver {
     /// Creates the resolver for OAuth requests on behalf of a server in this zone.
-    pub(super) fn new(server: &Url, zone: ServerZone) -> Self {
+    pub(super) fn new(server: &Url, zone: ServerNetworkZone) -> Self {
         let own = match server.host() {
-            Some(Host::Domain(name)) if zone == ServerZone::Private => Some(normalized_host(name)),
+            Some(Host::Domain(name)) if zone == ServerNetworkZone::Private => {
+                Some(normalized_host(name))
+            }
             Some(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) | None => None,
         };
         Self { zone, private_host: own, proxies: proxy_hosts() }
@@ -113,8 +115,8 @@ impl FilteringResolver {
 
     /// Returns whether OAuth requests go through a proxy of this machine: the server is public and
     /// a proxy is set.
-    pub(super) fn has_proxy(&self) -> bool {
-        self.zone == ServerZone::Public && !self.proxies.is_empty()
+    pub(super) fn uses_proxy(&self) -> bool {
+        self.zone == ServerNetworkZone::Public && !self.proxies.is_empty()
     }
 
     /// Returns whether a host name may resolve to this address. A server whose name resolves to a
@@ -198,13 +200,13 @@ impl Resolve for FilteringResolver {
 mod tests {
     use super::*;
 
-    fn check_url_policy(zone: ServerZone, url: &str, expect: bool) {
+    fn check_url_policy(zone: ServerNetworkZone, url: &str, expect: bool) {
         let url: Url = url.parse().unwrap();
         assert_eq!(zone.check_url(&url).is_ok(), expect, "{zone:?} {url}");
     }
 
     #[test]
-    fn a_public_server_can_not_name_private_addresses() {
+    fn a_public_server_can_not_refer_to_private_addresses() {
         for (url, far, private, here) in [
             ("https://auth.example/x", true, true, true),
             ("http://auth.example/x", false, false, false),
@@ -221,22 +223,22 @@ mod tests {
             ("https://169.254.169.254/", false, false, false),
             ("file:///etc/passwd", false, false, false),
         ] {
-            check_url_policy(ServerZone::Public, url, far);
-            check_url_policy(ServerZone::Private, url, private);
-            check_url_policy(ServerZone::Loopback, url, here);
+            check_url_policy(ServerNetworkZone::Public, url, far);
+            check_url_policy(ServerNetworkZone::Private, url, private);
+            check_url_policy(ServerNetworkZone::Loopback, url, here);
         }
     }
 
-    fn resolver(url: &str, zone: ServerZone) -> FilteringResolver {
+    fn resolver(url: &str, zone: ServerNetworkZone) -> FilteringResolver {
         let proxies = BTreeSet::new();
         FilteringResolver { proxies, ..FilteringResolver::new(&url.parse().unwrap(), zone) }
     }
 
     #[test]
     fn the_name_of_a_private_server_must_resolve_to_a_private_address() {
-        let by_name = resolver("https://Wiki.example/mcp", ServerZone::Private);
-        let by_ip = resolver("https://10.0.0.9/mcp", ServerZone::Private);
-        let far = resolver("https://wiki.example/mcp", ServerZone::Public);
+        let by_name = resolver("https://Wiki.example/mcp", ServerNetworkZone::Private);
+        let by_ip = resolver("https://10.0.0.9/mcp", ServerNetworkZone::Private);
+        let far = resolver("https://wiki.example/mcp", ServerNetworkZone::Public);
         for (filter, name, ip, expect) in [
             (&by_name, "wiki.example", "10.0.0.9", true),
             (&by_name, "wiki.example", "8.8.8.8", false),
@@ -256,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxied_name_that_resolves_to_a_private_address_is_rejected() {
-        let far = resolver("https://wiki.example/mcp", ServerZone::Public);
+        let far = resolver("https://wiki.example/mcp", ServerNetworkZone::Public);
         for (url, expect) in [
             ("https://localhost/token", false),
             ("https://nobody-knows.invalid/token", true),
@@ -271,13 +273,13 @@ mod tests {
     #[tokio::test]
     async fn the_network_zone_of_a_server_follows_its_address() {
         for (url, zone) in [
-            ("http://localhost:1/mcp", ServerZone::Loopback),
-            ("http://127.0.0.1:1/mcp", ServerZone::Loopback),
-            ("https://192.168.1.2/mcp", ServerZone::Private),
-            ("https://8.8.8.8/mcp", ServerZone::Public),
-            ("https://169.254.169.254/mcp", ServerZone::Public),
+            ("http://localhost:1/mcp", ServerNetworkZone::Loopback),
+            ("http://127.0.0.1:1/mcp", ServerNetworkZone::Loopback),
+            ("https://192.168.1.2/mcp", ServerNetworkZone::Private),
+            ("https://8.8.8.8/mcp", ServerNetworkZone::Public),
+            ("https://169.254.169.254/mcp", ServerNetworkZone::Public),
         ] {
-            assert_eq!(ServerZone::from_url(&url.parse().unwrap()).await, zone, "{url}");
+            assert_eq!(ServerNetworkZone::from_url(&url.parse().unwrap()).await, zone, "{url}");
         }
     }
 }

@@ -51,16 +51,16 @@ impl LoginContext {
 
     /// Returns the same context for requests without the stored login. Both contexts share the last
     /// challenge.
-    pub(crate) fn as_anonymous(&self) -> Self {
+    pub(crate) fn without_login(&self) -> Self {
         Self { is_anonymous: true, ..self.clone() }
     }
 
     /// Waits a limited time for token refreshes in flight, when the process shuts down.
-    pub(crate) async fn finish_refresh(&self) {
+    pub(crate) async fn finish_token_refresh(&self) {
         self.refreshes.shut_down().await;
     }
 
-    pub(super) fn set_challenge(&self, challenge: &str) {
+    pub(super) fn set_last_challenge(&self, challenge: &str) {
         let challenge = challenge.chars().take(CHALLENGE_CHARS_MAX).collect();
         *self.last_challenge.lock().unwrap_or_else(PoisonError::into_inner) = Some(challenge);
     }

@@ -79,7 +79,7 @@ pub(super) fn error_reason_and_hint(error: &AuthError, secrets: &[&str]) -> (Str
 
 /// Returns whether an OAuth error is transient. An error response of the authorization server is
 /// permanent, unless its code says that the server is temporarily unavailable.
-pub(super) fn is_transient(error: &AuthError) -> bool {
+pub(super) fn is_transient_error(error: &AuthError) -> bool {
     if let AuthError::TokenRefreshFailed(message) = error {
         let answered = message.strip_prefix(ERROR_RESPONSE_PREFIX);
         return answered.is_none_or(|code| TRANSIENT_CODES.iter().any(|now| code.starts_with(now)));
@@ -128,7 +128,7 @@ mod tests {
             (AuthError::MetadataError("HTTP 503".to_owned()), true),
             (AuthError::PkceUnsupported, false),
         ] {
-            assert_eq!(is_transient(&error), expect, "{error}");
+            assert_eq!(is_transient_error(&error), expect, "{error}");
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
-use crate::auth::address_policy::ServerZone;
+use crate::auth::address_policy::ServerNetworkZone;
 use crate::auth::config::LoginContext;
 use crate::auth::credential_file::{CredentialFile, StoredLogin};
 use crate::auth::error::{
@@ -129,7 +129,7 @@ pub(crate) async fn advertises_login(target: LoginTarget<'_>) -> Result<bool, Lo
 /// Creates the SDK's authorization manager for a server, and returns the server's network zone.
 async fn authorization_manager(
     target: LoginTarget<'_>,
-) -> Result<(ServerZone, AuthorizationManager), LoginError> {
+) -> Result<(ServerNetworkZone, AuthorizationManager), LoginError> {
     let http = OAuthHttp::for_server(target.url).await;
     let http = http.map_err(|why| target.login_error(&why, "Try again."))?;
     let zone = http.zone();
@@ -166,7 +166,7 @@ async fn prepare_login(
     let found = found.await.map_err(sdk)?;
     let is_silent = found.source == AuthorizationMetadataSource::LegacyEndpointFallback;
     let metadata = found.metadata;
-    check_endpoints(target, zone, &metadata)?;
+    check_endpoint_addresses(target, zone, &metadata)?;
     manager.set_metadata(metadata.clone());
     let scopes = select_scopes(target, request, &manager, &metadata).await?;
     let client = configure_client(target, request, &mut manager, (&metadata, &scopes)).await;
@@ -193,9 +193,9 @@ async fn prepare_login(
 }
 
 /// Checks whether the address policy allows requests to the endpoints of an authorization server.
-fn check_endpoints(
+fn check_endpoint_addresses(
     target: LoginTarget<'_>,
-    zone: ServerZone,
+    zone: ServerNetworkZone,
     metadata: &AuthorizationMetadata,
 ) -> Result<(), LoginError> {
     let registers = metadata.registration_endpoint.as_ref();
@@ -391,9 +391,9 @@ mod tests {
     }
 
     /// HTTP client that answers every request with this status and body.
-    struct CannedResponse(u16, &'static str);
+    struct CannedHttpClient(u16, &'static str);
 
-    impl OAuthHttpClient for CannedResponse {
+    impl OAuthHttpClient for CannedHttpClient {
         fn execute(&self, _: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
             let mut answer = OAuthResponse::new(self.1.as_bytes().to_vec());
             *answer.status_mut() = self.0.try_into().unwrap();
@@ -404,7 +404,7 @@ mod tests {
     /// Returns a login that the user has authorized, and its callback URL.
     async fn authorized_login(
         folder: &std::path::Path,
-        response: CannedResponse,
+        response: CannedHttpClient,
     ) -> (PendingLogin, String) {
         let url: Url = "https://u:p4ssw0rd@a.example/mcp?key=k3y".parse().unwrap();
         let metadata = serde_json::json!({
@@ -442,8 +442,8 @@ mod tests {
         (began, callback_url)
     }
 
-    const TOKEN_RESPONSE: CannedResponse =
-        CannedResponse(200, r#"{"access_token":"a","token_type":"bearer"}"#);
+    const TOKEN_RESPONSE: CannedHttpClient =
+        CannedHttpClient(200, r#"{"access_token":"a","token_type":"bearer"}"#);
 
     #[tokio::test]
     async fn new_credentials_are_saved_however_long_the_file_is_locked() {
@@ -465,18 +465,18 @@ mod tests {
         let temp_dir = tempfile::tempdir().unwrap();
         for (response, why) in [
             (
-                CannedResponse(
+                CannedHttpClient(
                     400,
                     r#"{"error":"invalid_grant","error_description":"c0de-7 by p4ssw0rd at key=k3y"}"#,
                 ),
                 "*** by *** at ***",
             ),
             (
-                CannedResponse(200, r#"{"access_token":"a\r\n","token_type":"bearer"}"#),
+                CannedHttpClient(200, r#"{"access_token":"a\r\n","token_type":"bearer"}"#),
                 "not valid in a header",
             ),
             (
-                CannedResponse(200, r#"{"access_token":"a","token_type":"mac"}"#),
+                CannedHttpClient(200, r#"{"access_token":"a","token_type":"mac"}"#),
                 "has an unknown type",
             ),
         ] {

@@ -14,7 +14,7 @@ use rmcp::transport::auth::{
     OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 
-use crate::auth::address_policy::{FilteringResolver, ServerZone};
+use crate::auth::address_policy::{FilteringResolver, ServerNetworkZone};
 use crate::request_error::RequestError;
 use crate::tls::ensure_crypto_provider;
 
@@ -31,7 +31,7 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct OAuthHttp {
     client: Client,
-    zone: ServerZone,
+    zone: ServerNetworkZone,
     resolver: Arc<FilteringResolver>,
 }
 
@@ -42,26 +42,26 @@ struct OAuthHttpError(String);
 
 /// The SDK's response type, which can only be named through the SDK's own types.
 pub(super) type OAuthResponse =
-    <<OAuthHttpClientFuture<'static> as Future>::Output as OkType>::Value;
+    <<OAuthHttpClientFuture<'static> as Future>::Output as ResultOkType>::Value;
 
 /// Gives access to the `Ok` type of a result type.
-pub(super) trait OkType {
+pub(super) trait ResultOkType {
     type Value;
 }
 
-impl<T, E> OkType for Result<T, E> {
+impl<T, E> ResultOkType for Result<T, E> {
     type Value = T;
 }
 
 impl OAuthHttp {
     /// Creates the HTTP client for logins at the MCP server with this URL.
     pub(super) async fn for_server(server: &Url) -> Result<Self, String> {
-        let zone = ServerZone::from_url(server).await;
+        let zone = ServerNetworkZone::from_url(server).await;
         let resolver = Arc::new(FilteringResolver::new(server, zone));
         ensure_crypto_provider();
         // A local server without TLS also works on a machine without certificates.
         let client = match (client_builder(zone, &resolver).build(), zone) {
-            (Err(_), ServerZone::Loopback) => {
+            (Err(_), ServerNetworkZone::Loopback) => {
                 client_builder(zone, &resolver).tls_certs_only([]).build()
             }
             (built, _) => built,
@@ -71,7 +71,7 @@ impl OAuthHttp {
     }
 
     /// Returns the network zone of the MCP server.
-    pub(super) const fn zone(&self) -> ServerZone {
+    pub(super) const fn zone(&self) -> ServerNetworkZone {
         self.zone
     }
 
@@ -96,7 +96,7 @@ impl OAuthHttp {
     /// Checks whether the address policy allows requests to this URL. The error says why not.
     pub(super) async fn check_address(&self, url: &Url) -> Result<(), &'static str> {
         self.zone.check_url(url)?;
-        match self.resolver.has_proxy() {
+        match self.resolver.uses_proxy() {
             true => self.resolver.check_proxied_url(url).await,
             false => Ok(()),
         }
@@ -121,7 +121,7 @@ impl OAuthHttp {
     }
 }
 
-fn client_builder(zone: ServerZone, resolver: &Arc<FilteringResolver>) -> ClientBuilder {
+fn client_builder(zone: ServerNetworkZone, resolver: &Arc<FilteringResolver>) -> ClientBuilder {
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
@@ -131,8 +131,8 @@ fn client_builder(zone: ServerZone, resolver: &Arc<FilteringResolver>) -> Client
         .pool_max_idle_per_host(0)
         .dns_resolver(Arc::clone(resolver));
     match zone {
-        ServerZone::Public => client,
-        ServerZone::Private | ServerZone::Loopback => client.no_proxy(),
+        ServerNetworkZone::Public => client,
+        ServerNetworkZone::Private | ServerNetworkZone::Loopback => client.no_proxy(),
     }
 }
 
@@ -174,12 +174,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_request_is_sent_to_an_address_that_a_server_may_not_name() {
+    async fn no_request_is_sent_to_a_forbidden_address() {
         let server: Url = "https://8.8.8.8/mcp".parse().unwrap();
-        let resolver = Arc::new(FilteringResolver::new(&server, ServerZone::Public));
+        let resolver = Arc::new(FilteringResolver::new(&server, ServerNetworkZone::Public));
         ensure_crypto_provider();
-        let client = client_builder(ServerZone::Public, &resolver).tls_certs_only([]).build();
-        let http = OAuthHttp { client: client.unwrap(), zone: ServerZone::Public, resolver };
+        let client =
+            client_builder(ServerNetworkZone::Public, &resolver).tls_certs_only([]).build();
+        let http = OAuthHttp { client: client.unwrap(), zone: ServerNetworkZone::Public, resolver };
         for (url, why) in [
             ("https://10.0.0.9/revoke", "private or reserved"),
             ("https://127.0.0.1/revoke", "private or reserved"),

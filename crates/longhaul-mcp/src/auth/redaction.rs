@@ -32,7 +32,7 @@ fn known_tokens() -> MutexGuard<'static, Option<KnownTokens>> {
 
 /// Returns a redactor for all known tokens. It is a clone, so that no text is searched under the
 /// lock.
-fn redactor() -> Redactor {
+fn token_redactor() -> Redactor {
     let sent = known_tokens();
     sent.as_ref().map(|sent| sent.redactor.clone()).unwrap_or_default()
 }
@@ -44,12 +44,12 @@ pub(crate) fn register_token(token: &str) {
 
 /// Redacts the tokens of all logins that this process has used, in all known encodings.
 pub fn redact_tokens(text: &str) -> Cow<'_, str> {
-    redactor().redact(text)
+    token_redactor().redact(text)
 }
 
 /// Returns how many bytes at the end of a text may be the beginning of a known token.
-pub fn partial_token_len(text: &str) -> usize {
-    redactor().partial_match_len(text)
+pub fn partial_token_suffix_len(text: &str) -> usize {
+    token_redactor().partial_secret_len(text)
 }
 
 impl KnownTokens {
@@ -75,7 +75,7 @@ impl KnownTokens {
 mod tests {
     use super::*;
 
-    fn tokens_from(tokens: &[&str]) -> KnownTokens {
+    fn known_tokens_from(tokens: &[&str]) -> KnownTokens {
         let mut sent = KnownTokens::default();
         tokens.iter().for_each(|token| sent.register_token(token));
         sent
@@ -83,14 +83,14 @@ mod tests {
 
     #[test]
     fn sent_tokens_are_redacted() {
-        let plain = tokens_from(&["t0ken-of-a-test", "t0ken-of-a-test", "short"]);
+        let plain = known_tokens_from(&["t0ken-of-a-test", "t0ken-of-a-test", "short"]);
         assert_eq!(
             plain.redactor.redact("a t0ken-of-a-test, short"),
             "a {{secret:mcp-login}}, short"
         );
         assert!(matches!(plain.redactor.redact("nothing"), Cow::Borrowed(_)));
         // In all encodings, and if one token is a prefix of another.
-        let overlapping = tokens_from(&["sp/lled=token", "sp/lled=token-2"]);
+        let overlapping = known_tokens_from(&["sp/lled=token", "sp/lled=token-2"]);
         for (text, clean) in [
             ("<sp%2Flled%3Dtoken>", "<{{secret:mcp-login}}>"),
             ("<%73&#112;/lled\\u003dtoken>", "<{{secret:mcp-login}}>"),
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn recently_used_tokens_are_evicted_last() {
-        let mut sent = tokens_from(&["used-all-along", "used-just-once"]);
+        let mut sent = known_tokens_from(&["used-all-along", "used-just-once"]);
         for next in 2..TOKENS_MAX {
             sent.register_token(&format!("t0ken-{next:04}"));
         }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_partial_token_at_the_end_is_detected() {
-        let sent = tokens_from(&["sp/lled=tökén"]);
+        let sent = known_tokens_from(&["sp/lled=tökén"]);
         for (text, partial) in [
             ("", ""),
             ("nothing of it", ""),
@@ -131,8 +131,8 @@ mod tests {
             ("see c3AvbGxlZD1", "c3AvbGxlZD1"),
             ("ö", ""),
         ] {
-            assert_eq!(sent.redactor.partial_match_len(text), partial.len(), "{text}");
+            assert_eq!(sent.redactor.partial_secret_len(text), partial.len(), "{text}");
         }
-        assert_eq!(tokens_from(&[]).redactor.partial_match_len("100%"), 0);
+        assert_eq!(known_tokens_from(&[]).redactor.partial_secret_len("100%"), 0);
     }
 }

@@ -18,7 +18,7 @@ use crate::auth::config::LoginContext;
 use crate::auth::credential_file::{
     CredentialFile, CredentialFileError, FileLock, StoredLogin, TokenInfo,
 };
-use crate::auth::error::{error_reason_and_hint, is_transient, url_secrets};
+use crate::auth::error::{error_reason_and_hint, is_transient_error, url_secrets};
 use crate::auth::issuer::{Issuer, IssuerError};
 use crate::auth::redaction;
 use crate::auth::refresh::{AccessToken, TokenResult};
@@ -114,7 +114,7 @@ impl TokenProvider {
         };
         match self.usable_token(&record, rejected_token) {
             Some(access_token) => Ok(access_token),
-            None => self.refresh_locked(&file, &lock, record).await,
+            None => self.refresh_under_lock(&file, &lock, record).await,
         }
     }
 
@@ -163,7 +163,7 @@ impl TokenProvider {
         AccessToken { token: Some(tokens.access_token), missing_reason: None }
     }
 
-    async fn refresh_locked(
+    async fn refresh_under_lock(
         &self,
         file: &CredentialFile,
         lock: &FileLock,
@@ -194,7 +194,7 @@ impl TokenProvider {
                 Ok(AccessToken { token: None, missing_reason: Some("the login was revoked") })
             }
             Ok(Err(IssuerError::Sdk(error))) => {
-                failed(&error_reason_and_hint(&error, &secrets).0, is_transient(&error))
+                failed(&error_reason_and_hint(&error, &secrets).0, is_transient_error(&error))
             }
             Ok(Err(IssuerError::Unusable(why, transient))) => failed(why, transient),
             Ok(Ok(credentials)) => {
@@ -265,7 +265,7 @@ impl TokenProvider {
         let params = WWWAuthenticateParams::parse(challenge, &self.url);
         // Other 403 responses say nothing about the scopes a login should request.
         if status != StatusCode::FORBIDDEN || params.is_insufficient_scope() {
-            self.login.set_challenge(challenge);
+            self.login.set_last_challenge(challenge);
         }
         rejection::rejection_message(&self.server, status, &params, access_token)
     }

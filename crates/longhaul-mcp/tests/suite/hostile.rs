@@ -90,7 +90,7 @@ async fn an_elicitation_during_a_call_is_declined_and_reported() {
         let result = within_timeout(asking_tool.call(json!({}), &ctx)).await.unwrap();
         let result: serde_json::Value = serde_json::from_str(&text(&result)).unwrap();
         assert_eq!(result["e"], json!({ "action": "decline" }), "{mode}");
-        let expected = "the server asked \"who?\" and was declined: its questions are not answered";
+        let expected = "declined the server's question \"who?\": questions are not supported";
         assert_eq!(progress.try_recv(), Ok((None, expected.to_owned())), "{mode}");
     }
 }
@@ -109,7 +109,7 @@ async fn an_unreadable_elicitation_form_is_declined_and_reported() {
         let result: serde_json::Value = serde_json::from_str(&text(&result.unwrap())).unwrap();
         assert_eq!(result["e"], json!({ "action": "decline" }), "{field}");
         let (_, message) = progress.try_recv().unwrap();
-        assert!(message.starts_with("the server asked \"who?\" and was declined"), "{message}");
+        assert!(message.starts_with("declined the server's question \"who?\""), "{message}");
     }
 }
 

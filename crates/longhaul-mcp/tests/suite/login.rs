@@ -186,12 +186,12 @@ async fn transient_errors_do_not_end_a_login() {
     server.log_in(&servers, "").await.unwrap();
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
     server.get("/do?revoke=1").await;
-    for (amiss, fix, why) in [
+    for (fault, fix, why) in [
         ("well_known=503", "well_known=0", "503"),
         ("well_known=404", "well_known=0", "currently names no authorization server"),
         ("refresh_error=%22invalid_client%22", "refresh_error=null", "invalid_client"),
     ] {
-        server.get(&format!("/do?{amiss}")).await;
+        server.get(&format!("/do?{fault}")).await;
         let failure = call(&servers, "greet", json!({})).await.unwrap_err();
         let message = failure.to_string();
         assert!(!failure.is_outcome_unknown(), "{message}");
@@ -224,7 +224,7 @@ async fn an_abandoned_token_refresh_is_saved() {
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
     server.get("/do?gate=true").await;
     within_timeout(servers.close()).await;
-    within_timeout(servers.finish_refreshes()).await;
+    within_timeout(servers.finish_token_refreshes()).await;
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-2"));
     let other = server.servers();
     assert_eq!(call(&other, "greet", json!({})).await.unwrap(), "Hello.");
@@ -244,7 +244,7 @@ async fn no_token_is_refreshed_that_could_not_be_saved() {
         _ = within_timeout(server.get("/arrived")) => {}
     }
     let open_gate = server.get("/do?gate=true");
-    within_timeout(async { tokio::join!(servers.finish_refreshes(), open_gate) }).await;
+    within_timeout(async { tokio::join!(servers.finish_token_refreshes(), open_gate) }).await;
     assert_eq!(server.stats().await["refreshes"], 0);
     assert!(server.saved_logins()[0].0.contains("refresh-s3cret-1"));
     within_timeout(servers.close()).await;

@@ -53,7 +53,7 @@ async fn both_tokens_are_revoked_before_they_are_deleted() {
 async fn tokens_are_deleted_even_if_revocation_fails() {
     let server = OAuthServer::start();
     let servers = server.servers();
-    for (amiss, expect) in [
+    for (fault, expect) in [
         ("revoke_status=503", "HTTP 503 for the refresh token"),
         ("revoke_status=302", "HTTP 302 for the refresh token"),
         ("revocation_endpoint=%22https://169.254.169.254/revoke%22", "private or reserved"),
@@ -63,10 +63,10 @@ async fn tokens_are_deleted_even_if_revocation_fails() {
         ("well_known=503", "503"),
     ] {
         server.log_in(&servers, "").await.unwrap();
-        server.get(&format!("/do?{amiss}")).await;
+        server.get(&format!("/do?{fault}")).await;
         let outcome = log_out(&servers, true).await;
-        assert!(failure_reason(&outcome).contains(expect), "{amiss}: {outcome:?}");
-        assert!(server.saved_logins().is_empty(), "{amiss}");
+        assert!(failure_reason(&outcome).contains(expect), "{fault}: {outcome:?}");
+        assert!(server.saved_logins().is_empty(), "{fault}");
         let fix = "revoke_status=200&revocation_endpoint=null&well_known=0";
         server.get(&format!("/do?{fix}")).await;
     }

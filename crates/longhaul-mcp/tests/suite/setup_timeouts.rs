@@ -111,14 +111,14 @@ async fn outages_are_transient_and_error_responses_permanent() {
     let server = OAuthServer::start();
     server.log_in(&server.servers(), "").await.unwrap();
     server.get("/do?revoke=1").await;
-    for (amiss, expect) in [
+    for (fault, expect) in [
         ("well_known=503", true),
         ("well_known=404", true),
         ("well_known=0&refresh_error=%22invalid_client%22", false),
         ("refresh_error=%22temporarily_unavailable%22", true),
     ] {
-        server.get(&format!("/do?{amiss}")).await;
+        server.get(&format!("/do?{fault}")).await;
         let (why, is_transient) = login_error(&server.servers()).await;
-        assert_eq!(is_transient, expect, "{amiss}: {why}");
+        assert_eq!(is_transient, expect, "{fault}: {why}");
     }
 }

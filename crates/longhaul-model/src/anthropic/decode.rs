@@ -172,7 +172,7 @@ impl EventDecoder for StreamDecoder {
                 return provider_error();
             }
             match self.on_stream_event(&kind, &frame, sink)? {
-                Some(heed) => Ok(heed),
+                Some(effect) => Ok(effect),
                 // Some compatible servers omit the event type of an error.
                 None if frame.raw_field("error").is_some_and(is_non_empty_value) => {
                     provider_error()

@@ -33,7 +33,7 @@ const IMAGE_BELOW: &str = "[image, see below]";
 
 /// Kind of an encoded piece of the conversation. In this API each piece is a complete message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PieceKind {
+pub(super) enum ChatMessageKind {
     /// User message. Consecutive user messages are combined into one when they are sent.
     User,
     /// Message of any role other than user.
@@ -41,14 +41,18 @@ pub(super) enum PieceKind {
 }
 
 impl MessageEncoder for ChatCompletionsApi {
-    type Kind = PieceKind;
+    type Kind = ChatMessageKind;
 
-    fn encode_user_message(&self, target: &mut PieceCollector<'_, PieceKind>, parts: &[Part]) {
+    fn encode_user_message(
+        &self,
+        target: &mut PieceCollector<'_, ChatMessageKind>,
+        parts: &[Part],
+    ) {
         let parts = parts.iter().filter(|part| has_content(part));
         let parts: Vec<RawJson> = parts.map(|part| self.encode_part(target.images, part)).collect();
         if !parts.is_empty() {
             target.add_piece(
-                PieceKind::User,
+                ChatMessageKind::User,
                 &message_with_role("user", &user_message_content(parts)),
             );
         }
@@ -56,20 +60,24 @@ impl MessageEncoder for ChatCompletionsApi {
 
     fn encode_tool_result(
         &self,
-        target: &mut PieceCollector<'_, PieceKind>,
+        target: &mut PieceCollector<'_, ChatMessageKind>,
         id: &str,
         result: &ToolResult,
     ) {
         let text = self.tool_result_text(result, target.images);
-        target.add_piece(PieceKind::Other, &tool_result_message(id, &text));
+        target.add_piece(ChatMessageKind::Other, &tool_result_message(id, &text));
     }
 
-    fn encode_placeholder_result(&self, target: &mut PieceCollector<'_, PieceKind>, call_id: &str) {
+    fn encode_placeholder_result(
+        &self,
+        target: &mut PieceCollector<'_, ChatMessageKind>,
+        call_id: &str,
+    ) {
         let text = format!("error: {NO_RESULT}");
-        target.add_piece(PieceKind::Other, &tool_result_message(call_id, &text));
+        target.add_piece(ChatMessageKind::Other, &tool_result_message(call_id, &text));
     }
 
-    fn encode_reply(&self, target: &mut PieceCollector<'_, PieceKind>, reply: &Reply) {
+    fn encode_reply(&self, target: &mut PieceCollector<'_, ChatMessageKind>, reply: &Reply) {
         let is_own = reply.api == self.label;
         let keeps = is_own && !self.quirks.no_extras;
         let (mut content_text, mut thought) = (String::new(), None);
@@ -114,7 +122,7 @@ impl MessageEncoder for ChatCompletionsApi {
         }
         let turn = extras.into_iter().fold(turn, |turn, extra| turn.with_fields(Some(extra)));
         let turn = turn.with_optional_field("tool_calls", (!calls.is_empty()).then_some(&calls));
-        target.add_piece(PieceKind::Other, &turn);
+        target.add_piece(ChatMessageKind::Other, &turn);
     }
 
     fn trailing_user_messages(
@@ -215,10 +223,10 @@ fn tool_result_message(call_id: &str, text: &str) -> JsonObject {
 }
 
 /// Returns all messages of the conversation, without the system prompt.
-pub(super) fn chat_messages(parts: &RequestParts<'_, PieceKind>) -> Vec<RawJson> {
-    let pieces: Vec<&EncodedPiece<PieceKind>> = parts.conversation_pieces().collect();
-    let of_one = |one: &&EncodedPiece<PieceKind>, next: &&EncodedPiece<PieceKind>| {
-        one.kind == PieceKind::User && next.kind == PieceKind::User
+pub(super) fn chat_messages(parts: &RequestParts<'_, ChatMessageKind>) -> Vec<RawJson> {
+    let pieces: Vec<&EncodedPiece<ChatMessageKind>> = parts.conversation_pieces().collect();
+    let of_one = |one: &&EncodedPiece<ChatMessageKind>, next: &&EncodedPiece<ChatMessageKind>| {
+        one.kind == ChatMessageKind::User && next.kind == ChatMessageKind::User
     };
     let messages = pieces.chunk_by(of_one).map(|pieces| match pieces {
         [whole] => whole.json.clone(),

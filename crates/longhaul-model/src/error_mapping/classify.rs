@@ -111,7 +111,7 @@ pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
     let class = named(&error.code).or_else(|| named(&error.kind));
     let class = match class {
         // Some servers use this name for every error; the status is more specific.
-        Some(FailureClass::Server) | None => by_status(status),
+        Some(FailureClass::Server) | None => class_from_status(status),
         Some(class) => class,
     };
     match class {
@@ -141,7 +141,7 @@ fn class_from_message(message: &str) -> Option<FailureClass> {
     row.map(|(_, class)| *class)
 }
 
-const fn by_status(status: u16) -> FailureClass {
+const fn class_from_status(status: u16) -> FailureClass {
     match status {
         401 | 403 | 407 => FailureClass::Auth,
         402 => FailureClass::Quota,

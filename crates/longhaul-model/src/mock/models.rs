@@ -16,20 +16,20 @@ pub(crate) fn model_list_response(
 ) -> MockResponse {
     let list = match api {
         ApiKind::Messages => json!({
-            "data": script_names.iter().map(|name| anthropic_model(name)).collect::<Vec<_>>(),
+            "data": script_names.iter().map(|name| anthropic_model_json(name)).collect::<Vec<_>>(),
             "has_more": false,
             "first_id": script_names.first(),
             "last_id": script_names.last(),
         }),
         ApiKind::Responses | ApiKind::Chat => json!({
             "object": "list",
-            "data": script_names.iter().map(|name| openai_model(name)).collect::<Vec<_>>(),
+            "data": script_names.iter().map(|name| openai_model_json(name)).collect::<Vec<_>>(),
         }),
     };
     MockResponse::with_json_body(200, list.to_string()).with_request_id(api, request_id)
 }
 
-fn anthropic_model(script_name: &str) -> Value {
+fn anthropic_model_json(script_name: &str) -> Value {
     json!({
         "type": "model",
         "id": script_name,
@@ -41,6 +41,6 @@ fn anthropic_model(script_name: &str) -> Value {
     })
 }
 
-fn openai_model(script_name: &str) -> Value {
+fn openai_model_json(script_name: &str) -> Value {
     json!({ "id": script_name, "object": "model", "created": CREATED.1, "owned_by": "longhaul-scripted" })
 }

@@ -10,7 +10,7 @@ use crate::lenient_json::{is_nested_too_deep, original_arguments_text, parse_arg
 use crate::responses::wire::FragmentKind;
 
 /// Returns the user-visible text of a content part. `None` means that the part has no such text.
-pub(super) fn visible_text(part_json: &str) -> Option<(FragmentKind, String)> {
+pub(super) fn parse_text_part(part_json: &str) -> Option<(FragmentKind, String)> {
     let mut fields = JsonObject::parse(part_json)?;
     let kind = fields.take_string_field("type")?;
     let piece = match kind.as_str() {

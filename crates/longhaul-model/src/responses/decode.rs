@@ -16,7 +16,7 @@ use crate::exchange::{
 use crate::json_object::JsonObject;
 use crate::lenient_json::{check_tool_call_count, is_non_empty_value};
 use crate::lenient_object::LenientObject;
-use crate::responses::blocks::visible_text;
+use crate::responses::blocks::parse_text_part;
 use crate::responses::item::ItemBuilder;
 use crate::responses::wire::{FragmentKind, StopInfo, USAGE};
 use crate::sse::SseEvent;
@@ -113,7 +113,7 @@ impl StreamDecoder {
         let index = event_object.number_field("content_index").unwrap_or(0);
         // Other parts are repeated in their item, or come as fragments of reasoning.
         if let Some((piece, text)) =
-            event_object.raw_field("part").and_then(|part| visible_text(part.get()))
+            event_object.raw_field("part").and_then(|part| parse_text_part(part.get()))
         {
             self.item_for_fragment(event_object, piece)?.replace_fragments(
                 (piece, index),

@@ -10,7 +10,7 @@ use longhaul_core::raw::RawJson;
 
 use crate::exchange::emit_text;
 use crate::json_object::JsonObject;
-use crate::responses::blocks::{content_parts, item_blocks, visible_text};
+use crate::responses::blocks::{content_parts, item_blocks, parse_text_part};
 use crate::responses::wire::FragmentKind;
 
 /// Builder of an output item. The item may still receive fragments.
@@ -105,7 +105,7 @@ impl ItemBuilder {
         if kind == "message" {
             let parts = fields.take_field("content").and_then(|content| content_parts(&content));
             for (index, part) in (0..).zip(parts.unwrap_or_default()) {
-                if let Some((piece, text)) = visible_text(part.as_str()) {
+                if let Some((piece, text)) = parse_text_part(part.as_str()) {
                     self.replace_fragments((piece, index), text, sink);
                 }
             }
@@ -175,7 +175,7 @@ impl ItemBuilder {
         match self.item.take() {
             Some(item) if self.is_complete => item_blocks(item, reasoning),
             Some(item) => item_blocks(self.merge_fragments(item), reasoning),
-            None => self.blocks_without_item(reasoning),
+            None => self.blocks_from_fragments(reasoning),
         }
     }
 
@@ -213,7 +213,7 @@ impl ItemBuilder {
         fields.to_json().unwrap_or(item)
     }
 
-    fn blocks_without_item(self, reasoning: String) -> Vec<Block> {
+    fn blocks_from_fragments(self, reasoning: String) -> Vec<Block> {
         let thought = (!reasoning.is_empty()).then(|| {
             Block::Thinking(ThinkingBlock { text: reasoning.into(), signature: None, extra: None })
         });

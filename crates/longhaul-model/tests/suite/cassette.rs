@@ -152,8 +152,11 @@ async fn another_request_is_rejected_with_the_first_difference() {
     let mut more = question.messages.to_vec();
     more.push(user("And this?"));
     let cases = [
-        ModelRequest { system: StoredText::inline("Be tidy.\nBe quick."), ..requests()[0].clone() },
-        ModelRequest { tools: StoredText::inline("[]"), ..requests()[0].clone() },
+        ModelRequest {
+            system: StoredText::new_inline("Be tidy.\nBe quick."),
+            ..requests()[0].clone()
+        },
+        ModelRequest { tools: StoredText::new_inline("[]"), ..requests()[0].clone() },
         with(2, results(vec![result(1, "call_1_1", "line one\nline 2")])),
         fewer,
         ModelRequest { messages: Arc::new(more), ..question.clone() },

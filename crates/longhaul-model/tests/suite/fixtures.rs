@@ -30,8 +30,8 @@ pub(crate) fn ask(messages: &[Arc<Message>]) -> ModelRequest {
         turn: 1,
         attempt: 1,
         model: "provider/model".into(),
-        system: StoredText::inline("Be tidy."),
-        tools: StoredText::inline(TOOLS),
+        system: StoredText::new_inline("Be tidy."),
+        tools: StoredText::new_inline(TOOLS),
         messages: Arc::new(messages.to_vec()),
         max_tokens: 1_024,
     }

@@ -137,7 +137,7 @@ async fn an_invalid_header_sends_no_request() {
     let headers = [("a b".to_owned(), "c".to_owned())];
     let failure =
         list_models(&server.base_url(), ModelListApi::OpenAi, &headers).await.unwrap_err();
-    assert_eq!(failure.message, "the header `a b` can't be sent");
+    assert_eq!(failure.message, "the header `a b` has an invalid name or value");
     assert_eq!(server.connections(), 0);
 }
 

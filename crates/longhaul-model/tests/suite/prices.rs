@@ -4,7 +4,7 @@ use longhaul_core::usage::{MicroUsd, ModelPricing, Price, Usage};
 use longhaul_model::prices::{PriceOverride, PriceTable, format_usd, parse_usd};
 
 fn built_in() -> PriceTable {
-    PriceTable::built_in().unwrap()
+    PriceTable::load_built_in().unwrap()
 }
 
 #[test]

@@ -14,7 +14,7 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, GateId, SteerId};
 use longhaul_core::status::{RunError, Status};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::Hold;
+use longhaul_core::usage::BudgetAmount;
 
 use crate::decision::DecisionBuilder;
 use crate::policy::in_doubt;
@@ -54,7 +54,7 @@ pub(super) fn mark_run_ended(
     code: Option<String>,
 ) {
     let frees_lane = decision.run.task.root == decision.run.id;
-    decision.set_head(SchedulingUpdate::End { status, code, releases_lane: frees_lane });
+    decision.update_scheduling(SchedulingUpdate::End { status, code, releases_lane: frees_lane });
 }
 
 fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
@@ -96,7 +96,7 @@ pub(crate) fn settle_work_of_dead_drivers(
             cost: None,
             fallback_model: None,
         }))?;
-        let settlement = HoldSettlement { held: hold, spent: Hold::default(), lost: hold };
+        let settlement = HoldSettlement { held: hold, spent: BudgetAmount::default(), lost: hold };
         decision.add_change(Change::Settle(settlement));
     }
     let doubtful: Vec<ToolInDoubt> =

@@ -14,7 +14,7 @@ use crate::advance::turn_start::start_turn;
 use crate::advance::{finish, runtime_message};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::control::{COMPACTION_TURNS_MIN, Control};
+use crate::state::control::{COMPACTION_TURNS_MIN, ControlState};
 use crate::state::stage::{PendingModelCall, Stage};
 
 /// Maximum number of model calls per turn, whatever the reasons of their failures. Without a limit,
@@ -70,7 +70,7 @@ pub(super) fn advance_model_call(
         return finish::fail_run(decision, error);
     }
     match (pending.must_compact, pending.compacted) {
-        (false, false) if is_window_nearly_full(decision) => {
+        (false, false) if needs_compaction(decision) => {
             start_turn(decision, ModelCallPurpose::Compact)
         }
         (false, _) => start_turn(decision, ModelCallPurpose::Turn),
@@ -91,7 +91,7 @@ pub(super) fn advance_model_call(
 
 /// Returns whether the context window is nearly full and a compaction would help. A conversation
 /// that could not be compacted is not tried again until it has grown.
-fn is_window_nearly_full(decision: &DecisionBuilder<'_>) -> bool {
+fn needs_compaction(decision: &DecisionBuilder<'_>) -> bool {
     let control = &decision.control;
     let tokens = |bytes| control.pricing.estimate_input_tokens(bytes);
     let window = control.pricing.window_tokens;
@@ -104,7 +104,7 @@ fn is_window_nearly_full(decision: &DecisionBuilder<'_>) -> bool {
 
 /// Returns whether too many of the latest compactions were futile: the conversation soon filled the
 /// context window again.
-const fn is_compaction_futile(control: &Control) -> bool {
+const fn is_compaction_futile(control: &ControlState) -> bool {
     let squeezed = control.compaction;
     squeezed.consecutive >= FUTILE_COMPACTIONS_MAX
         && control.turns - squeezed.last_turns < COMPACTION_TURNS_MIN

@@ -38,7 +38,7 @@ fn record_run_waiting(
     let reason = waiting.wait.reason();
     decision.record_event(Event::RunWaiting(waiting))?;
     let release_lane = decision.control.policy.lane_on_park == ParkedLanePolicy::Release;
-    decision.set_head(SchedulingUpdate::Park { reason, blocked: false, release_lane });
+    decision.update_scheduling(SchedulingUpdate::Park { reason, blocked: false, release_lane });
     Ok(ControlFlow::Break(()))
 }
 
@@ -50,7 +50,11 @@ pub(crate) fn block_run(
 ) -> Result<ControlFlow<()>, Rejection> {
     decision.record_event(Event::RunBlocked(RunBlocked { gate, reason: reason.into() }))?;
     let release_lane = decision.control.policy.lane_on_park == ParkedLanePolicy::Release;
-    decision.set_head(SchedulingUpdate::Park { reason: "blocked", blocked: true, release_lane });
+    decision.update_scheduling(SchedulingUpdate::Park {
+        reason: "blocked",
+        blocked: true,
+        release_lane,
+    });
     Ok(ControlFlow::Break(()))
 }
 
@@ -75,6 +79,6 @@ pub(super) fn keep_run_blocked(
 pub(super) fn pause_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
     let by = decision.control.pause.clone().unwrap_or_default();
     decision.record_event(Event::RunPaused(RunControlRequest::from_principal(by)))?;
-    decision.set_head(SchedulingUpdate::Pause);
+    decision.update_scheduling(SchedulingUpdate::Pause);
     Ok(ControlFlow::Break(()))
 }

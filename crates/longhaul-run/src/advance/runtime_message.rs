@@ -8,13 +8,13 @@ use longhaul_core::event::turn::{MessageTopic, RuntimeMessage};
 use longhaul_core::status::RunError;
 
 use crate::decision::DecisionBuilder;
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 use crate::state::stage::PendingModelCall;
 
 /// Returns whether the perception (the context provider's view of the world) must be fetched before
 /// this turn. The first turn uses the perception of the preparation. A retried turn uses that of
 /// its first attempt, unless the conversation was compacted in between.
-pub(crate) fn needs_perception_refresh(control: &Control, pending: &PendingModelCall) -> bool {
+pub(crate) fn needs_perception_refresh(control: &ControlState, pending: &PendingModelCall) -> bool {
     control.policy.refresh_perception_each_turn && control.turn > 0 && !pending.perception_refreshed
 }
 
@@ -49,7 +49,7 @@ pub(super) fn runtime_messages(decision: &DecisionBuilder<'_>) -> Vec<RuntimeMes
 }
 
 /// Returns the error that ends the run if the model gave too many invalid final answers.
-pub(super) fn invalid_output_error(control: &Control) -> Option<RunError> {
+pub(super) fn invalid_output_error(control: &ControlState) -> Option<RunError> {
     control.output_retries.invalid_answers_over_limit().map(|(count, why)| {
         let message = format!(
             "{count} final answers did not match the output schema; the last problem: {why}"
@@ -61,7 +61,7 @@ pub(super) fn invalid_output_error(control: &Control) -> Option<RunError> {
 }
 
 /// Returns the error that ends the run if the model repeats the same calls even after a warning.
-pub(super) fn repeated_calls_error(control: &Control) -> Option<RunError> {
+pub(super) fn repeated_calls_error(control: &ControlState) -> Option<RunError> {
     control.loop_guard.is_limit_reached().then(|| {
         let message = format!(
             "the same call was made {} times in a row with the same result",

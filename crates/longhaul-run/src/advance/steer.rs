@@ -30,7 +30,7 @@ pub(super) fn deliver_steers(
 
 /// Delivers the oldest message that answers a question as the result of the call that asked.
 /// Returns whether there was such a message.
-pub(super) fn answer_with_oldest_steer(
+pub(super) fn answer_question_with_steer(
     decision: &mut DecisionBuilder<'_>,
 ) -> Result<bool, Rejection> {
     let mut steers = decision.control.steers.iter();

@@ -19,13 +19,13 @@ use crate::advance::call_order::may_start_after;
 use crate::advance::finish;
 use crate::advance::gates::{evaluate_call, raise_in_doubt_gate};
 use crate::advance::park::{block_run, park_run, park_run_with_timer};
-use crate::advance::steer::answer_with_oldest_steer;
+use crate::advance::steer::answer_question_with_steer;
 use crate::decision::DecisionBuilder;
 use crate::policy::control_tool_names::FINISH;
 use crate::policy::in_doubt;
 use crate::rejection::Rejection;
 use crate::state::call::{Call, ToolCallState};
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 
 /// Maximum number of tool calls of a run that are executed in parallel.
 const PARALLEL_CALLS_MAX: usize = 8;
@@ -51,7 +51,7 @@ pub(super) fn advance_tool_calls(
     for call in select_calls(decision, |call| call.state == ToolCallState::Unevaluated) {
         evaluate_call(decision, &call)?;
     }
-    settle_calls(decision)?;
+    record_known_results(decision)?;
     if let Some(flow) = handle_calls_in_doubt(decision)? {
         return Ok(flow);
     }
@@ -65,10 +65,10 @@ pub(super) fn advance_tool_calls(
     };
     let settling = has(|state| matches!(state, ToolCallState::ResultReady { .. }));
     let verifying = has(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
-    match (settling, decision.control.is_busy() || verifying) {
+    match (settling, decision.control.has_running_call() || verifying) {
         (true, _) => Ok(ControlFlow::Continue(())),
         (false, true) => Ok(ControlFlow::Break(())),
-        (false, false) => park_for_calls(decision),
+        (false, false) => park_for_waiting_calls(decision),
     }
 }
 
@@ -105,7 +105,7 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
     if !spoken_to {
         return Ok(());
     }
-    answer_questions(decision)?;
+    answer_questions_with_steers(decision)?;
     for call in select_calls(decision, |call| !call.is_done()) {
         match call.state {
             ToolCallState::Unevaluated | ToolCallState::Ready
@@ -140,10 +140,10 @@ fn apply_steers_to_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejec
 
 /// Answers the open questions of tool calls with the queued messages that arrived after the
 /// questions, oldest first.
-fn answer_questions(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+fn answer_questions_with_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     while let Some(call) = decision.control.first_question_call() {
         let questions = select_calls(decision, |questions| questions.id == call);
-        if !answer_with_oldest_steer(decision)? {
+        if !answer_question_with_steer(decision)? {
             break;
         }
         if let Some(gate) = questions.first().and_then(Call::gate) {
@@ -159,7 +159,7 @@ fn is_signal_gate(decision: &DecisionBuilder<'_>, gate: GateId) -> bool {
 }
 
 /// Records the known results of tool calls and withdraws the gates that are no longer needed.
-fn settle_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
+fn record_known_results(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     let settled =
         select_calls(decision, |call| matches!(call.state, ToolCallState::ResultReady { .. }));
     for call in &settled {
@@ -205,7 +205,7 @@ fn handle_calls_in_doubt(
                 record_call_result(decision, call.id, output, true)?;
             }
             InDoubtPolicy::Ask => raise_in_doubt_gate(decision, &call, why)?,
-            InDoubtPolicy::Fail if decision.control.is_busy() => {
+            InDoubtPolicy::Fail if decision.control.has_running_call() => {
                 return Ok(Some(ControlFlow::Break(())));
             }
             InDoubtPolicy::Fail => {
@@ -232,7 +232,7 @@ fn start_ready_calls(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection
     Ok(())
 }
 
-fn next_ready_call(control: &Control) -> Option<(CallId, u32)> {
+fn next_ready_call(control: &ControlState) -> Option<(CallId, u32)> {
     let calls = control.calls();
     let running = calls.iter().filter(|call| call.is_running_in_epoch(control.epoch));
     if running.count() >= PARALLEL_CALLS_MAX {
@@ -248,7 +248,9 @@ fn next_ready_call(control: &Control) -> Option<(CallId, u32)> {
 
 /// Parks the run while no tool call is running. The run waits for all open approvals, or else for
 /// the first other gate, child run or timer.
-fn park_for_calls(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
+fn park_for_waiting_calls(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<ControlFlow<()>, Rejection> {
     let open: Vec<GateSpec> = select_calls(decision, |call| call.gate().is_some())
         .iter()
         .filter_map(|call| decision.control.find_open_gate(call.gate()?).cloned())

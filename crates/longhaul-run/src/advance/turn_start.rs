@@ -18,7 +18,7 @@ use crate::advance::finish;
 use crate::advance::runtime_message::{needs_perception_refresh, runtime_messages};
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, Stage};
 
 /// Minimum reply length in tokens for which a model call is worthwhile.
@@ -99,7 +99,7 @@ pub(super) fn start_turn(
 }
 
 /// Returns the error that ends a run that has used all its turns. `None` means that a turn is left.
-fn turn_limit_error(control: &Control) -> Option<RunError> {
+fn turn_limit_error(control: &ControlState) -> Option<RunError> {
     let max = control.policy.max_turns.filter(|max| control.turns >= *max)?;
     let message = match max {
         1 => "the run has reached its limit of 1 turn".to_owned(),
@@ -110,7 +110,7 @@ fn turn_limit_error(control: &Control) -> Option<RunError> {
 
 /// Returns the pricing of the model to call, and the model's name if it is not the run's own model.
 fn model_and_pricing(
-    control: &Control,
+    control: &ControlState,
     pending: &PendingModelCall,
     purpose: ModelCallPurpose,
 ) -> (ModelPricing, Option<String>) {
@@ -128,7 +128,7 @@ fn model_and_pricing(
 /// Returns the compactor (the model that summarizes conversations) if it has not failed and the
 /// conversation fits into its context window.
 fn usable_compactor<'a>(
-    control: &'a Control,
+    control: &'a ControlState,
     pending: &PendingModelCall,
 ) -> Option<&'a CompactionModel> {
     let compactor = control.compactor.as_deref();
@@ -141,7 +141,7 @@ fn usable_compactor<'a>(
 
 /// Returns the first exhausted budget cap among turns and active time, which apply to this run
 /// alone.
-fn exhausted_cap(control: &Control) -> Option<BudgetCap> {
+fn exhausted_cap(control: &ControlState) -> Option<BudgetCap> {
     let turns = control.caps.turns.filter(|cap| control.turns >= *cap);
     let active = control.caps.active.filter(|cap| control.totals.active >= *cap);
     turns.map(|_| BudgetCap::Turns).or_else(|| active.map(|_| BudgetCap::ActiveTime))
@@ -149,7 +149,7 @@ fn exhausted_cap(control: &Control) -> Option<BudgetCap> {
 
 /// Returns a budget cap that is nearly exhausted and that the model was not warned about yet. For
 /// money and tokens only the run's own usage is known here, not that of the other runs of its tree.
-fn cap_to_warn_about(control: &Control) -> Option<BudgetCap> {
+fn cap_to_warn_about(control: &ControlState) -> Option<BudgetCap> {
     let caps = &control.caps;
     let sums = &control.totals;
     let money = sums.cost.plus(sums.lost.micro_usd).0;

@@ -12,10 +12,10 @@ use longhaul_core::status::RunOutcome;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::call::ToolCallState;
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, PendingTimer, Stage};
 
-impl Control {
+impl ControlState {
     pub(super) fn apply_timer_fired(&mut self, data: &TimerFired) -> ApplyResult {
         let sleep: Option<&mut PendingTimer> = match &mut self.stage {
             Stage::ModelPending(pending) => pending.pending_timer.as_mut(),

@@ -11,10 +11,10 @@ use longhaul_core::status::RunError;
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::legacy_output::output_from_edit;
 use crate::state::call::{Call, ToolCallState};
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, Stage};
 
-impl Control {
+impl ControlState {
     pub(super) fn apply_gate_raised(&mut self, data: &GateRaised) -> ApplyResult {
         let gate = &data.gate;
         if let Some(id) = gate.call {
@@ -120,8 +120,8 @@ impl Control {
                 self.pause.get_or_insert_with(|| "an unanswered gate".into());
                 self.reset_expired_question(&gate);
             }
-            TimeoutAction::Approve => self.expire_gate(&gate, true),
-            TimeoutAction::Reject => self.expire_gate(&gate, false),
+            TimeoutAction::Approve => self.apply_timeout_answer(&gate, true),
+            TimeoutAction::Reject => self.apply_timeout_answer(&gate, false),
         }
         NO_MESSAGES
     }
@@ -144,7 +144,7 @@ impl Control {
         }
     }
 
-    fn expire_gate(&mut self, gate: &GateSpec, approved: bool) {
+    fn apply_timeout_answer(&mut self, gate: &GateSpec, approved: bool) {
         if let Stage::Concluding(concluding) = &mut self.stage
             && concluding.gate == Some(gate.id)
         {

@@ -9,11 +9,11 @@ use longhaul_core::event::run::{
 use longhaul_core::status::{RunOutcome, Wait};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::state::control::{Control, IdleReason};
+use crate::state::control::{ControlState, IdleReason};
 use crate::state::loop_guard::LoopGuard;
 use crate::state::stage::{PendingModelCall, PendingTimer, Stage};
 
-impl Control {
+impl ControlState {
     pub(super) fn apply_run_claimed(&mut self, data: &RunClaimed) -> ApplyResult {
         if data.epoch <= self.epoch {
             return Err("the epoch must increase");
@@ -43,7 +43,7 @@ impl Control {
 
     pub(super) fn apply_run_waiting(&mut self, data: &RunWaiting) -> ApplyResult {
         let is_release = data.wait == Wait::Worker;
-        if self.has_unrepeatable_work() || (self.is_busy() && !is_release) {
+        if self.has_unrepeatable_work() || (self.has_running_call() && !is_release) {
             return Err("a run with work in progress can't be parked");
         }
         let sleep = data.timer.zip(data.wait.end_time()).map(|(timer, until)| PendingTimer {
@@ -79,7 +79,7 @@ impl Control {
     }
 
     pub(super) fn apply_run_paused(&mut self) -> ApplyResult {
-        if self.is_busy() {
+        if self.has_running_call() {
             return Err("a run with work in progress can't be paused");
         }
         self.idle = Some(IdleReason::Paused);
@@ -130,7 +130,7 @@ impl Control {
     }
 
     fn end_run(&mut self, outcome: RunOutcome) -> ApplyResult {
-        if self.is_busy() {
+        if self.has_running_call() {
             return Err("a run with work in progress can't be ended");
         }
         self.stage = Stage::Ended(outcome);

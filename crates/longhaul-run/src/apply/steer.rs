@@ -8,9 +8,9 @@ use longhaul_core::message::Message;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::call::ToolCallState;
-use crate::state::control::{Control, QueuedSteer};
+use crate::state::control::{ControlState, QueuedSteer};
 
-impl Control {
+impl ControlState {
     pub(super) fn apply_steer_queued(&mut self, data: &SteerMessage) -> ApplyResult {
         let answers =
             data.delivery != SteerDelivery::FollowUp && self.first_question_call().is_some();

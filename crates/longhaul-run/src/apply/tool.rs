@@ -3,18 +3,18 @@
 //! Invariant: a call has at most one result.
 
 use longhaul_core::event::tool::{
-    ToolEnded, ToolInDoubt, ToolStarted, ToolSurfaced, ToolVerified, VerifyOutcome,
+    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolStarted, ToolVerified, VerifyOutcome,
 };
 use longhaul_core::id::CallId;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::control_tool_names::{FINISH, wait_timer_id};
-use crate::policy::legacy_output::legacy_output_from_finish;
+use crate::policy::legacy_output::legacy_output_from_finish_call;
 use crate::state::call::{Call, ToolCallState};
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 use crate::state::stage::PendingTimer;
 
-impl Control {
+impl ControlState {
     pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut Call, &'static str> {
         let mut calls = self.calls_mut().iter_mut();
         calls.find(|call| call.id == id).ok_or("the current reply has no such call")
@@ -48,7 +48,7 @@ impl Control {
         }
         call.state = ToolCallState::Done { output: data.output.clone(), is_error };
         if call.classification.tool.as_str() == FINISH && !is_error {
-            let first = legacy_output_from_finish(&call.arguments().to_value());
+            let first = legacy_output_from_finish_call(&call.arguments().to_value());
             if let Some(tools) = self.running_tools_mut() {
                 tools.finish_output = Some(tools.final_output.clone().unwrap_or(first));
             }
@@ -90,7 +90,7 @@ impl Control {
 
     /// Applies a late result of a tool call. It settles a call in doubt, even if a person is being
     /// asked about the call. It changes nothing if the call already has a result.
-    pub(super) fn apply_tool_surfaced(&mut self, data: &ToolSurfaced) -> ApplyResult {
+    pub(super) fn apply_late_tool_result(&mut self, data: &LateToolResultEvent) -> ApplyResult {
         let epoch = self.epoch;
         let Ok(call) = self.call_mut(data.call) else {
             return NO_MESSAGES;

@@ -11,12 +11,12 @@ use longhaul_core::id::CallId;
 use longhaul_core::message::{Message, StopReason};
 use longhaul_core::status::RunError;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Hold, MicroUsd, Usage};
+use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::legacy_output::{legacy_output_from_text, output_from_data};
 use crate::state::call::{Call, ToolCallState};
-use crate::state::control::{COMPACTION_TURNS_MIN, Control};
+use crate::state::control::{COMPACTION_TURNS_MIN, ControlState};
 use crate::state::stage::{
     ConcludingState, PendingModelCall, RunningModelCall, RunningToolCalls, Stage,
 };
@@ -28,7 +28,7 @@ const TRUNCATED_CALL_RESULT: &str = "not run: the reply was truncated by the tok
 /// withdrawn.
 const CONTINUE_MESSAGE: &str = "[longhaul] You were interrupted. Continue.";
 
-impl Control {
+impl ControlState {
     pub(super) fn apply_turn_started(&mut self, data: &TurnStarted) -> ApplyResult {
         let Stage::ModelPending(pending) = &self.stage else {
             return Err("the model is called only when nothing else is in progress");
@@ -77,7 +77,7 @@ impl Control {
         texts.collect()
     }
 
-    fn expect_model_call(
+    fn require_model_call(
         &self,
         turn: u32,
         purpose: ModelCallPurpose,
@@ -96,11 +96,11 @@ impl Control {
         self.totals.cost = self.totals.cost.plus(cost.unwrap_or_default());
         self.totals.unpriced |= cost.is_none();
         self.totals.active = self.totals.active.plus(active);
-        self.totals.held = Hold::default();
+        self.totals.held = BudgetAmount::default();
     }
 
     pub(super) fn apply_turn_completed(&mut self, data: &TurnCompleted) -> ApplyResult {
-        self.expect_model_call(data.turn, ModelCallPurpose::Turn)?;
+        self.require_model_call(data.turn, ModelCallPurpose::Turn)?;
         if data.reply.tool_calls().count() != data.calls.len() {
             return Err("every call of a reply must be classified");
         }
@@ -163,7 +163,7 @@ impl Control {
             compactor_failed: running.compactor_failed || (helped && class.counts_as_attempt()),
             perception_refreshed: running.perception_refreshed,
         });
-        self.totals.held = Hold::default();
+        self.totals.held = BudgetAmount::default();
         self.totals.active = self.totals.active.plus(data.active);
         if data.failure.class == FailureClass::Lost {
             self.totals.lost.micro_usd = self.totals.lost.micro_usd.plus(data.charged.micro_usd);
@@ -179,7 +179,7 @@ impl Control {
     }
 
     pub(super) fn apply_turn_interrupted(&mut self, data: &TurnInterrupted) -> ApplyResult {
-        self.expect_model_call(data.turn, ModelCallPurpose::Turn)?;
+        self.require_model_call(data.turn, ModelCallPurpose::Turn)?;
         self.add_usage(data.usage, data.cost, data.active);
         self.turn = data.turn;
         self.stage = Stage::ModelPending(PendingModelCall::default());

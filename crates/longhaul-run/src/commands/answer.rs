@@ -26,7 +26,7 @@ pub(super) fn decide_answer(
     ctx: DecideContext,
 ) -> Result<Batch, Rejection> {
     check_gate_open(gate, ctx)?;
-    check_decision(&gate.spec.kind, &answer.decision)?;
+    check_decision_allowed(&gate.spec.kind, &answer.decision)?;
     check_digest(gate, &answer)?;
     check_permission(gate, &answer)?;
     let id = gate.spec.id;
@@ -38,7 +38,7 @@ pub(super) fn decide_answer(
                 changes: vec![Change::UpdateGate(GateUpdate { gate: id, transition })],
             }
         };
-    if !closes_gate(gate, &answer) {
+    if !answer_closes_gate(gate, &answer) {
         return Ok(close(Event::GateVoted, GateTransition::Voted, answer));
     }
     let settled = answer_with_approved_edit(gate, answer.clone());
@@ -63,7 +63,7 @@ fn check_gate_open(gate: &GateRow, ctx: DecideContext) -> Result<(), Rejection> 
     }
 }
 
-fn check_decision(kind: &GateKind, decision: &Decision) -> Result<(), Rejection> {
+fn check_decision_allowed(kind: &GateKind, decision: &Decision) -> Result<(), Rejection> {
     if allowed_decisions(kind).contains(&decision.as_str()) {
         return Ok(());
     }
@@ -162,7 +162,7 @@ fn is_approval_for_run(gate: &GateRow, answer: &Answer) -> bool {
 }
 
 /// Returns whether this answer closes the gate. One rejection is enough to close it.
-fn closes_gate(gate: &GateRow, answer: &Answer) -> bool {
+fn answer_closes_gate(gate: &GateRow, answer: &Answer) -> bool {
     let needed = usize::from(gate.spec.approvers.count);
     match &answer.decision {
         Decision::Edit(_) => needed <= 1,

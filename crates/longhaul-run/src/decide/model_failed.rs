@@ -9,10 +9,10 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::policy::retry::model_retry_delay;
 use longhaul_core::status::{RunError, Wait};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Hold, MicroUsd};
+use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
-use crate::advance::{advance, fail_run, park_run_with_timer};
-use crate::decide::model_replied::expect_model_call;
+use crate::advance::{advance_run, fail_run, park_run_with_timer};
+use crate::decide::model_replied::running_model_call;
 use crate::decide::release::release_run;
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
@@ -41,14 +41,14 @@ pub(super) fn handle_model_failure(
         return release_run(decision);
     }
     if stops || turns || class == FailureClass::ContextOverflow || !class.counts_as_attempt() {
-        return advance(decision);
+        return advance_run(decision);
     }
     // The conversation can't be compacted: the run ends with that failure.
     if decision.control.pending_failure.is_some() && class == FailureClass::Refused {
-        return advance(decision);
+        return advance_run(decision);
     }
     let Stage::ModelPending(pending) = &decision.control.stage else {
-        return advance(decision);
+        return advance_run(decision);
     };
     // A failed optional call does not count as a failure of the run, but its retry is delayed too.
     let failures = pending.failures.max(1);
@@ -114,13 +114,14 @@ fn record_failed_model_call(
     failure: &Failure,
     (active, cost, instead): (Millis, Option<MicroUsd>, Option<String>),
 ) -> Result<(), Rejection> {
-    let running = expect_model_call(decision)?;
+    let running = running_model_call(decision)?;
     let (turn, attempt, held) = (running.turn, running.attempt, running.hold);
     let usage = failure.usage.unwrap_or_default();
     let price = decision.control.pricing_for(running).price;
     let micros = cost.or(price.map(|price| price.cost(usage)));
     let called_model = running.called_model(decision.run.transcript.model()).to_owned();
-    let charged = Hold { micro_usd: micros.unwrap_or_default(), tokens: usage.total_tokens() };
+    let charged =
+        BudgetAmount { micro_usd: micros.unwrap_or_default(), tokens: usage.total_tokens() };
     let failure = failure.clone();
     decision.record_event(Event::TurnFailed(TurnFailed {
         turn,
@@ -134,7 +135,7 @@ fn record_failed_model_call(
     decision.add_change(Change::Settle(HoldSettlement {
         held,
         spent: charged,
-        lost: Hold::default(),
+        lost: BudgetAmount::default(),
     }));
     let used = usage.total_tokens() > 0;
     let model = if used { called_model } else { String::new() };
@@ -154,7 +155,7 @@ fn schedule_retry(
     class: FailureClass,
 ) -> Result<(), Rejection> {
     if decision.control.pause.is_some() {
-        return advance(decision);
+        return advance_run(decision);
     }
     let until = decision.ctx.now.plus(delay);
     let timer = decision.set_wake_timer("retry", delay);

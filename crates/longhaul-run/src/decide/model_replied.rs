@@ -6,9 +6,9 @@ use longhaul_core::event::Event;
 use longhaul_core::event::turn::{ModelCallPurpose, TurnCompleted, TurnFailed, TurnInterrupted};
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Hold, MicroUsd, Usage};
+use longhaul_core::usage::{BudgetAmount, MicroUsd, Usage};
 
-use crate::advance::advance;
+use crate::advance::advance_run;
 use crate::decide::release::invalid_state_rejection;
 use crate::decision::DecisionBuilder;
 use crate::input::{InterruptedReply, ModelReply};
@@ -18,7 +18,7 @@ use crate::state::stage::{RunningModelCall, Stage};
 
 /// Usage and cost of a model call that has ended, and the budget held for it.
 pub(super) struct ModelCallCharge {
-    held: Hold,
+    held: BudgetAmount,
     usage: Usage,
     /// Cost of the model call. It is computed from the price list if the provider does not report
     /// it.
@@ -33,7 +33,7 @@ impl ModelCallCharge {
         usage: Usage,
         cost: Option<MicroUsd>,
     ) -> Result<Self, Rejection> {
-        let running = expect_model_call(decision)?;
+        let running = running_model_call(decision)?;
         let free = (usage.total_tokens() == 0).then_some(MicroUsd::ZERO);
         let pricing = decision.control.pricing_for(running);
         let listed = pricing.price.map(|price| price.cost(usage));
@@ -41,10 +41,17 @@ impl ModelCallCharge {
     }
 
     /// Settles the budget held for the model call and records its usage.
-    pub(super) fn settle(self, decision: &mut DecisionBuilder<'_>, model: String, active: Millis) {
-        let spent =
-            Hold { micro_usd: self.cost.unwrap_or_default(), tokens: self.usage.total_tokens() };
-        let settlement = HoldSettlement { held: self.held, spent, lost: Hold::default() };
+    pub(super) fn settle_budget(
+        self,
+        decision: &mut DecisionBuilder<'_>,
+        model: String,
+        active: Millis,
+    ) {
+        let spent = BudgetAmount {
+            micro_usd: self.cost.unwrap_or_default(),
+            tokens: self.usage.total_tokens(),
+        };
+        let settlement = HoldSettlement { held: self.held, spent, lost: BudgetAmount::default() };
         decision.add_change(Change::Settle(settlement));
         decision.add_change(Change::AddUsage(UsageRow {
             model,
@@ -57,7 +64,7 @@ impl ModelCallCharge {
 }
 
 /// Returns the model call that this driver is running, or an error if there is none.
-pub(super) fn expect_model_call<'a>(
+pub(super) fn running_model_call<'a>(
     decision: &'a DecisionBuilder<'_>,
 ) -> Result<&'a RunningModelCall, Rejection> {
     if let Stage::ModelRunning(running) = &decision.control.stage
@@ -74,7 +81,7 @@ pub(super) fn record_reply(
 ) -> Result<(), Rejection> {
     let response = replied.response;
     let mut charge = ModelCallCharge::new(decision, response.usage, response.cost)?;
-    let turn = expect_model_call(decision)?.turn;
+    let turn = running_model_call(decision)?.turn;
     if decision.control.cancel.is_some() {
         return record_discarded_reply(decision, charge, replied.active);
     }
@@ -93,8 +100,8 @@ pub(super) fn record_reply(
     done.output = final_output(&done);
     decision.record_event(Event::TurnCompleted(done))?;
     charge.turns = 1;
-    charge.settle(decision, response.model, replied.active);
-    advance(decision)
+    charge.settle_budget(decision, response.model, replied.active);
+    advance_run(decision)
 }
 
 pub(super) fn record_interrupted_reply(
@@ -102,7 +109,7 @@ pub(super) fn record_interrupted_reply(
     interrupted: InterruptedReply,
 ) -> Result<(), Rejection> {
     let charge = ModelCallCharge::new(decision, interrupted.usage, interrupted.cost)?;
-    let RunningModelCall { turn, purpose, .. } = *expect_model_call(decision)?;
+    let RunningModelCall { turn, purpose, .. } = *running_model_call(decision)?;
     // A summary has no partial text to keep. It starts again after the message is delivered.
     if decision.control.cancel.is_some() || purpose == ModelCallPurpose::Compact {
         return record_discarded_reply(decision, charge, interrupted.active);
@@ -115,8 +122,8 @@ pub(super) fn record_interrupted_reply(
         active: interrupted.active,
     }))?;
     let model = decision.run.transcript.model().to_owned();
-    charge.settle(decision, model, interrupted.active);
-    advance(decision)
+    charge.settle_budget(decision, model, interrupted.active);
+    advance_run(decision)
 }
 
 /// Records the end of a model call whose reply is discarded, because the run was cancelled or a
@@ -126,7 +133,7 @@ pub(super) fn record_discarded_reply(
     charge: ModelCallCharge,
     active: Millis,
 ) -> Result<(), Rejection> {
-    let running = expect_model_call(decision)?;
+    let running = running_model_call(decision)?;
     let (turn, attempt) = (running.turn, running.attempt);
     let model = running.called_model(decision.run.transcript.model()).to_owned();
     let why = match decision.control.cancel {
@@ -135,8 +142,10 @@ pub(super) fn record_discarded_reply(
     };
     let mut failure = Failure::new(FailureClass::Stopped, why);
     failure.usage = Some(charge.usage);
-    let charged =
-        Hold { micro_usd: charge.cost.unwrap_or_default(), tokens: charge.usage.total_tokens() };
+    let charged = BudgetAmount {
+        micro_usd: charge.cost.unwrap_or_default(),
+        tokens: charge.usage.total_tokens(),
+    };
     decision.record_event(Event::TurnFailed(TurnFailed {
         turn,
         attempt,
@@ -146,6 +155,6 @@ pub(super) fn record_discarded_reply(
         cost: charge.cost,
         fallback_model: None,
     }))?;
-    charge.settle(decision, model, active);
-    advance(decision)
+    charge.settle_budget(decision, model, active);
+    advance_run(decision)
 }

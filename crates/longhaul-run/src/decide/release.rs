@@ -16,7 +16,7 @@ pub(super) fn release_run(decision: &mut DecisionBuilder<'_>) -> Result<(), Reje
         return Err(invalid_state_rejection(decision, "a release"));
     }
     decision.record_event(Event::RunWaiting(RunWaiting { wait: Wait::Worker, timer: None }))?;
-    decision.set_head(SchedulingUpdate::Release);
+    decision.update_scheduling(SchedulingUpdate::Release);
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use longhaul_core::event::tool::{ToolEnded, ToolInDoubt, ToolProgress, ToolVerif
 use longhaul_core::id::CallId;
 use longhaul_core::time::Millis;
 
-use crate::advance::advance;
+use crate::advance::advance_run;
 use crate::advance::call_events::add_active_time;
 use crate::decision::DecisionBuilder;
 use crate::input::{ToolCallResult, ToolCallStatus};
@@ -42,7 +42,7 @@ pub(super) fn record_tool_results(
         decision.put_blobs(tool.blobs);
     }
     add_active_time(decision, active);
-    advance(decision)
+    advance_run(decision)
 }
 
 /// Records a progress report of a running tool call. Such a report is only for people and does not
@@ -74,7 +74,7 @@ fn record_call_in_doubt(
         call: id,
         epoch: decision.control.epoch,
         policy: then,
-        reason: in_doubt::reason_from_output(&tool.output),
+        reason: in_doubt::in_doubt_reason(&tool.output),
         active: tool.active,
     }))
 }
@@ -107,5 +107,5 @@ pub(super) fn record_tool_verification(
         decision.record_event(Event::ToolVerified(verified))?;
         decision.put_blobs(blobs);
     }
-    advance(decision)
+    advance_run(decision)
 }

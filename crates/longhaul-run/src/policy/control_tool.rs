@@ -8,7 +8,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use serde_json::Value;
 
 use crate::policy::control_tool_names::{ASK_HUMAN, FINISH, REPORT_BLOCKED, REPORT_PROGRESS, WAIT};
-use crate::policy::legacy_output::legacy_output_from_finish;
+use crate::policy::legacy_output::legacy_output_from_finish_call;
 use crate::state::call::Call;
 
 /// A parsed call of a control tool, such as `ask_human` or `wait`.
@@ -44,10 +44,10 @@ pub(crate) enum ControlToolCall {
 pub(crate) fn parse_control_call(call: &Call, now: Timestamp) -> Option<ControlToolCall> {
     let read: fn(&Value, Timestamp) -> ControlToolCall = match call.classification.tool.as_str() {
         ASK_HUMAN => |input, _| parse_question(input),
-        REPORT_BLOCKED => |input, _| parse_blocked(input),
-        REPORT_PROGRESS => |input, _| parse_progress(input),
+        REPORT_BLOCKED => |input, _| parse_blocked_report(input),
+        REPORT_PROGRESS => |input, _| parse_progress_report(input),
         WAIT => parse_wait,
-        FINISH => |input, _| ControlToolCall::Finish(legacy_output_from_finish(input)),
+        FINISH => |input, _| ControlToolCall::Finish(legacy_output_from_finish_call(input)),
         _ => return None,
     };
     Some(read(&call.arguments().to_value(), now))
@@ -66,14 +66,14 @@ fn parse_question(input: &Value) -> ControlToolCall {
     ControlToolCall::Question { ask, options: options.collect() }
 }
 
-fn parse_blocked(input: &Value) -> ControlToolCall {
+fn parse_blocked_report(input: &Value) -> ControlToolCall {
     string_field(input, "reason").map_or_else(
         || ControlToolCall::Invalid("`reason` must be a string".into()),
         ControlToolCall::Blocked,
     )
 }
 
-fn parse_progress(input: &Value) -> ControlToolCall {
+fn parse_progress_report(input: &Value) -> ControlToolCall {
     let percent = input.get("percent").and_then(Value::as_f64).unwrap_or(-1.0);
     if !(0.0..=100.0).contains(&percent) {
         return ControlToolCall::Invalid("`percent` must be a number from 0 to 100".into());
@@ -150,7 +150,10 @@ mod tests {
         {
             assert!(matches!(parse_wait(&input, NOW), ControlToolCall::Invalid(_)), "{input}");
         }
-        assert!(matches!(parse_progress(&json!({"percent": 101})), ControlToolCall::Invalid(_)));
+        assert!(matches!(
+            parse_progress_report(&json!({"percent": 101})),
+            ControlToolCall::Invalid(_)
+        ));
         assert!(matches!(parse_question(&json!({"question": 7})), ControlToolCall::Invalid(_)));
     }
 }

@@ -13,16 +13,17 @@ use serde_json::Value;
 
 use crate::policy::control_tool_names::FINISH;
 use crate::policy::legacy_output::{
-    legacy_output_from_finish, legacy_output_from_text, output_from_data, rounded_confidence,
+    legacy_output_from_finish_call, legacy_output_from_text, output_from_data, rounded_confidence,
 };
 
 /// Returns the run's output to record with a reply. `None` means that the reply does not end the
 /// run, or that the legacy rule for journals without a recorded output gives the same output.
 pub(crate) fn final_output(turn: &TurnCompleted) -> Option<RunOutput> {
-    let (now, first) = match (finish_input(turn), &turn.output_check) {
-        (Some(input), output_check) => {
-            (output_from_finish(&input, output_check.as_ref()), legacy_output_from_finish(&input))
-        }
+    let (now, first) = match (finish_call_input(turn), &turn.output_check) {
+        (Some(input), output_check) => (
+            output_from_finish_call(&input, output_check.as_ref()),
+            legacy_output_from_finish_call(&input),
+        ),
         (None, Some(OutputCheck::Invalid(_))) => return None,
         (None, _) if !turn.calls.is_empty() || turn.stop == StopReason::PauseTurn => return None,
         (None, Some(OutputCheck::Valid(given))) => {
@@ -37,14 +38,14 @@ pub(crate) fn final_output(turn: &TurnCompleted) -> Option<RunOutput> {
 }
 
 /// Returns the input of the last valid `finish` call of a reply.
-fn finish_input(turn: &TurnCompleted) -> Option<Value> {
+fn finish_call_input(turn: &TurnCompleted) -> Option<Value> {
     let calls = turn.reply.tool_calls().zip(&turn.calls);
     let ends =
         calls.filter(|(_, found)| found.tool.as_str() == FINISH && found.problem.is_none()).last();
     ends.map(|(call, _)| call.input.to_value())
 }
 
-fn output_from_finish(input: &Value, output_check: Option<&OutputCheck>) -> RunOutput {
+fn output_from_finish_call(input: &Value, output_check: Option<&OutputCheck>) -> RunOutput {
     match (output_check, input.get("output")) {
         (Some(OutputCheck::Valid(given)), _) => output_from_valid_data(given),
         (_, Some(Value::String(text))) => output_from_text(text.clone()),

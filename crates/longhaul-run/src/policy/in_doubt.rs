@@ -13,7 +13,7 @@ const MAY_STILL_RUN: &str = "what it started may still be running on that worker
 
 /// Returns the reason why a call is in doubt, taken from the call's output. Used if the driver of
 /// the call is alive.
-pub(crate) fn reason_from_output(output: &ToolOutput) -> Option<String> {
+pub(crate) fn in_doubt_reason(output: &ToolOutput) -> Option<String> {
     let texts = output.content.iter().filter_map(Part::text).map(str::trim);
     let mut why = texts.collect::<Vec<_>>().join("\n");
     if why.len() > REASON_BYTES_MAX {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn check_reason_texts(reason: &str, expect: [&str; 2]) {
-        let reason = reason_from_output(&ToolOutput::text(reason));
+        let reason = in_doubt_reason(&ToolOutput::text(reason));
         let text = in_doubt_result(reason.as_deref());
         let text =
             text.strip_prefix("the call was started and interrupted, and its outcome is unknown. ");
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_long_reason_is_truncated_at_a_char_boundary() {
-        let why = reason_from_output(&ToolOutput::text("é".repeat(REASON_BYTES_MAX))).unwrap();
+        let why = in_doubt_reason(&ToolOutput::text("é".repeat(REASON_BYTES_MAX))).unwrap();
         assert!(why.len() <= REASON_BYTES_MAX && why.ends_with("é…"), "{why}");
     }
 }

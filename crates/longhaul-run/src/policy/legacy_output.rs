@@ -17,7 +17,7 @@ pub(crate) fn legacy_output_from_text(text: String) -> RunOutput {
 }
 
 /// Returns the run's output for the input of a `finish` call.
-pub(crate) fn legacy_output_from_finish(input: &Value) -> RunOutput {
+pub(crate) fn legacy_output_from_finish_call(input: &Value) -> RunOutput {
     match input.get("output") {
         Some(Value::String(text)) => legacy_output_from_text(text.clone()),
         Some(data) => RunOutput {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_data_and_anything_else_is_text() {
+    fn only_a_json_object_becomes_output_data() {
         check_output_data("done", None);
         check_output_data(r#"{"success": true}"#, Some(r#"{"success": true}"#));
         check_output_data("```json\n{\"a\": 1}\n```", Some("{\"a\": 1}"));

@@ -8,7 +8,7 @@ use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::policy::gate::{GateRule, RuleAction, RulePattern, TimeoutAction};
 use wildmatch::WildMatch;
 
-use crate::state::control::Control;
+use crate::state::control::ControlState;
 
 /// Result of evaluating the approval rules for a tool call.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +24,10 @@ pub(crate) enum PolicyDecision {
 /// Evaluates the approval rules for each subject of a tool call (a text that rules match, such as a
 /// path). The call is denied if one subject is denied, and needs an approval if one subject does.
 /// If several rules ask, the text of the first one and the strictest conditions of all are used.
-pub(crate) fn evaluate_rules(control: &Control, call: &ToolCallClassification) -> PolicyDecision {
+pub(crate) fn evaluate_rules(
+    control: &ControlState,
+    call: &ToolCallClassification,
+) -> PolicyDecision {
     let rules = &control.policy.rules;
     if call.opaque
         && let Some(why) = opaque_call_denial_reason(rules, call)
@@ -97,7 +100,7 @@ fn opaque_call_denial_reason(rules: &[GateRule], call: &ToolCallClassification) 
 /// person's approval for the whole run covers only visible calls, so it counts only if the rule
 /// applies to every call of the tool.
 fn rule_asks_about_opaque_call(
-    control: &Control,
+    control: &ControlState,
     rule: &GateRule,
     call: &ToolCallClassification,
 ) -> bool {
@@ -132,7 +135,7 @@ fn first_matching_rule<'a>(
 }
 
 /// Returns whether a person has approved all calls that match this rule for the rest of the run.
-fn is_rule_approved_for_run(control: &Control, rule: &GateRule) -> bool {
+fn is_rule_approved_for_run(control: &ControlState, rule: &GateRule) -> bool {
     !rule.always && control.approvals.iter().any(|(_, pattern)| *pattern == rule_pattern(rule))
 }
 
@@ -144,7 +147,10 @@ pub(crate) fn rule_pattern(rule: &GateRule) -> RulePattern {
 /// Returns what to do if the call becomes in doubt (started, outcome unknown): the policy of the
 /// strictest matching rule, else the agent's, else the tool's. The default is to ask a person,
 /// because a model that is told "unknown" usually repeats the call.
-pub(crate) fn in_doubt_policy(control: &Control, call: &ToolCallClassification) -> InDoubtPolicy {
+pub(crate) fn in_doubt_policy(
+    control: &ControlState,
+    call: &ToolCallClassification,
+) -> InDoubtPolicy {
     let subjects = call.subjects.iter().map(String::as_str);
     let whole = call.subjects.is_empty().then_some("");
     subjects

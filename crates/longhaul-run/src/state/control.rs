@@ -14,7 +14,7 @@ use longhaul_core::policy::gate::{GateSpec, RulePattern};
 use longhaul_core::status::{RunError, Wait};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Hold, MicroUsd, ModelPricing, Usage};
+use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::state::call::Call;
@@ -28,7 +28,7 @@ pub(crate) const COMPACTION_TURNS_MIN: u32 = 2;
 
 /// Control state of a run: everything about it except the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Control {
+pub struct ControlState {
     pub(crate) id: RunId,
     pub(crate) policy: Arc<Policy>,
     /// Current budget caps of the run, including raises.
@@ -130,12 +130,12 @@ pub struct UsageTotals {
     /// Total time for which drivers worked on the run, between claim and park.
     pub active: Millis,
     /// Budget held for the model call that is running.
-    pub held: Hold,
+    pub held: BudgetAmount,
     /// Budget held for model calls whose result was lost in a crash.
-    pub lost: Hold,
+    pub lost: BudgetAmount,
 }
 
-impl Control {
+impl ControlState {
     pub(crate) fn new(id: RunId, task: &TaskSpec) -> Self {
         Self {
             id,
@@ -222,7 +222,7 @@ impl Control {
     }
 
     /// Returns whether the current driver is running a model or tool call.
-    pub(crate) fn is_busy(&self) -> bool {
+    pub(crate) fn has_running_call(&self) -> bool {
         match &self.stage {
             Stage::ModelRunning(running) => running.epoch == self.epoch,
             Stage::ToolsRunning(tools) => {
@@ -241,6 +241,6 @@ impl Control {
                 !call.is_running_in_epoch(self.epoch) || call.classification.class.may_repeat()
             })
         });
-        self.is_busy() && !repeats
+        self.has_running_call() && !repeats
     }
 }

@@ -27,7 +27,7 @@ impl OutputRetries {
     /// Counts a reply if its final answer is invalid. The problem of an invalid `finish` call
     /// counts as reported, because the model sees it in the call's result.
     pub(crate) fn record_reply(&mut self, turn: &TurnCompleted) {
-        let (why, reported) = match (&turn.output_check, finish_problem(turn)) {
+        let (why, reported) = match (&turn.output_check, finish_call_problem(turn)) {
             (Some(OutputCheck::Invalid(why)), _) => (why.as_str(), !turn.calls.is_empty()),
             (Some(OutputCheck::Valid(_)) | None, Some(why)) => (why, true),
             (Some(OutputCheck::Valid(_)) | None, None) => return,
@@ -54,7 +54,7 @@ impl OutputRetries {
 }
 
 /// Returns the problem of the reply's `finish` call. A truncated reply is not checked.
-fn finish_problem(turn: &TurnCompleted) -> Option<&str> {
+fn finish_call_problem(turn: &TurnCompleted) -> Option<&str> {
     if turn.stop == StopReason::MaxTokens {
         return None;
     }

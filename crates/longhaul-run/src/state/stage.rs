@@ -3,7 +3,7 @@
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::id::{Epoch, GateId};
 use longhaul_core::status::{RunOutcome, RunOutput};
-use longhaul_core::usage::Hold;
+use longhaul_core::usage::BudgetAmount;
 use serde::{Deserialize, Serialize};
 
 use crate::state::call::Call;
@@ -81,7 +81,7 @@ pub struct RunningModelCall {
     /// Purpose of the model call: a turn or a compaction.
     pub purpose: ModelCallPurpose,
     /// Budget held for the model call.
-    pub hold: Hold,
+    pub hold: BudgetAmount,
     /// Maximum length of the reply in tokens, as covered by the held budget.
     pub max_tokens: u64,
     /// Whether the conversation was compacted for this turn.

@@ -29,8 +29,8 @@ pub struct Transcript {
 impl Default for Transcript {
     fn default() -> Self {
         Self {
-            system: StoredText::inline(""),
-            tools: StoredText::inline("[]"),
+            system: StoredText::new_inline(""),
+            tools: StoredText::new_inline("[]"),
             model: String::new(),
             models: Vec::new(),
             messages: Arc::default(),
@@ -86,7 +86,7 @@ impl Transcript {
         self.messages.iter().map(|message| message.estimated_bytes()).sum()
     }
 
-    pub(crate) fn prepare(&mut self, preparation: &RunPrepared) {
+    pub(crate) fn apply_preparation(&mut self, preparation: &RunPrepared) {
         self.system = preparation.system.clone();
         self.tools = preparation.tools.clone();
         self.model.clone_from(&preparation.model);

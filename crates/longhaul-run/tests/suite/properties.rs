@@ -9,7 +9,7 @@ use longhaul_core::id::{CallId, GateId};
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{Decision, GateKind};
-use longhaul_core::usage::{Hold, Usage};
+use longhaul_core::usage::{BudgetAmount, Usage};
 use longhaul_run::Run;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -122,9 +122,9 @@ proptest! {
 #[derive(Default)]
 struct EventTotals {
     usage: Usage,
-    spent: Hold,
-    held: Hold,
-    lost: Hold,
+    spent: BudgetAmount,
+    held: BudgetAmount,
+    lost: BudgetAmount,
     turns: u32,
 }
 
@@ -146,7 +146,7 @@ impl EventTotals {
                 }
                 Event::TurnFailed(data) if data.failure.class.as_str() == "lost" => {
                     sums.lost = plus(sums.lost, data.charged);
-                    sums.held = Hold::default();
+                    sums.held = BudgetAmount::default();
                 }
                 Event::TurnFailed(data) => {
                     sums.used(data.failure.usage.unwrap_or_default(), data.charged.micro_usd.0);
@@ -160,7 +160,7 @@ impl EventTotals {
     fn used(&mut self, usage: Usage, micros: u64) {
         self.usage = self.usage.plus(usage);
         self.spent.micro_usd.0 += micros;
-        self.held = Hold::default();
+        self.held = BudgetAmount::default();
     }
 }
 

@@ -33,7 +33,7 @@ fn check_budget_max<T: PartialOrd + std::fmt::Display>(
 ) -> Result<Option<T>, Problem> {
     match value {
         Some(value) if value > max => {
-            Err(Problem::invalid(format!("`budget.{name}` must be between 0 and {max}")))
+            Err(Problem::unprocessable(format!("`budget.{name}` must be between 0 and {max}")))
         }
         fits => Ok(fits),
     }
@@ -43,11 +43,11 @@ fn check_budget_max<T: PartialOrd + std::fmt::Display>(
 pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
     let usd = body.usd.map(|usd| match (0.0..=USD_MAX).contains(&usd) {
         true => Ok(MicroUsd((usd * 1_000_000.0).round() as u64)),
-        false => Err(Problem::invalid("`budget.usd` must be between 0 and 1,000,000,000")),
+        false => Err(Problem::unprocessable("`budget.usd` must be between 0 and 1,000,000,000")),
     });
     let warn = body.warn_at.map(|share| match (0.0..=1.0).contains(&share) {
         true => Ok((share * 100.0).round() as u8),
-        false => Err(Problem::invalid("`budget.warn_at` must be between 0 and 1")),
+        false => Err(Problem::unprocessable("`budget.warn_at` must be between 0 and 1")),
     });
     Ok(BudgetPatch {
         caps: BudgetRaise {
@@ -65,7 +65,7 @@ pub(crate) fn to_task(body: NewRunBody, caller: &CallerIdentity) -> Result<Task,
     refuse_unsupported_fields(&body)?;
     let Some(agent) = body.agent else {
         return Err(
-            Problem::invalid("missing field `agent`").hint("GET /v1/agents lists all agents")
+            Problem::unprocessable("missing field `agent`").hint("GET /v1/agents lists all agents")
         );
     };
     Ok(Task {
@@ -109,7 +109,7 @@ pub(crate) fn parse_name<T>(
     read: impl Fn(String) -> Result<T, IdError>,
 ) -> Result<Option<T>, Problem> {
     let read = value.map(read).transpose();
-    read.map_err(|bad| Problem::invalid(format!("the field `{field}` is invalid: {bad}")))
+    read.map_err(|bad| Problem::unprocessable(format!("the field `{field}` is invalid: {bad}")))
 }
 
 /// Submits a task after checking its agent, model, context and budget.
@@ -139,7 +139,7 @@ pub(crate) async fn submit_task(
             "`context.{odd}`: agent `{}` does not declare this name; its file lists {lists}",
             agent.name
         );
-        return Err(Problem::invalid(message));
+        return Err(Problem::unprocessable(message));
     }
     if longhaul.exceeds_agent_budget(&agent, task.budget) {
         require_role(caller, Role::Approver).map_err(|problem| Problem {

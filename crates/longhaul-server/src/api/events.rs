@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::response::{ok_response, paginate};
 use crate::stream::all::{AllRunsStream, EventKindFilter};
 use crate::stream::run::RunStream;
-use crate::stream::sse::{StreamReader, accepts_event_stream, last_event_id, stream_response};
+use crate::stream::sse::{StreamClient, accepts_event_stream, last_event_id, stream_response};
 
 /// Default and maximum number of events per page of a run's journal.
 const EVENTS_DEFAULT: usize = 100;
@@ -54,7 +54,7 @@ pub(crate) async fn read_events(
         // A reconnecting client sends the id of the last event it received, which is newer than
         // `after`.
         let after = last_id.unwrap_or(after);
-        let reader = StreamReader::new(&app, caller.name(), credential)?;
+        let reader = StreamClient::new(&app, caller.name(), credential)?;
         return Ok(stream_response(RunStream::open_stream(reader, run, Seq(after)).await?));
     }
     let limit = query.page_limit(EVENTS_DEFAULT, 1..=EVENTS_MAX)?;
@@ -63,7 +63,7 @@ pub(crate) async fn read_events(
         entries.iter().map(|entry| entry.to_envelope()).collect();
     let page = page.map_err(|error| {
         tracing::error!(%run, %error, "could not serialize an event");
-        Problem::internal()
+        Problem::internal_error()
     })?;
     ok_response(&paginate(page, limit, |last| last.seq.to_string()))
 }
@@ -89,7 +89,7 @@ pub(crate) async fn stream_all_events(
         Some(last_id) => Some(last_id),
         None => query.parse_param("after")?,
     };
-    let reader = StreamReader::new(&app, caller.name(), credential)?;
+    let reader = StreamClient::new(&app, caller.name(), credential)?;
     Ok(stream_response(AllRunsStream::open_stream(reader, filter, after.map(GlobalSeq)).await?))
 }
 

@@ -68,7 +68,9 @@ fn parse_gate_status(text: &str) -> Result<GateStatus, Problem> {
         "answered" => Ok(GateStatus::Answered),
         "expired" => Ok(GateStatus::Expired),
         "withdrawn" => Ok(GateStatus::Withdrawn),
-        _ => Err(Problem::invalid("`status` must be one of open, answered, expired, withdrawn")),
+        _ => Err(Problem::unprocessable(
+            "`status` must be one of open, answered, expired, withdrawn",
+        )),
     }
 }
 
@@ -89,27 +91,26 @@ pub(crate) async fn show_gate(
 fn to_answer(body: AnswerBody, by: &str) -> Result<Answer, Problem> {
     let mut note = body.note;
     let mut payload = body.payload;
-    let decision =
-        match body.decision {
-            DecisionKind::Approve => Decision::Approve,
-            DecisionKind::Reject => Decision::Reject,
-            DecisionKind::Complete => Decision::Complete,
-            DecisionKind::Edit => {
-                let edited = body.edited.clone();
-                Decision::Edit(edited.ok_or_else(|| {
-                    Problem::invalid("`edit` needs `edited`: the complete new input")
-                })?)
-            }
-            DecisionKind::Answer => {
-                let text = payload.take().map(payload_text).transpose()?;
-                let text = text.or_else(|| note.take());
-                Decision::Answer(
-                    text.ok_or_else(|| Problem::invalid("`answer` needs a text in `payload`"))?,
-                )
-            }
-        };
+    let decision = match body.decision {
+        DecisionKind::Approve => Decision::Approve,
+        DecisionKind::Reject => Decision::Reject,
+        DecisionKind::Complete => Decision::Complete,
+        DecisionKind::Edit => {
+            let edited = body.edited.clone();
+            Decision::Edit(edited.ok_or_else(|| {
+                Problem::unprocessable("`edit` needs `edited`: the complete new input")
+            })?)
+        }
+        DecisionKind::Answer => {
+            let text = payload.take().map(payload_text).transpose()?;
+            let text = text.or_else(|| note.take());
+            Decision::Answer(
+                text.ok_or_else(|| Problem::unprocessable("`answer` needs a text in `payload`"))?,
+            )
+        }
+    };
     if body.edited.is_some() && !matches!(decision, Decision::Edit(_)) {
-        return Err(Problem::invalid("`edited` is allowed only with the decision `edit`"));
+        return Err(Problem::unprocessable("`edited` is allowed only with the decision `edit`"));
     }
     Ok(Answer {
         decision,
@@ -129,7 +130,7 @@ fn payload_text(payload: RawJson) -> Result<String, Problem> {
         | serde_json::Value::Number(_)
         | serde_json::Value::Array(_)
         | serde_json::Value::Object(_) => {
-            Err(Problem::invalid("the `payload` of an `answer` must be a string"))
+            Err(Problem::unprocessable("the `payload` of an `answer` must be a string"))
         }
     }
 }

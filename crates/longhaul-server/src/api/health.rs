@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use longhaul_api::health::{Live, Ready, Version};
+use longhaul_api::health::{LivenessResponse, ReadinessResponse, VersionResponse};
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -12,18 +12,18 @@ use crate::response::{json_response, ok_response};
 /// Returns 200 as long as the server process can answer requests.
 #[utoipa::path(
     get, path = "/livez", tag = "health", operation_id = "live", security(()),
-    responses((status = 200, description = "The process is alive", body = Live)),
+    responses((status = 200, description = "The process is alive", body = LivenessResponse)),
 )]
 pub(crate) async fn show_liveness() -> Result<Response, Problem> {
-    ok_response(&Live { status: "ok".into() })
+    ok_response(&LivenessResponse { status: "ok".into() })
 }
 
 /// Returns whether runs can make progress: a worker is alive and its heartbeats are stored.
 #[utoipa::path(
     get, path = "/readyz", tag = "health", operation_id = "ready", security(()),
     responses(
-        (status = 200, description = "The server is ready", body = Ready),
-        (status = 503, description = "The server is not ready", body = Ready),
+        (status = 200, description = "The server is ready", body = ReadinessResponse),
+        (status = 503, description = "The server is not ready", body = ReadinessResponse),
     ),
 )]
 pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Response, Problem> {
@@ -39,16 +39,16 @@ pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Response, P
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let status = status.into();
-    json_response(code, &Ready { status, driven })
+    json_response(code, &ReadinessResponse { status, driven })
 }
 
 /// Returns the version of this server.
 #[utoipa::path(
     get, path = "/version", tag = "health", operation_id = "version", security(()),
-    responses((status = 200, description = "The version", body = Version)),
+    responses((status = 200, description = "The version", body = VersionResponse)),
 )]
 pub(crate) async fn show_version(State(app): State<App>) -> Result<Response, Problem> {
-    ok_response(&Version {
+    ok_response(&VersionResponse {
         name: "longhaul".into(),
         version: app.options().version.clone(),
         api: "v1".into(),

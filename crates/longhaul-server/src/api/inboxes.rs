@@ -62,11 +62,11 @@ pub(crate) async fn post_task(
     (NamePath(name), headers): (NamePath, HeaderMap),
     Json(body): Json<NewTaskBody>,
 ) -> Result<Response, Problem> {
-    let inbox = InboxName::new(&name).map_err(|bad| Problem::invalid(bad.to_string()))?;
+    let inbox = InboxName::new(&name).map_err(|bad| Problem::unprocessable(bad.to_string()))?;
     let own = app.options().inboxes.get(&name).cloned();
     let Some(agent) = body.agent.clone().or(own) else {
         let message = format!("the inbox `{name}` has no default agent, so the task must name one");
-        return Err(Problem::invalid(message)
+        return Err(Problem::unprocessable(message)
             .hint(format!("send `agent`, or set `[inboxes.{name}] agent` in longhaul.toml")));
     };
     let mut task = to_task(body, inbox, agent, &caller)?;

@@ -5,7 +5,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use longhaul_api::key::{CreatedKey, KeyBody, KeyView, TicketView};
+use longhaul_api::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
 use longhaul_api::list::List;
 use longhaul_core::id::KeyName;
 use longhaul_core::time::Millis;
@@ -38,16 +38,16 @@ pub(crate) async fn list_keys(State(app): State<App>, _: Admin) -> Result<Respon
 /// Creates an API key.
 #[utoipa::path(
     post, path = "/v1/keys", tag = "keys", operation_id = "create_key",
-    request_body = KeyBody,
+    request_body = NewKeyBody,
     responses((status = 201, description = "The key, shown only once", body = CreatedKey)),
 )]
 pub(crate) async fn create_key(
     request: RequestHandle,
     caller: Admin,
-    Json(body): Json<KeyBody>,
+    Json(body): Json<NewKeyBody>,
 ) -> Result<Response, Problem> {
     if body.expires_in_ms == Some(0) {
-        return Err(Problem::invalid("`expires_in_ms` must be 1 or more"));
+        return Err(Problem::unprocessable("`expires_in_ms` must be 1 or more"));
     }
     let new_key = CreateKeyRequest {
         name: parse_key_name(&body.name)?,
@@ -80,7 +80,7 @@ pub(crate) async fn revoke_key(
 }
 
 fn parse_key_name(name: &str) -> Result<KeyName, Problem> {
-    KeyName::new(name).map_err(|bad| Problem::invalid(bad.to_string()))
+    KeyName::new(name).map_err(|bad| Problem::unprocessable(bad.to_string()))
 }
 
 fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
@@ -88,7 +88,7 @@ fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
         true => Ok(Millis(ttl_ms)),
         false => {
             let message = format!("`expires_in_ms` must be between 1 and {TTL_MS_MAX} (100 years)");
-            Err(Problem::invalid(message).hint("leave it out for a key that does not expire"))
+            Err(Problem::unprocessable(message).hint("leave it out for a key that does not expire"))
         }
     }
 }
@@ -96,7 +96,7 @@ fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
 /// Creates a one-time link that opens a browser session.
 #[utoipa::path(
     post, path = "/v1/tickets", tag = "keys", operation_id = "create_ticket",
-    responses((status = 201, description = "The link, shown only once", body = TicketView)),
+    responses((status = 201, description = "The link, shown only once", body = LoginTicketView)),
 )]
 pub(crate) async fn create_ticket(
     State(app): State<App>,
@@ -107,9 +107,9 @@ pub(crate) async fn create_ticket(
     if matches!(credential, Credential::Loopback) {
         return Err(Problem::forbidden("a session needs a key, and the request has none"));
     }
-    let ticket = app.longhaul().create_ticket(caller.key, app.local_key_hash()).await?;
+    let ticket = app.longhaul().create_login_ticket(caller.key, app.local_key_hash()).await?;
     let url = format!("{}/?t={}", base_url(&headers), ticket.reveal());
-    created_secret_response("/", &TicketView { url })
+    created_secret_response("/", &LoginTicketView { url })
 }
 
 #[cfg(test)]

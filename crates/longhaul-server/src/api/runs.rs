@@ -94,7 +94,7 @@ pub(crate) async fn list_runs(
     let _permit = app.acquire_journal_read_permit().await?;
     let mut data = Vec::with_capacity(rows.data.len());
     for row in &rows.data {
-        data.push(app.longhaul().show(row.id).await?);
+        data.push(app.longhaul().get_run(row.id).await?);
     }
     let next = rows.next;
     ok_response(&List { data, next })
@@ -106,7 +106,7 @@ fn parse_statuses(query: &Query) -> Result<Vec<Status>, Problem> {
         let found = Status::ALL.into_iter().find(|valid| valid.as_str() == text);
         found.ok_or_else(|| {
             let valid = Status::ALL.map(Status::as_str).join(", ");
-            Problem::invalid(format!("`status` must be one of {valid}"))
+            Problem::unprocessable(format!("`status` must be one of {valid}"))
         })
     })
     .collect()
@@ -124,7 +124,7 @@ pub(crate) async fn show_run(
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
     let _permit = app.acquire_journal_read_permit().await?;
-    ok_response(&app.longhaul().show(run).await?)
+    ok_response(&app.longhaul().get_run(run).await?)
 }
 
 /// Shows the conversation of a run with the model.
@@ -162,7 +162,7 @@ pub(crate) async fn explain_run(
 /// Request body without fields.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Empty {}
+pub(crate) struct EmptyBody {}
 
 /// Cancels a run.
 #[utoipa::path(
@@ -192,14 +192,14 @@ pub(crate) async fn cancel_run(
 #[utoipa::path(
     post, path = "/v1/runs/{id}/pause", tag = "runs", operation_id = "pause_run",
     params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
-    request_body(content = Option<Empty>),
+    request_body(content = Option<EmptyBody>),
     responses((status = 200, description = "The run, paused or about to be", body = RunView)),
 )]
 pub(crate) async fn pause_run(
     request: RequestHandle,
     caller: Operator,
     RunPath(run): RunPath,
-    OptionalJson(Empty {}): OptionalJson<Empty>,
+    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
 ) -> Result<Response, Problem> {
     if request.effect.is_none() {
         request.longhaul.pause(run, caller.name()).await?;
@@ -242,7 +242,7 @@ async fn run_response(request: &RequestHandle, run: RunId) -> Result<Response, P
         .acquire_journal_read_permit()
         .await
         .map_err(|_| committed_but_unreadable_problem())?;
-    let view = request.longhaul.show(run).await.map_err(problem_after_commit)?;
+    let view = request.longhaul.get_run(run).await.map_err(problem_after_commit)?;
     ok_response(&view)
 }
 
@@ -251,7 +251,7 @@ async fn run_response(request: &RequestHandle, run: RunId) -> Result<Response, P
 #[expect(dead_code, reason = "OpenAPI schema of the response of `list`")]
 pub(crate) struct RunList {
     /// Runs of this page, newest first. With `brief` they have the short form `RunBrief`.
-    data: Vec<RunOrBrief>,
+    data: Vec<FullOrBriefRun>,
     /// Value of the `after` parameter for the next page. `None` means that this is the last page.
     next: Option<String>,
 }
@@ -260,7 +260,7 @@ pub(crate) struct RunList {
 #[derive(Debug, utoipa::ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "OpenAPI schema of the response of `list`")]
-pub(crate) enum RunOrBrief {
+pub(crate) enum FullOrBriefRun {
     /// All fields of the run.
     Full(Box<RunView>),
     /// Short form of the run, for lists.

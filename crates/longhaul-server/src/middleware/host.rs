@@ -34,7 +34,7 @@ fn validate_host(request: &Request, extra_hosts: &[String]) -> Result<(), Proble
     for hosts in [Some(only), line].into_iter().flatten() {
         if !is_allowed_host(hosts, extra_hosts) {
             let display_host: String = hosts.chars().filter(|c| !c.is_control()).take(80).collect();
-            let message = format!("`{display_host}` is not a name of this server");
+            let message = format!("the host `{display_host}` is not a name of this server");
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message)
                 .hint("use localhost, or add the name to `[server] hosts`"));
         }

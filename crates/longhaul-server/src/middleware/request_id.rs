@@ -26,7 +26,7 @@ const ANONYMOUS: &str = "anonymous";
 
 /// Middleware that runs the request, writes its error response, logs it and sets the common
 /// headers.
-pub(crate) async fn finish_response(
+pub(crate) async fn assign_request_id(
     State(app): State<App>,
     request: Request,
     next: Next,
@@ -39,7 +39,7 @@ pub(crate) async fn finish_response(
     let result = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = result.unwrap_or_else(|_| {
         tracing::error!(%method, route, request_id = id, "a request handler panicked");
-        axum::response::IntoResponse::into_response(Problem::internal())
+        axum::response::IntoResponse::into_response(Problem::internal_error())
     });
     let caller = response.extensions().get::<CallerName>();
     let caller = caller.map_or_else(|| ANONYMOUS.to_owned(), |caller| caller.0.clone());

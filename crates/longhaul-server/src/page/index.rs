@@ -30,7 +30,7 @@ pub(crate) async fn serve_start_page(
     // Programs check links with HEAD; that must not consume the ticket.
     let ticket = query.param_value("t")?.filter(|_| method != Method::HEAD);
     if let Some(ticket) = ticket {
-        return exchange_ticket(&app, &Secret::from_text(ticket), &headers).await;
+        return open_session_with_ticket(&app, &Secret::from_text(ticket), &headers).await;
     }
     // Only credentials count here; the open loopback does not.
     let identity = match find_credential(&app, None, &headers) {
@@ -51,12 +51,14 @@ pub(crate) async fn serve_start_page(
     }
 }
 
-async fn exchange_ticket(
+async fn open_session_with_ticket(
     app: &App,
     ticket: &Secret,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let Some(session) = app.longhaul().exchange_ticket(ticket, app.local_key_hash()).await? else {
+    let Some(session) =
+        app.longhaul().exchange_ticket_for_session(ticket, app.local_key_hash()).await?
+    else {
         let lines = [
             "It works once, within ten minutes, and only while its key is valid.".to_owned(),
             "A new link: longhaul keys link".to_owned(),
@@ -80,7 +82,7 @@ async fn exchange_ticket(
 }
 
 /// Formats a count with the singular or plural noun.
-fn count_text(count: usize, singular: &str, plural: &str) -> String {
+fn format_count(count: usize, singular: &str, plural: &str) -> String {
     match count {
         1 => format!("1 {singular}"),
         COUNTED_MAX.. => format!("{COUNTED_MAX} or more {plural}"),
@@ -104,8 +106,8 @@ async fn overview_page(app: &App, caller: &str, headers: &HeaderMap) -> Result<R
         format!("You are signed in as {caller}."),
         format!(
             "{}, {}.",
-            count_text(working, "run is active", "runs are active"),
-            count_text(
+            format_count(working, "run is active", "runs are active"),
+            format_count(
                 open,
                 "question is waiting for a person",
                 "questions are waiting for a person"

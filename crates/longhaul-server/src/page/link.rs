@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{
-    Answer, AnswerScope, Decision, GateKind, GateStatus, TimeoutAction, is_unanswerable,
+    Answer, AnswerScope, Decision, GateKind, GateStatus, TimeoutAction, has_unanswerable_tag,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_engine::Error;
@@ -225,7 +225,7 @@ fn input_text(input: &RawJson) -> String {
 /// Returns how a closed gate ended, or why an open gate can't be answered on this page.
 fn outcome_text(link: &ResolvedGateLink, view: &GateView) -> Option<String> {
     match view.status {
-        GateStatus::Open if is_unanswerable(&view.tags) => Some(
+        GateStatus::Open if has_unanswerable_tag(&view.tags) => Some(
             "An answer does not help here: cancel the run and submit the task again.".to_owned(),
         ),
         GateStatus::Open => {
@@ -282,7 +282,7 @@ impl AnswerForm {
                 "decision" => form.decision = value.into_owned(),
                 "choice" => form.choice = value.into_owned(),
                 "note" => form.note = value.into_owned(),
-                _ => return Err(Problem::invalid("the form has an unknown field")),
+                _ => return Err(Problem::unprocessable("the form has an unknown field")),
             }
         }
         Ok(form)
@@ -298,11 +298,11 @@ impl AnswerForm {
                     note => note,
                 };
                 match text {
-                    "" => Err(Problem::invalid("the answer must not be empty")),
+                    "" => Err(Problem::unprocessable("the answer must not be empty")),
                     text => Ok(Decision::Answer(text.to_owned())),
                 }
             }
-            _ => Err(Problem::invalid("the form has no valid decision")),
+            _ => Err(Problem::unprocessable("the form has no valid decision")),
         }
     }
 }

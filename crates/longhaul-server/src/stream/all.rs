@@ -5,7 +5,7 @@ use longhaul_core::port::records::GlobalSeq;
 use tokio::sync::watch;
 
 use crate::problem::Problem;
-use crate::stream::sse::{ChunkSource, StreamReader, append_entry_event};
+use crate::stream::sse::{ChunkSource, StreamClient, append_entry_event};
 
 /// Maximum number of events that the stream reads from the store at once.
 const PAGE_SIZE: usize = 200;
@@ -13,7 +13,7 @@ const PAGE_SIZE: usize = 200;
 /// Event stream of all runs for one client.
 #[derive(Debug)]
 pub(crate) struct AllRunsStream {
-    reader: StreamReader,
+    reader: StreamClient,
     filter: EventKindFilter,
     changes: watch::Receiver<GlobalSeq>,
     after: GlobalSeq,
@@ -34,7 +34,7 @@ impl EventKindFilter {
             let plain = |c: char| c.is_ascii_lowercase() || "._".contains(c);
             if stem != "*" && !stem.chars().all(plain) {
                 let message = "`filter` must be a list of event types, such as `gate.raised,run.*`";
-                return Err(Problem::invalid(message));
+                return Err(Problem::unprocessable(message));
             }
             kinds.push(kind.to_owned());
         }
@@ -54,13 +54,13 @@ impl AllRunsStream {
     /// Opens the stream of events after a global sequence number. `None` means that only new events
     /// are sent.
     pub(crate) async fn open_stream(
-        reader: StreamReader,
+        reader: StreamClient,
         filter: EventKindFilter,
         after: Option<GlobalSeq>,
     ) -> Result<Self, Problem> {
         let longhaul = reader.app.longhaul();
         let changes = longhaul.services().changes.subscribe_all();
-        let changes = changes.ok_or_else(Problem::internal)?;
+        let changes = changes.ok_or_else(Problem::internal_error)?;
         let after = match after {
             Some(after) => after,
             None => longhaul.last_global_seq().await?,

@@ -11,13 +11,13 @@ use serde_json::json;
 
 use crate::problem::Problem;
 use crate::stream::sse::{
-    ChunkSource, StreamReader, append_entry_event, format_delta, format_event,
+    ChunkSource, StreamClient, append_entry_event, format_delta, format_event,
 };
 
 /// Event stream of one run for one client.
 #[derive(Debug)]
 pub(crate) struct RunStream {
-    reader: StreamReader,
+    reader: StreamClient,
     run: RunId,
     journal: JournalStream,
     deltas: DeltaStream,
@@ -28,7 +28,7 @@ pub(crate) struct RunStream {
 impl RunStream {
     /// Opens the stream of the run's events after the sequence number `after`.
     pub(crate) async fn open_stream(
-        reader: StreamReader,
+        reader: StreamClient,
         run: RunId,
         after: Seq,
     ) -> Result<Self, Problem> {

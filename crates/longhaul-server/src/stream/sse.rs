@@ -59,7 +59,7 @@ pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem>
 
 /// A client that reads an event stream. It may read as long as its credential is valid.
 #[derive(Debug)]
-pub(crate) struct StreamReader {
+pub(crate) struct StreamClient {
     pub(crate) app: App,
     credential: Credential,
     /// Time at which the next heartbeat is due, on the monotonic clock.
@@ -68,7 +68,7 @@ pub(crate) struct StreamReader {
     _permit: StreamPermit,
 }
 
-impl StreamReader {
+impl StreamClient {
     /// Creates the reader of a new stream, with a stream permit for this caller. Returns an error
     /// if the caller has too many streams open.
     pub(crate) fn new(app: &App, caller: &str, credential: Credential) -> Result<Self, Problem> {

@@ -10,7 +10,7 @@ use longhaul_core::request::RequestEffect;
 use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{get_hash, get_name, get_optional_time, get_role, get_time};
+use crate::sqlite::column::{get_hash, get_optional_time, get_parsed, get_role, get_time};
 use crate::sqlite::idempotency;
 use crate::sqlite::tx::Tx;
 
@@ -113,7 +113,7 @@ fn is_last_use_old(last_use: Option<Timestamp>, now: Timestamp) -> bool {
 
 fn key_row(row: &Row<'_>) -> Result<KeyRow> {
     Ok(KeyRow {
-        name: get_name(row, 0)?,
+        name: get_parsed(row, 0)?,
         role: get_role(row, 1)?,
         hash: get_hash(row, 2)?,
         by: row.get(3)?,

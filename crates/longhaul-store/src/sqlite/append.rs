@@ -7,14 +7,14 @@
 use longhaul_core::change::Change;
 use longhaul_core::event::WakeTarget;
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
-use longhaul_core::port::store::{AppendRequest, Appended, Author, Refused};
+use longhaul_core::port::store::{AppendRequest, AppendResult, Author, RefusalReason};
 use rusqlite::params;
 
 use crate::sqlite::change::{ChangeTarget, apply_change};
 use crate::sqlite::column::{ENDED, LEASED, count_to_column, get_u64};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{ChangeError, CommandError};
-use crate::sqlite::head::{is_woken_by, wake_run, widest_wake_target};
+use crate::sqlite::head::{is_woken_by, wake_run, wake_target_of_events};
 use crate::sqlite::journal::{
     AppendPoint, EncodedEvent, are_events_already_written, encode_events, insert_events,
 };
@@ -41,12 +41,12 @@ pub(crate) struct EncodedAppend {
 impl EncodedAppend {
     /// Encodes the events of an append. Refuses events that an outsider (a process that does not
     /// drive the run) may not append.
-    pub(crate) fn new(append: AppendRequest) -> Result<Result<Self, Refused>, CommandError> {
+    pub(crate) fn new(append: AppendRequest) -> Result<Result<Self, RefusalReason>, CommandError> {
         let AppendRequest { run, author, batch } = append;
         if author == Author::Outsider {
             let mut events = batch.events.iter();
             if let Some(event) = events.find(|event| event.from_outside().is_none()) {
-                return Ok(Err(Refused::NotAllowedForOutsider(event.kind())));
+                return Ok(Err(RefusalReason::NotAllowedForOutsider(event.kind())));
             }
         }
         Ok(Ok(Self {
@@ -54,7 +54,7 @@ impl EncodedAppend {
             author,
             events: encode_events(run, &batch.events)?,
             format: batch.event_format(),
-            wake_target: widest_wake_target(&batch.events),
+            wake_target: wake_target_of_events(&batch.events),
             changes: batch.changes,
         }))
     }
@@ -69,11 +69,11 @@ impl EncodedAppend {
 pub(crate) fn append_events(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,
-) -> Result<CommandOutcome<Appended>, CommandError> {
+) -> Result<CommandOutcome<AppendResult>, CommandError> {
     match apply_append(tx, encoded_append) {
-        Ok(Ok(seq)) => Ok(CommandOutcome::Changed(Appended::Committed { seq, now: tx.now })),
+        Ok(Ok(seq)) => Ok(CommandOutcome::Changed(AppendResult::Committed { seq, now: tx.now })),
         Ok(Err(instead)) => Ok(CommandOutcome::Rollback(instead)),
-        Err(ChangeError::Refused(why)) => Ok(CommandOutcome::Rollback(Appended::Refused(why))),
+        Err(ChangeError::Refused(why)) => Ok(CommandOutcome::Rollback(AppendResult::Refused(why))),
         Err(ChangeError::Failed(error)) => Err(error),
     }
 }
@@ -83,13 +83,13 @@ pub(crate) fn append_events(
 fn apply_append(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,
-) -> Result<Result<Seq, Appended>, ChangeError> {
+) -> Result<Result<Seq, AppendResult>, ChangeError> {
     let may_queue = !matches!(encoded_append.author, Author::Driver { .. });
     let tail = match encoded_append.author {
         Author::Driver { worker, epoch, after } => {
-            check_driver_append(tx, encoded_append, worker, DriverCondition { epoch, after })?
+            check_driver_append(tx, encoded_append, worker, DriverAppendCondition { epoch, after })?
         }
-        Author::Closer { after } => check_closer_append(tx, encoded_append, after)?,
+        Author::Closer { after } => check_append_without_driver(tx, encoded_append, after)?,
         Author::Outsider => check_outsider_append(tx, encoded_append)?,
     };
     let tail = match tail {
@@ -107,12 +107,12 @@ fn apply_append(
     Ok(Ok(insert_events(tx, tail, &encoded_append.events)?))
 }
 
-type AuthorCheck = Result<Result<AppendPoint, Appended>, ChangeError>;
+type AuthorCheck = Result<Result<AppendPoint, AppendResult>, ChangeError>;
 
 /// Condition of an append by a driver: the epoch of its claim, and the sequence number of the last
 /// event that the driver knows.
 #[derive(Clone, Copy)]
-struct DriverCondition {
+struct DriverAppendCondition {
     epoch: Epoch,
     after: Seq,
 }
@@ -121,9 +121,9 @@ fn check_driver_append(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppend,
     worker: WorkerId,
-    condition: DriverCondition,
+    condition: DriverAppendCondition,
 ) -> AuthorCheck {
-    let DriverCondition { epoch, after } = condition;
+    let DriverAppendCondition { epoch, after } = condition;
     let run = encoded_append.run;
     let moved = tx.run(
         UPDATE_HEAD_AS_DRIVER,
@@ -139,21 +139,25 @@ fn check_driver_append(
     if moved == 1 {
         return Ok(Ok(AppendPoint { run, epoch, after }));
     }
-    let Some(head) = HeadState::load(tx, run)? else {
-        return Ok(Err(Appended::RunNotFound));
+    let Some(head) = RunHeadState::load(tx, run)? else {
+        return Ok(Err(AppendResult::RunNotFound));
     };
     if let Some(outcome) = repeated_append_outcome(tx, encoded_append, after, Some(epoch))? {
         return Ok(Err(outcome));
     }
     let holds = head.state == LEASED && head.epoch == epoch && head.worker == Some(worker);
     Ok(Err(match (head.state, holds) {
-        (ENDED, _) => Appended::RunEnded,
-        (_, false) => Appended::Fenced,
-        (_, true) => Appended::Conflict,
+        (ENDED, _) => AppendResult::RunEnded,
+        (_, false) => AppendResult::Fenced,
+        (_, true) => AppendResult::Conflict,
     }))
 }
 
-fn check_closer_append(tx: &Tx<'_>, encoded_append: &EncodedAppend, after: Seq) -> AuthorCheck {
+fn check_append_without_driver(
+    tx: &Tx<'_>,
+    encoded_append: &EncodedAppend,
+    after: Seq,
+) -> AuthorCheck {
     let run = encoded_append.run;
     let epoch = tx.query_one(
         "UPDATE run_head SET last_seq = last_seq + ?1, format = max(format, ?2)
@@ -170,8 +174,8 @@ fn check_closer_append(tx: &Tx<'_>, encoded_append: &EncodedAppend, after: Seq) 
     if let Some(epoch) = epoch {
         return Ok(Ok(AppendPoint { run, epoch, after }));
     }
-    let Some(head) = HeadState::load(tx, run)? else {
-        return Ok(Err(Appended::RunNotFound));
+    let Some(head) = RunHeadState::load(tx, run)? else {
+        return Ok(Err(AppendResult::RunNotFound));
     };
     // A closer has no epoch to check: if the run was claimed between two attempts, the first one is
     // still valid.
@@ -179,22 +183,22 @@ fn check_closer_append(tx: &Tx<'_>, encoded_append: &EncodedAppend, after: Seq) 
         return Ok(Err(outcome));
     }
     Ok(Err(match head.state {
-        ENDED => Appended::RunEnded,
-        _ => Appended::Conflict,
+        ENDED => AppendResult::RunEnded,
+        _ => AppendResult::Conflict,
     }))
 }
 
 fn check_outsider_append(tx: &Tx<'_>, encoded_append: &EncodedAppend) -> AuthorCheck {
     let run = encoded_append.run;
-    let Some(head) = HeadState::load(tx, run)? else {
-        return Ok(Err(Appended::RunNotFound));
+    let Some(head) = RunHeadState::load(tx, run)? else {
+        return Ok(Err(AppendResult::RunNotFound));
     };
     let tail = AppendPoint { run, epoch: head.epoch, after: head.last_seq };
     if encoded_append.events.is_empty() {
         return Ok(Ok(tail));
     }
     if head.state == ENDED {
-        return Ok(Err(Appended::RunEnded));
+        return Ok(Err(AppendResult::RunEnded));
     }
     tx.run(
         "UPDATE run_head SET last_seq = last_seq + ?1, format = max(format, ?2) WHERE run = ?3",
@@ -211,24 +215,24 @@ fn repeated_append_outcome(
     encoded_append: &EncodedAppend,
     after: Seq,
     epoch: Option<Epoch>,
-) -> Result<Option<Appended>, CommandError> {
+) -> Result<Option<AppendResult>, CommandError> {
     let is_repeat =
         are_events_already_written(tx, (encoded_append.run, after), epoch, &encoded_append.events)?;
-    Ok(is_repeat.then(|| Appended::Committed {
+    Ok(is_repeat.then(|| AppendResult::Committed {
         seq: after.plus(encoded_append.event_count()),
         now: tx.now,
     }))
 }
 
 /// The columns of a run's head (its scheduling row) that are checked before an append.
-struct HeadState {
+struct RunHeadState {
     state: i64,
     epoch: Epoch,
     last_seq: Seq,
     worker: Option<WorkerId>,
 }
 
-impl HeadState {
+impl RunHeadState {
     fn load(tx: &Tx<'_>, run: RunId) -> rusqlite::Result<Option<Self>> {
         tx.query_one(
             "SELECT state, epoch, last_seq, worker FROM run_head WHERE run = ?1",

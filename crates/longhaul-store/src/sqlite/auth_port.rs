@@ -29,7 +29,7 @@ impl SqliteStore {
     }
 
     /// Runs a command on the writer thread without notifying watchers.
-    pub(crate) async fn run_silent_command<T, F>(&self, command: F) -> Result<T, StoreError>
+    pub(crate) async fn run_command_no_notify<T, F>(&self, command: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Fn(&Tx<'_>) -> Answer<T> + Send + 'static,
@@ -41,7 +41,7 @@ impl SqliteStore {
 #[async_trait]
 impl AuthStore for SqliteStore {
     async fn add_key(&self, key: NewKey) -> Result<bool, StoreError> {
-        self.run_silent_command(move |tx| api_key::add_key(tx, &key)).await
+        self.run_command_no_notify(move |tx| api_key::add_key(tx, &key)).await
     }
 
     async fn find_key(&self, hash: Hash) -> Result<Option<KeyRow>, StoreError> {
@@ -54,19 +54,19 @@ impl AuthStore for SqliteStore {
 
     async fn revoke_key(&self, name: &KeyName) -> Result<Option<KeyRow>, StoreError> {
         let name = name.clone();
-        self.run_silent_command(move |tx| api_key::revoke_key(tx, &name)).await
+        self.run_command_no_notify(move |tx| api_key::revoke_key(tx, &name)).await
     }
 
     async fn record_key_use(&self, hash: Hash) -> Result<(), StoreError> {
         // This is called for every request, and a read needs no sync.
         if self.query_current_schema(move |tx| api_key::needs_last_use_update(tx, hash)).await? {
-            self.run_silent_command(move |tx| api_key::update_last_use(tx, hash)).await?;
+            self.run_command_no_notify(move |tx| api_key::update_last_use(tx, hash)).await?;
         }
         Ok(())
     }
 
     async fn add_token(&self, token: NewToken) -> Result<(), StoreError> {
-        self.run_silent_command(move |tx| token::add_token(tx, &token)).await
+        self.run_command_no_notify(move |tx| token::add_token(tx, &token)).await
     }
 
     async fn find_token(
@@ -82,33 +82,33 @@ impl AuthStore for SqliteStore {
         kind: TokenKind,
         hash: Hash,
     ) -> Result<Option<TokenRow>, StoreError> {
-        self.run_silent_command(move |tx| token::consume_token(tx, kind, hash)).await
+        self.run_command_no_notify(move |tx| token::consume_token(tx, kind, hash)).await
     }
 
     async fn add_gate_link(&self, link: GateLinkRow) -> Result<(), StoreError> {
-        self.run_silent_command(move |tx| link::add_link(tx, &link)).await
+        self.run_command_no_notify(move |tx| link::add_link(tx, &link)).await
     }
 
     async fn find_gate_link(&self, hash: Hash) -> Result<Option<GateLinkRow>, StoreError> {
         self.query_current_schema(move |tx| link::find_link(tx, hash)).await
     }
 
-    async fn begin_request(
+    async fn begin_idempotent_request(
         &self,
         request: IdempotencyRequest,
     ) -> Result<IdempotencyState, StoreError> {
-        self.run_silent_command(move |tx| idempotency::begin_request(tx, &request)).await
+        self.run_command_no_notify(move |tx| idempotency::begin_request(tx, &request)).await
     }
 
-    async fn complete_request(
+    async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
         reply: StoredResponse,
     ) -> Result<(), StoreError> {
-        self.run_silent_command(move |tx| idempotency::complete_request(tx, &key, &reply)).await
+        self.run_command_no_notify(move |tx| idempotency::complete_request(tx, &key, &reply)).await
     }
 
-    async fn abort_request(&self, key: IdempotencyKey) -> Result<(), StoreError> {
-        self.run_silent_command(move |tx| idempotency::abort_request(tx, &key)).await
+    async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<(), StoreError> {
+        self.run_command_no_notify(move |tx| idempotency::abort_request(tx, &key)).await
     }
 }

@@ -41,9 +41,9 @@ pub fn back_up_store(
     progress: &mut dyn FnMut(f64),
 ) -> Result<CheckReport, StoreError> {
     let temp = TempFile::new(to)?;
-    copy_snapshot((from, connect::open_fallback_reader), &temp.0, progress)?;
+    copy_snapshot((from, connect::open_reader_or_immutable), &temp.0, progress)?;
     let report = check_store(&temp.0, journals)?;
-    if let Some(problem) = report.first_page_problem() {
+    if let Some(problem) = report.find_page_problem() {
         let why = format!("the copy is corrupt: {}", problem.message);
         return Err(CommitError::Corrupt(why).to_store_error(&from.to_string_lossy()));
     }
@@ -65,7 +65,7 @@ pub fn restore_store(
     let temp = TempFile::new(&store)?;
     copy_snapshot((from, connect::open_inspection_reader), &temp.0, &mut |_| ())?;
     let report = check_store(&temp.0, journals)?;
-    if let Some(problem) = report.first_page_problem() {
+    if let Some(problem) = report.find_page_problem() {
         return Err(
             CommitError::Corrupt(problem.message.clone()).to_store_error(&from.to_string_lossy())
         );

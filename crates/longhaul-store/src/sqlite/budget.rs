@@ -7,8 +7,8 @@ use longhaul_core::change::HoldSettlement;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::records::BudgetAccount;
-use longhaul_core::port::store::Refused;
-use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget};
+use longhaul_core::port::store::RefusalReason;
+use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget};
 use rusqlite::{Result, Row, params};
 
 use crate::sqlite::column::{amount_to_column, get_u64};
@@ -29,7 +29,7 @@ pub(crate) fn create_budget(tx: &Tx<'_>, root: RunId, caps: &Budget) -> Result<(
 }
 
 /// Reserves the worst-case cost of a call. Refused if a cap would be exceeded.
-pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: Hold) -> Result<(), ChangeError> {
+pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: BudgetAmount) -> Result<(), ChangeError> {
     let held = tx.run(
         "UPDATE budget SET held_micro_usd = held_micro_usd + ?2, held_tokens = held_tokens + ?3
           WHERE root = (SELECT root FROM run WHERE id = ?1)
@@ -43,7 +43,9 @@ pub(crate) fn hold_budget(tx: &Tx<'_>, run: RunId, hold: Hold) -> Result<(), Cha
         return Ok(());
     }
     match budget_account_of_run(tx, run)? {
-        Some(account) => Err(ChangeError::Refused(Refused::OverBudget(remaining_budget(&account)))),
+        Some(account) => {
+            Err(ChangeError::Refused(RefusalReason::OverBudget(remaining_budget(&account))))
+        }
         // The root run was pruned together with its budget, so no cap applies.
         None => Ok(()),
     }
@@ -106,7 +108,7 @@ fn account_row(row: &Row<'_>) -> Result<BudgetAccount> {
         cap.map(|_| get_u64(row, column)).transpose()
     };
     let pair = |column| {
-        Ok::<_, rusqlite::Error>(Hold {
+        Ok::<_, rusqlite::Error>(BudgetAmount {
             micro_usd: MicroUsd(get_u64(row, column)?),
             tokens: get_u64(row, column + 1)?,
         })

@@ -33,7 +33,9 @@ pub(crate) fn apply_change(
     match change {
         Change::CreateRun(new) => create_run(tx, new, RunOrigin::Run),
         Change::CreateStep(new) => create_run(tx, new, RunOrigin::Step),
-        Change::UpdateScheduling(to) => Ok(head::update_head(tx, run, to, subject.may_queue)?),
+        Change::UpdateScheduling(to) => {
+            Ok(head::update_run_scheduling(tx, run, to, subject.may_queue)?)
+        }
         Change::RaiseGate(spec) => Ok(gate::raise_gate(tx, run, spec)?),
         Change::UpdateGate(closing) => gate::update_gate(tx, closing),
         Change::SetTimer(to) => timer::update_timer(tx, to),
@@ -57,7 +59,7 @@ pub(crate) fn apply_change(
         Change::PutRule(row) => Ok(put_rule(tx, run, row)?),
         Change::MarkRequestApplied(key) => {
             let seq = subject.last_seq;
-            idempotency::set_first_request_effect(tx, key, &RequestEffect::Events { run, seq })
+            idempotency::set_request_effect_once(tx, key, &RequestEffect::Events { run, seq })
         }
     }
 }

@@ -113,7 +113,7 @@ fn spawn_watcher(target: WatchTarget, sender: watch::Sender<u64>) -> FileWatcher
             }
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(POLLS_PER_FILE_CHECK)
-                && let Err(why) = target.file.check_in_place()
+                && let Err(why) = target.file.check_not_replaced()
             {
                 tracing::error!("{why}");
                 if let Some(fatal) = &target.on_fatal {

@@ -52,7 +52,7 @@ pub trait JournalCheck {
 
     /// Ends the check of the current journal. `ended` says whether the run has ended according to
     /// its scheduling row.
-    fn finish_journal(&mut self, ended: bool) -> Result<(), String>;
+    fn finish_journal_check(&mut self, ended: bool) -> Result<(), String>;
 }
 
 /// A problem that was found in a store.
@@ -83,7 +83,7 @@ pub struct CheckReport {
 
 impl CheckReport {
     /// Returns the first problem with the pages of the file. Such a file can't be read reliably.
-    pub(crate) fn first_page_problem(&self) -> Option<&StoreProblem> {
+    pub(crate) fn find_page_problem(&self) -> Option<&StoreProblem> {
         let mut problems = self.problems.iter();
         problems.find(|problem| problem.kind == "pages")
     }
@@ -105,14 +105,14 @@ pub fn check_store(
     journals: &mut dyn JournalCheck,
 ) -> Result<CheckReport, StoreError> {
     let mut report = CheckReport::default();
-    match fill_report(file, journals, &mut report) {
+    match run_store_checks(file, journals, &mut report) {
         Err(StoreError::Corrupt { why, .. }) => report.add_problem("pages", None, why),
         checked => checked?,
     }
     Ok(report)
 }
 
-fn fill_report(
+fn run_store_checks(
     file: &Path,
     journals: &mut dyn JournalCheck,
     report: &mut CheckReport,
@@ -236,11 +236,12 @@ fn check_journals(
     for (run, ended, last) in heads {
         let (read, folded) = check_journal(tx, run, journals);
         report.events += read;
-        let finished = journals.finish_journal(ended);
+        let finished = journals.finish_journal_check(ended);
         match folded {
             Err(what) => report.add_problem("journal", Some(run), what),
             Ok(()) if read != last.0 => {
-                let what = format!("the run's head has {last} events, but its journal has {read}");
+                let what =
+                    format!("the run's record counts {last} events, but its journal has {read}");
                 report.add_problem("journal", Some(run), what);
             }
             Ok(()) => {

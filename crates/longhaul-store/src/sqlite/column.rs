@@ -70,7 +70,7 @@ pub(crate) fn get_optional_time(row: &Row<'_>, index: usize) -> Result<Option<Ti
 }
 
 /// Reads a text from a column and parses it as a name.
-pub(crate) fn get_name<T>(row: &Row<'_>, index: usize) -> Result<T>
+pub(crate) fn get_parsed<T>(row: &Row<'_>, index: usize) -> Result<T>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,
 {
@@ -79,7 +79,7 @@ where
 }
 
 /// Reads a name from a column that may be null.
-pub(crate) fn get_optional_name<T>(row: &Row<'_>, index: usize) -> Result<Option<T>>
+pub(crate) fn get_optional_parsed<T>(row: &Row<'_>, index: usize) -> Result<Option<T>>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,
 {
@@ -111,7 +111,7 @@ pub(crate) fn get_final_status(row: &Row<'_>, index: usize) -> Result<Status> {
 }
 
 /// Converts the status of a run to a column value: its index in `Status::ALL`.
-pub(crate) fn status_code(status: Status) -> i64 {
+pub(crate) fn status_to_column(status: Status) -> i64 {
     let index = Status::ALL.iter().position(|other| *other == status);
     limit_to_column(index.unwrap_or_default())
 }
@@ -192,5 +192,5 @@ pub(crate) fn conversion_error(
 
 /// Error for an unknown code in a column. Contains the kind of code, such as a status.
 #[derive(Debug, thiserror::Error)]
-#[error("the column has an unknown {0}")]
+#[error("the database column contains an unknown {0}")]
 pub(crate) struct UnknownCodeError(pub(crate) &'static str);

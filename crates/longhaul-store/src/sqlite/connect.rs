@@ -49,7 +49,7 @@ pub(crate) fn open_reader(path: &Path, busy_timeout: Duration) -> Result<Connect
 
 /// Opens a read-only connection, even on a full or read-only disk. If there is no write-ahead log,
 /// the database file is complete by itself, so it can be opened without creating files beside it.
-pub(crate) fn open_fallback_reader(path: &Path, busy_timeout: Duration) -> Result<Connection> {
+pub(crate) fn open_reader_or_immutable(path: &Path, busy_timeout: Duration) -> Result<Connection> {
     let tried = open_reader(path, busy_timeout).and_then(|conn| {
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
         Ok(conn)

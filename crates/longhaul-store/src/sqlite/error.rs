@@ -4,7 +4,7 @@ use std::io;
 
 use longhaul_core::event::codec::EventCodecError;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::store::{Refused, StoreError};
+use longhaul_core::port::store::{RefusalReason, StoreError};
 use rusqlite::{ErrorCode, ffi};
 
 /// Why a single command of the writer thread failed.
@@ -59,7 +59,7 @@ impl CommandError {
 pub(crate) enum ChangeError {
     /// The current rows do not allow the change. The command is rolled back, and the reason is
     /// returned to the caller.
-    Refused(Refused),
+    Refused(RefusalReason),
     /// An error occurred while applying the change.
     Failed(CommandError),
 }

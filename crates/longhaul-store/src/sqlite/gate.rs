@@ -6,7 +6,7 @@
 use longhaul_core::change::{GateTransition, GateUpdate};
 use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, RecordedAnswer, TimeoutAction};
-use longhaul_core::port::store::{GateFilter, Refused};
+use longhaul_core::port::store::{GateFilter, RefusalReason};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, Row, params, params_from_iter};
 
@@ -39,11 +39,11 @@ pub(crate) fn raise_gate(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()>
 pub(crate) fn update_gate(tx: &Tx<'_>, gate_update: &GateUpdate) -> Result<(), ChangeError> {
     let refuse = |why| Err(ChangeError::Refused(why));
     let Some(mut gate) = GateState::load(tx, gate_update.gate)? else {
-        return refuse(Refused::GateNotFound);
+        return refuse(RefusalReason::GateNotFound);
     };
     if gate.status != GateStatus::Open {
         let last = gate.answers.pop().map(Box::new);
-        return refuse(Refused::GateClosed(gate.status, last));
+        return refuse(RefusalReason::GateClosed(gate.status, last));
     }
     let (status, answer) = match &gate_update.transition {
         GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
@@ -54,7 +54,7 @@ pub(crate) fn update_gate(tx: &Tx<'_>, gate_update: &GateUpdate) -> Result<(), C
     if let Some(answer) = answer {
         // A gate without a deadline can always be answered.
         if gate.deadline.is_some_and(|deadline| tx.now >= deadline) {
-            return refuse(Refused::GateClosed(GateStatus::Expired, None));
+            return refuse(RefusalReason::GateClosed(GateStatus::Expired, None));
         }
         gate.answers.push(RecordedAnswer { at: tx.now, answer: answer.clone() });
     }

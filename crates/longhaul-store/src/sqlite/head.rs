@@ -8,14 +8,14 @@ use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{LaneKey, RunId};
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::{ENDED, PARKED, PAUSED, get_optional_name, status_code};
+use crate::sqlite::column::{ENDED, PARKED, PAUSED, get_optional_parsed, status_to_column};
 use crate::sqlite::error::ChangeError;
 use crate::sqlite::lane::{LaneDepthLimit, enter_lane, leave_lane, set_lane_position};
 use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_from_queue};
 use crate::sqlite::tx::Tx;
 
 /// Updates the scheduling state of a run, stored in the run's head (its scheduling row).
-pub(crate) fn update_head(
+pub(crate) fn update_run_scheduling(
     tx: &Tx<'_>,
     run: RunId,
     update: &SchedulingUpdate,
@@ -45,7 +45,7 @@ pub(crate) fn update_head(
                 "UPDATE run_head SET state = ?2, worker = NULL, reason = NULL, blocked = 0,
                         outcome = ?3, code = ?4, finished_at = ?5
                   WHERE run = ?1",
-                params![run.bytes(), ENDED, status_code(*status), code, tx.now_micros()],
+                params![run.bytes(), ENDED, status_to_column(*status), code, tx.now_micros()],
             )?;
             if *frees_lane { leave_root_lane(tx, run) } else { Ok(()) }
         }
@@ -61,7 +61,7 @@ fn leave_root_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
 
 /// Returns which runs the events of an outsider (a process that does not drive the run) wake: the
 /// widest target among the events.
-pub(crate) fn widest_wake_target(events: &[Event]) -> WakeTarget {
+pub(crate) fn wake_target_of_events(events: &[Event]) -> WakeTarget {
     let has_target = |target| {
         let mut events = events.iter();
         events.any(|event| event.from_outside() == Some(target))
@@ -91,7 +91,7 @@ pub(crate) fn wake_run(tx: &Tx<'_>, run: RunId) -> Result<(), ChangeError> {
            FROM run r LEFT JOIN lane l ON l.lane = r.lane
           WHERE r.id = ?1 AND r.takes_lane = 1",
         params![run.bytes()],
-        |row| Ok((get_optional_name(row, 0)?, row.get(1)?, row.get(2)?)),
+        |row| Ok((get_optional_parsed(row, 0)?, row.get(1)?, row.get(2)?)),
     )?;
     let is_turn = match lane_state {
         None | Some((None, _, _)) => true,

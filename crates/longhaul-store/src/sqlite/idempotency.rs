@@ -6,7 +6,7 @@
 use longhaul_core::port::auth::{
     IdempotencyKey, IdempotencyRequest, IdempotencyState, StoredResponse,
 };
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 use longhaul_core::request::RequestEffect;
 use rusqlite::{Result, Row, params};
 
@@ -45,7 +45,7 @@ pub(crate) fn begin_request(tx: &Tx<'_>, request: &IdempotencyRequest) -> Result
 }
 
 /// Stores the first effect of a request in progress. Refuses a second effect.
-pub(crate) fn set_first_request_effect(
+pub(crate) fn set_request_effect_once(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
     effect: &RequestEffect,
@@ -56,7 +56,7 @@ pub(crate) fn set_first_request_effect(
         params![key.principal, key.key, to_json(effect)?],
     )?;
     match applied {
-        0 => Err(ChangeError::Refused(Refused::RequestAlreadyApplied)),
+        0 => Err(ChangeError::Refused(RefusalReason::RequestAlreadyApplied)),
         _ => Ok(()),
     }
 }

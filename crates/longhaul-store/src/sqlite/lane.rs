@@ -4,10 +4,10 @@
 
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::port::records::LaneRow;
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{ENDED, LANE_WAIT, get_name, get_u32, limit_to_column};
+use crate::sqlite::column::{ENDED, LANE_WAIT, get_parsed, get_u32, limit_to_column};
 use crate::sqlite::error::ChangeError;
 use crate::sqlite::queue::make_run_ready;
 use crate::sqlite::tx::Tx;
@@ -49,7 +49,7 @@ pub(crate) fn enter_lane(
         LaneDepthLimit::Depth(max) => i64::from(max),
         LaneDepthLimit::Unbounded => i64::MAX,
     };
-    let full = || ChangeError::Refused(Refused::LaneFull(lane.clone()));
+    let full = || ChangeError::Refused(RefusalReason::LaneFull(lane.clone()));
     if depth_max == 0 {
         return Err(full());
     }
@@ -151,7 +151,7 @@ pub(crate) fn list_lanes(
 fn lane_row(row: &Row<'_>) -> Result<LaneRow> {
     let head: Option<[u8; 16]> = row.get(1)?;
     Ok(LaneRow {
-        lane: get_name(row, 0)?,
+        lane: get_parsed(row, 0)?,
         head: head.map(RunId::from_bytes),
         depth: get_u32(row, 2)?,
     })

@@ -131,7 +131,7 @@ impl OpenedFile {
 
     /// Checks that the path still leads to the same file, because writes to a deleted or replaced
     /// file are lost.
-    pub(crate) fn check_in_place(&self) -> Result<(), String> {
+    pub(crate) fn check_not_replaced(&self) -> Result<(), String> {
         let path = self.path.display();
         match file_identity(&self.path) {
             Ok(found) if self.identity.is_none_or(|opened| opened == found) => Ok(()),
@@ -286,7 +286,7 @@ mod tests {
         ] {
             let path = PathBuf::from(path);
             let file = OpenedFile { path, identity };
-            assert_eq!(file.check_in_place().is_ok(), is_in_place, "{file:?}");
+            assert_eq!(file.check_not_replaced().is_ok(), is_in_place, "{file:?}");
         }
     }
 

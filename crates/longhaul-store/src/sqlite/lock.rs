@@ -54,7 +54,7 @@ impl DriverLock {
 }
 
 /// Returns whether a process drives the store in this file. Writes nothing.
-pub fn is_store_driven(file: &Path) -> Result<bool, StoreError> {
+pub fn store_has_driver(file: &Path) -> Result<bool, StoreError> {
     Ok(current_driver(file)?.is_some())
 }
 

@@ -5,7 +5,7 @@ use longhaul_core::change::{DueTime, NewRun, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId, Seq, TimerId};
 use longhaul_core::port::store::{
-    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, Refused,
+    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, RefusalReason,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::task::{EarliestStart, TaskSpec};
@@ -52,7 +52,7 @@ pub(crate) fn create_runs(
     for run in &request.runs {
         match create_run(tx, run, RunOrigin::Run) {
             Ok(()) => {}
-            Err(ChangeError::Refused(Refused::LaneFull(lane))) => {
+            Err(ChangeError::Refused(RefusalReason::LaneFull(lane))) => {
                 return Ok(CommandOutcome::Rollback(CreateRunsOutcome::LaneFull(lane)));
             }
             Err(ChangeError::Refused(why)) => {

@@ -3,7 +3,7 @@
 
 use longhaul_core::id::{NoteId, ResourceKey, RunId};
 use longhaul_core::note::{
-    NOTES_MAX, NewNote, Note, NoteOutcome, query_words, separate_unspaced_characters,
+    NOTES_MAX, NewNote, Note, NoteOutcome, insert_spaces_in_unspaced_scripts, query_words,
 };
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, Row, params};
@@ -56,9 +56,9 @@ pub(crate) fn add_note(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> R
         "INSERT INTO note_fts (rowid, resource, words, tags) VALUES (?1, ?2, ?3, ?4)",
         params![
             tx.conn.last_insert_rowid(),
-            resource_token(resource),
-            separate_unspaced_characters(&stored.text),
-            separate_unspaced_characters(&stored.tags.join(" ")),
+            resource_search_token(resource),
+            insert_spaces_in_unspaced_scripts(&stored.text),
+            insert_spaces_in_unspaced_scripts(&stored.tags.join(" ")),
         ],
     )?;
     Ok(NoteOutcome::Stored(stored.id))
@@ -78,7 +78,7 @@ pub(crate) fn search_notes(
     }
     // Every word is quoted, and words never contain quotes.
     let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-    let token = resource_token(resource);
+    let token = resource_search_token(resource);
     let any = words.join(" OR ");
     let fts_query = format!("(resource : \"{token}\") AND ({{words tags}} : ({any}))");
     tx.query_all(
@@ -133,7 +133,7 @@ pub(crate) fn clear_notes(tx: &Tx<'_>, resource: &ResourceKey) -> Result<u64> {
 
 /// Returns a token that identifies the resource in the full-text index and that no text contains by
 /// chance.
-fn resource_token(resource: &ResourceKey) -> String {
+fn resource_search_token(resource: &ResourceKey) -> String {
     format!("r{}", Hash::digest(resource.as_str().as_bytes()))
 }
 

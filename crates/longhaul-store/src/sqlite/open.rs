@@ -125,7 +125,7 @@ fn open_read_only_store(
     write_error: CommitError,
 ) -> Result<SqliteStore, StoreError> {
     let reader = || {
-        connect::open_fallback_reader(path, options.busy_timeout)
+        connect::open_reader_or_immutable(path, options.busy_timeout)
             .map_err(|error| sql_error(error, location))
     };
     let migrations = schema::migrations(options);
@@ -181,7 +181,7 @@ fn open_writer_with_retries(
         match connect::open_writer(path, options.busy_timeout) {
             Ok(conn) => {
                 if let Some(pages) =
-                    options.fault_injector.as_ref().and_then(|faults| faults.max_pages())
+                    options.fault_injector.as_ref().and_then(|faults| faults.max_database_pages())
                 {
                     conn.pragma_update(None, "max_page_count", pages)
                         .map_err(|error| sql_error(error, location))?;

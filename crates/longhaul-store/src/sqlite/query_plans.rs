@@ -62,7 +62,7 @@ fn an_append_finds_its_head_by_primary_key() {
 }
 
 #[test]
-fn pruning_collects_active_trees_once() {
+fn pruning_lists_active_run_trees_once() {
     let by_id = |table: &str| format!("SEARCH {table} USING INDEX sqlite_autoindex_run_1 (id=?)");
     let steps = [
         "SEARCH h USING INDEX run_head_finished (finished_at<?)",

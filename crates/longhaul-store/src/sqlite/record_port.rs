@@ -18,7 +18,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use crate::options::OpenMode;
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
-use crate::sqlite::lock::is_store_driven;
+use crate::sqlite::lock::store_has_driver;
 use crate::sqlite::{
     blob, budget, global_log, heartbeat, lane, note, records, repair, steer, timer, usage,
 };
@@ -70,12 +70,12 @@ impl RecordStore for SqliteStore {
         messages: Vec<Message>,
     ) -> Result<(), StoreError> {
         let thread = thread.clone();
-        self.run_silent_command(move |tx| records::extend_thread(tx, &thread, &messages)).await
+        self.run_command_no_notify(move |tx| records::extend_thread(tx, &thread, &messages)).await
     }
 
     async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError> {
         let thread = thread.clone();
-        self.run_silent_command(move |tx| records::clear_thread(tx, &thread)).await
+        self.run_command_no_notify(move |tx| records::clear_thread(tx, &thread)).await
     }
 
     async fn add_note(
@@ -84,7 +84,7 @@ impl RecordStore for SqliteStore {
         note: NewNote,
     ) -> Result<NoteOutcome, StoreError> {
         let resource = resource.clone();
-        self.run_silent_command(move |tx| note::add_note(tx, &resource, &note)).await
+        self.run_command_no_notify(move |tx| note::add_note(tx, &resource, &note)).await
     }
 
     async fn search_notes(
@@ -108,19 +108,19 @@ impl RecordStore for SqliteStore {
     }
 
     async fn delete_note(&self, note: NoteId) -> Result<bool, StoreError> {
-        self.run_silent_command(move |tx| note::delete_note(tx, note)).await
+        self.run_command_no_notify(move |tx| note::delete_note(tx, note)).await
     }
 
     async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError> {
         let resource = resource.clone();
-        self.run_silent_command(move |tx| note::clear_notes(tx, &resource)).await
+        self.run_command_no_notify(move |tx| note::clear_notes(tx, &resource)).await
     }
 
     async fn queued_steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
         self.run_query(move |tx| steer::list_steers(tx, run)).await
     }
 
-    async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
+    async fn approval_rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
         self.run_query(move |tx| records::list_rules(tx, run)).await
     }
 
@@ -161,7 +161,7 @@ impl RecordStore for SqliteStore {
     async fn has_driver(&self) -> Result<bool, StoreError> {
         match self.mode {
             OpenMode::Driver => Ok(true),
-            OpenMode::Outsider => is_store_driven(Path::new(&*self.at)),
+            OpenMode::Outsider => store_has_driver(Path::new(&*self.at)),
         }
     }
 
@@ -204,17 +204,17 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| records::due_outbox_items(tx, limit)).await
     }
 
-    async fn settle_outbox_message(
+    async fn record_outbox_attempt(
         &self,
         id: u64,
         again: Option<Millis>,
     ) -> Result<(), StoreError> {
-        self.run_silent_command(move |tx| records::settle_outbox_item(tx, id, again)).await
+        self.run_command_no_notify(move |tx| records::settle_outbox_item(tx, id, again)).await
     }
 
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {
         let account = account.to_owned();
-        self.run_silent_command(move |tx| records::block_provider(tx, &account, duration)).await
+        self.run_command_no_notify(move |tx| records::block_provider(tx, &account, duration)).await
     }
 
     async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
@@ -227,7 +227,7 @@ impl RecordStore for SqliteStore {
         run: RunId,
         checkpoint: RunCheckpoint,
     ) -> Result<(), StoreError> {
-        self.run_silent_command(move |tx| records::save_checkpoint(tx, run, &checkpoint)).await
+        self.run_command_no_notify(move |tx| records::save_checkpoint(tx, run, &checkpoint)).await
     }
 
     async fn newest_checkpoint(
@@ -240,7 +240,7 @@ impl RecordStore for SqliteStore {
             Some(stored) if stored.fold_hash == fold_hash => Ok(Some(stored)),
             Some(_) => {
                 let fold_hash = fold_hash.to_owned();
-                self.run_silent_command(move |tx| {
+                self.run_command_no_notify(move |tx| {
                     records::delete_incompatible_checkpoint(tx, run, &fold_hash)
                 })
                 .await?;

@@ -9,7 +9,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{
-    count_to_column, get_json, get_name, get_time, get_u32, get_u64, limit_to_column, to_json,
+    count_to_column, get_json, get_parsed, get_time, get_u32, get_u64, limit_to_column, to_json,
 };
 use crate::sqlite::tx::Tx;
 
@@ -80,7 +80,7 @@ pub(crate) fn list_late_results(tx: &Tx<'_>, run: RunId) -> Result<Vec<LateToolR
     tx.query_all(
         "SELECT call, text FROM late_result WHERE run = ?1 ORDER BY id",
         params![run.bytes()],
-        |row| Ok(LateToolResult { call: get_name(row, 0)?, text: row.get(1)? }),
+        |row| Ok(LateToolResult { call: get_parsed(row, 0)?, text: row.get(1)? }),
     )
 }
 

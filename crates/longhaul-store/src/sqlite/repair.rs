@@ -84,7 +84,7 @@ pub(crate) fn count_inconsistent_rows(tx: &Tx<'_>) -> Result<RepairCounts> {
 
 /// Returns whether all rows are consistent.
 pub(crate) fn are_rows_consistent(tx: &Tx<'_>) -> Result<bool> {
-    Ok(count_inconsistent_rows(tx)?.is_clean())
+    Ok(count_inconsistent_rows(tx)?.is_all_zero())
 }
 
 /// Repairs all inconsistent rows and returns their number of each kind.
@@ -93,9 +93,9 @@ pub(crate) fn repair_rows(tx: &Tx<'_>) -> Result<CommandOutcome<RepairCounts>, C
     match fix_rows(tx, &found) {
         Ok(()) => Ok(CommandOutcome::Changed(found.counts())),
         Err(ChangeError::Failed(error)) => Err(error),
-        Err(ChangeError::Refused(why)) => {
-            Err(CommandError::InconsistentRows(format!("a repair was refused: {why:?}")))
-        }
+        Err(ChangeError::Refused(why)) => Err(CommandError::InconsistentRows(format!(
+            "inconsistent rows can't be repaired: {why:?}"
+        ))),
     }
 }
 

@@ -10,8 +10,8 @@ use longhaul_core::usage::{MicroUsd, Usage};
 use rusqlite::{Result, Row, params, params_from_iter};
 
 use crate::sqlite::column::{
-    LANE_WAIT, LEASED, PARKED, PAUSED, READY, get_final_status, get_name, get_optional_name,
-    get_optional_time, get_time, get_u32, get_u64, limit_to_column, status_code,
+    LANE_WAIT, LEASED, PARKED, PAUSED, READY, get_final_status, get_optional_parsed,
+    get_optional_time, get_parsed, get_time, get_u32, get_u64, limit_to_column, status_to_column,
 };
 use crate::sqlite::filter::WhereClauseBuilder;
 use crate::sqlite::tx::Tx;
@@ -74,7 +74,7 @@ fn status_condition(status: Status) -> String {
         Status::Blocked => "(h.epoch > 0 AND h.state = 2 AND h.blocked = 1)".to_owned(),
         Status::Paused => "h.state = 4".to_owned(),
         Status::Completed | Status::Failed | Status::Cancelled => {
-            format!("(h.state = 5 AND h.outcome = {})", status_code(status))
+            format!("(h.state = 5 AND h.outcome = {})", status_to_column(status))
         }
     }
 }
@@ -87,15 +87,15 @@ fn run_row(row: &Row<'_>) -> Result<RunRow> {
     let cost = MicroUsd(get_u64(row, 30)?);
     Ok(RunRow {
         id: RunId::from_bytes(row.get(0)?),
-        agent: get_name(row, 1)?,
+        agent: get_parsed(row, 1)?,
         definition: Hash::from_bytes(row.get(2)?),
         status,
         reason,
         code: row.get(20)?,
-        inbox: get_name(row, 3)?,
-        lane: get_optional_name(row, 4)?,
-        thread: get_optional_name(row, 5)?,
-        resource: get_optional_name(row, 6)?,
+        inbox: get_parsed(row, 3)?,
+        lane: get_optional_parsed(row, 4)?,
+        thread: get_optional_parsed(row, 5)?,
+        resource: get_optional_parsed(row, 6)?,
         kind: row.get(7)?,
         priority: row.get(8)?,
         parent: parent.map(RunId::from_bytes),

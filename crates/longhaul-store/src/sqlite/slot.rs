@@ -5,7 +5,7 @@
 
 use longhaul_core::change::{DueTime, SandboxSlot, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, SandboxId, TimerId};
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::ENDED;
@@ -26,7 +26,7 @@ pub(crate) fn acquire_slot(tx: &Tx<'_>, run: RunId, slot: &SandboxSlot) -> Resul
         return Ok(());
     }
     if count >= i64::from(slot.capacity) {
-        return Err(ChangeError::Refused(Refused::NoSlot));
+        return Err(ChangeError::Refused(RefusalReason::NoSlot));
     }
     tx.run(
         "DELETE FROM sandbox_slot_wait WHERE run = ?1 AND provider = ?2",

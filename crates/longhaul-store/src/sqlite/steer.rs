@@ -2,7 +2,7 @@
 
 use longhaul_core::change::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::id::RunId;
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{get_json, limit_to_column, to_json};
@@ -23,7 +23,7 @@ pub(crate) fn queue_steer(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(
         ],
     )?;
     if queued == 0 {
-        return Err(ChangeError::Refused(Refused::SteersFull));
+        return Err(ChangeError::Refused(RefusalReason::SteersFull));
     }
     Ok(())
 }
@@ -41,7 +41,7 @@ pub(crate) fn update_steer(
         |row| Ok((row.get(0)?, get_json(row, 1)?)),
     )?;
     let Some((id, mut row)) = waiting else {
-        return Err(ChangeError::Refused(Refused::SteerSettled));
+        return Err(ChangeError::Refused(RefusalReason::SteerSettled));
     };
     if let Some((text, delivery)) = &steer_update.edit {
         row.text.clone_from(text);

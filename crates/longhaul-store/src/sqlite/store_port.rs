@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
     GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
     PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
@@ -36,13 +36,13 @@ impl Store for SqliteStore {
         self.run_query(move |tx| journal::read_journal_page(tx, request)).await
     }
 
-    async fn append(&self, request: AppendRequest) -> Result<Appended, StoreError> {
+    async fn append(&self, request: AppendRequest) -> Result<AppendResult, StoreError> {
         if let Author::Driver { .. } = request.author {
             self.require_driver("append as a run's driver")?;
         }
         match EncodedAppend::new(request).map_err(|error| error.into_store_error(&self.at))? {
             Ok(growth) => self.run_command(move |tx| append_events(tx, &growth)).await,
-            Err(refused) => Ok(Appended::Refused(refused)),
+            Err(refused) => Ok(AppendResult::Refused(refused)),
         }
     }
 
@@ -69,7 +69,7 @@ impl Store for SqliteStore {
         // Each step is a separate command, so that appends can run in between.
         for step in steps {
             let done = self
-                .run_silent_command(move |tx| prune::run_prune_step(tx, request, &step))
+                .run_command_no_notify(move |tx| prune::run_prune_step(tx, request, &step))
                 .await?;
             pruned.runs += done.runs;
             pruned.blobs += done.blobs;

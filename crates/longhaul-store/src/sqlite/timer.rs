@@ -4,7 +4,7 @@
 use longhaul_core::change::{DueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, params};
 
@@ -38,7 +38,7 @@ pub(crate) fn update_timer(tx: &Tx<'_>, timer_update: &TimerUpdate) -> Result<()
         TimerUpdate::Consume(timer) => {
             let spent = tx.run("DELETE FROM timer WHERE timer = ?1", params![timer.bytes()])?;
             if spent == 0 {
-                return Err(ChangeError::Refused(Refused::TimerConsumed));
+                return Err(ChangeError::Refused(RefusalReason::TimerConsumed));
             }
             Ok(())
         }

@@ -198,16 +198,16 @@ impl Writer {
         self.begin_transaction().map_err(|error| CommitError::from_sql(&error))?;
         let mut must_notify = false;
         for work in commands {
-            self.exec_in_commit("SAVEPOINT command")?;
+            self.exec_or_commit_error("SAVEPOINT command")?;
             match work.run(&self.new_tx(), &self.at) {
                 CommandStatus::Changed => must_notify = true,
                 CommandStatus::Silent => {}
-                CommandStatus::Rollback => self.exec_in_commit("ROLLBACK TO command")?,
+                CommandStatus::Rollback => self.exec_or_commit_error("ROLLBACK TO command")?,
                 // SQLite may have rolled back the whole transaction by itself.
                 CommandStatus::Failed(lost) if self.conn.is_autocommit() => return Err(lost),
-                CommandStatus::Failed(_) => self.exec_in_commit("ROLLBACK TO command")?,
+                CommandStatus::Failed(_) => self.exec_or_commit_error("ROLLBACK TO command")?,
             }
-            self.exec_in_commit("RELEASE command")?;
+            self.exec_or_commit_error("RELEASE command")?;
         }
         Ok(must_notify)
     }
@@ -233,7 +233,7 @@ impl Writer {
         let fault = self.fault_injector.as_ref().and_then(|faults| faults.commit_fault());
         let lost = match fault {
             None => match self.exec("COMMIT") {
-                Ok(()) => return self.check_file_in_place(),
+                Ok(()) => return self.check_file_not_replaced(),
                 Err(error) => CommitError::from_sql(&error),
             },
             Some(CommitFault::Full) => CommitError::DiskFull,
@@ -261,8 +261,8 @@ impl Writer {
 
     /// Returns an error if the database file was deleted or replaced. Checked after every commit,
     /// because writes to such a file must not be acknowledged.
-    fn check_file_in_place(&self) -> Result<(), CommitError> {
-        match self.file.as_ref().map_or(Ok(()), OpenedFile::check_in_place) {
+    fn check_file_not_replaced(&self) -> Result<(), CommitError> {
+        match self.file.as_ref().map_or(Ok(()), OpenedFile::check_not_replaced) {
             Ok(()) => Ok(()),
             Err(why) => Err(self.close_after_failure(why)),
         }
@@ -292,7 +292,7 @@ impl Writer {
         Tx { conn: &self.conn, now: self.clock.now() }
     }
 
-    fn exec_in_commit(&self, sql: &str) -> Result<(), CommitError> {
+    fn exec_or_commit_error(&self, sql: &str) -> Result<(), CommitError> {
         self.exec(sql).map_err(|error| CommitError::from_sql(&error))
     }
 

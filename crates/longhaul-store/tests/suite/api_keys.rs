@@ -86,12 +86,14 @@ async fn one_of_two_processes_begins_a_request() {
         };
         let begins = |store: Arc<SqliteStore>| {
             let request = request.clone();
-            async move { store.begin_request(request).await.unwrap() == IdempotencyState::Acquired }
+            async move {
+                store.begin_idempotent_request(request).await.unwrap() == IdempotencyState::Acquired
+            }
         };
         assert_eq!(race(&stores, begins).await, 1, "round {round}");
         let reply = StoredResponse { status: 201, location: None, body: b"done".to_vec() };
-        stores[0].complete_request(key, reply.clone()).await.unwrap();
-        let state = stores[1].begin_request(request).await.unwrap();
+        stores[0].complete_idempotent_request(key, reply.clone()).await.unwrap();
+        let state = stores[1].begin_idempotent_request(request).await.unwrap();
         assert_eq!(state, IdempotencyState::Completed(reply));
     }
 }

@@ -30,7 +30,7 @@ impl JournalCheck for FirstEvent {
         }
     }
 
-    fn finish_journal(&mut self, _ended: bool) -> Result<(), String> {
+    fn finish_journal_check(&mut self, _ended: bool) -> Result<(), String> {
         self.0 = false;
         Ok(())
     }
@@ -164,7 +164,7 @@ async fn the_wal_of_a_replaced_store_is_kept_with_it() {
     assert!(!log(&folder.file()).exists());
     assert_eq!(problems(&folder.file()), [""; 0]);
     let previous = problems(&previous.unwrap());
-    let found = "the run's head has 8 events, but its journal has 4";
+    let found = "the run's record counts 8 events, but its journal has 4";
     assert!(previous.iter().any(|line| line.contains(found)), "{previous:?}");
     drop(open);
 }
@@ -218,14 +218,14 @@ async fn a_valid_store_has_no_problems() {
 #[tokio::test]
 async fn check_reports_every_kind_of_damage() {
     for (sql, found) in [
-        ("DELETE FROM journal WHERE seq = 4", "journal: the run's head has 4 events"),
+        ("DELETE FROM journal WHERE seq = 4", "journal: the run's record counts 4 events"),
         (
             "DELETE FROM journal WHERE seq = 2",
             "journal: events are missing: event 3 follows event 1",
         ),
         (
             "UPDATE run_head SET last_seq = 9",
-            "journal: the run's head has 9 events, but its journal has 4",
+            "journal: the run's record counts 9 events, but its journal has 4",
         ),
         ("UPDATE journal SET body = '{' WHERE seq = 3", "journal: "),
         ("UPDATE journal SET seq = 10 - seq", "journal: "),

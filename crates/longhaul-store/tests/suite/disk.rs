@@ -105,10 +105,10 @@ async fn a_store_on_a_read_only_disk_is_opened_read_only() {
         let error = open(options(&file, role, &clock)).unwrap_err();
         assert!(refused(&error), "{error:?}");
     }
-    let looker = open(options(&file, OpenMode::Outsider, &clock)).unwrap();
-    assert_eq!(looker.list_runs(RunFilter::default()).await.unwrap(), []);
+    let observer = open(options(&file, OpenMode::Outsider, &clock)).unwrap();
+    assert_eq!(observer.list_runs(RunFilter::default()).await.unwrap(), []);
     let thread = ThreadKey::new("t").unwrap();
-    let error = looker.clear_thread(&thread).await.unwrap_err();
+    let error = observer.clear_thread(&thread).await.unwrap_err();
     assert!(refused(&error), "{error:?}");
 }
 
@@ -123,9 +123,9 @@ async fn a_read_only_file_of_an_older_schema_is_read_unmigrated() {
     disk.make_read_only();
     let refused = open(newer_build(options(&file, OpenMode::Driver, &clock))).unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
-    let looker = open(newer_build(options(&file, OpenMode::Outsider, &clock))).unwrap();
-    assert_eq!(looker.list_runs(RunFilter::default()).await.unwrap(), []);
-    let refused = looker.list_keys().await.unwrap_err();
+    let observer = open(newer_build(options(&file, OpenMode::Outsider, &clock))).unwrap();
+    assert_eq!(observer.list_runs(RunFilter::default()).await.unwrap(), []);
+    let refused = observer.list_keys().await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     let message = refused.to_string();
     assert!(message.contains("must first be migrated from version 1 to 2"), "{message}");

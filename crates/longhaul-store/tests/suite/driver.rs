@@ -5,7 +5,7 @@ use longhaul_core::id::Seq;
 use longhaul_core::port::auth::{IdempotencyKey, IdempotencyRequest, IdempotencyState};
 use longhaul_core::port::records::RecordStore as _;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, PruneRequest, RunFilter, Store as _, StoreError,
+    AppendRequest, AppendResult, Author, PruneRequest, RunFilter, Store as _, StoreError,
     WorkerLiveness,
 };
 use longhaul_core::raw::Hash;
@@ -281,19 +281,20 @@ async fn a_request_is_repeatable_at_once_after_its_server_died() {
     let fixture = folder.fixture(folder.drive());
     let run = fixture.open(|_| {}).await;
     for key in ["before", "after"] {
-        let state = fixture.harness.auth.begin_request(new_request(key)).await.unwrap();
+        let state = fixture.harness.auth.begin_idempotent_request(new_request(key)).await.unwrap();
         assert_eq!(state, IdempotencyState::Acquired);
     }
     let mut batch = events_batch([cancel_requested()]);
     batch.changes.push(Change::MarkRequestApplied(new_request("after").key));
-    let Appended::Committed { seq, .. } = fixture.append_outside(run, batch).await else {
+    let AppendResult::Committed { seq, .. } = fixture.append_outside(run, batch).await else {
         panic!("the run accepts the append");
     };
     drop(fixture);
 
     let fixture = folder.fixture(folder.drive());
-    let begin =
-        async |key: &str| fixture.harness.auth.begin_request(new_request(key)).await.unwrap();
+    let begin = async |key: &str| {
+        fixture.harness.auth.begin_idempotent_request(new_request(key)).await.unwrap()
+    };
     assert_eq!(begin("before").await, IdempotencyState::Acquired);
     let applied = IdempotencyState::Applied(RequestEffect::Events { run, seq });
     assert_eq!(begin("after").await, applied);

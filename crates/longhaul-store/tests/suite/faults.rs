@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul_core::port::store::{AppendRequest, Appended, StoreError};
+use longhaul_core::port::store::{AppendRequest, AppendResult, StoreError};
 use longhaul_core::status::Status;
 use longhaul_store::options::{CommitFault, FaultInjector};
 use longhaul_store::{OpenMode, StoreOptions, open};
@@ -53,7 +53,7 @@ impl FaultTrial {
         self.park().await.unwrap_err()
     }
 
-    async fn park(&self) -> Result<Appended, StoreError> {
+    async fn park(&self) -> Result<AppendResult, StoreError> {
         let append = AppendRequest {
             run: self.claimed.run,
             author: self.claimed.author(),
@@ -69,7 +69,7 @@ async fn a_commit_on_a_full_disk_is_rolled_back_and_the_next_succeeds() {
     let error = trial.park_with(CommitFault::Full).await;
     assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
     trial.fixture.assert_status(trial.claimed.run, Status::Running, "").await;
-    assert!(matches!(trial.park().await, Ok(Appended::Committed { .. })));
+    assert!(matches!(trial.park().await, Ok(AppendResult::Committed { .. })));
     trial.fixture.assert_status(trial.claimed.run, Status::Waiting, "budget").await;
     assert_eq!(*trial.fatal_errors.lock().unwrap(), [""; 0]);
 }
@@ -79,7 +79,7 @@ async fn a_busy_commit_can_be_retried() {
     let trial = FaultTrial::new().await;
     let error = trial.park_with(CommitFault::Busy).await;
     assert!(matches!(error, StoreError::Busy { .. }), "{error}");
-    assert!(matches!(trial.park().await, Ok(Appended::Committed { .. })));
+    assert!(matches!(trial.park().await, Ok(AppendResult::Committed { .. })));
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn another_writer_is_waited_for_up_to_the_timeout() {
 struct PageLimit(u32);
 
 impl FaultInjector for PageLimit {
-    fn max_pages(&self) -> Option<u32> {
+    fn max_database_pages(&self) -> Option<u32> {
         Some(self.0)
     }
 }
@@ -167,7 +167,7 @@ pub(crate) async fn fill(held: &mut ClaimedRun) -> usize {
     for count in 0..100_000 {
         let append = AppendRequest { run: held.run, author: held.author(), batch: long_batch() };
         match store.append(append).await {
-            Ok(Appended::Committed { seq, .. }) => held.last = seq,
+            Ok(AppendResult::Committed { seq, .. }) => held.last = seq,
             Ok(other) => panic!("{other:?}"),
             Err(StoreError::DiskFull { .. }) => return count,
             Err(other) => panic!("{other}"),

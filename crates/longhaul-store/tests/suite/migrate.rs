@@ -32,7 +32,7 @@ struct NewerBuild {
 }
 
 impl FaultInjector for NewerBuild {
-    fn max_pages(&self) -> Option<u32> {
+    fn max_database_pages(&self) -> Option<u32> {
         self.is_full.then_some(1)
     }
 
@@ -155,23 +155,23 @@ async fn an_older_file_on_a_full_disk_is_read_unmigrated() {
     let refused = open_on_full_disk(OpenMode::Driver).unwrap_err();
     assert!(is_full(&refused), "{refused}");
 
-    let looker = open_on_full_disk(OpenMode::Outsider).unwrap();
-    assert!(looker.get_run(old.run).await.unwrap().is_some());
-    assert_eq!(looker.last_global_seq().await.unwrap(), GlobalSeq(4));
+    let observer = open_on_full_disk(OpenMode::Outsider).unwrap();
+    assert!(observer.get_run(old.run).await.unwrap().is_some());
+    assert_eq!(observer.last_global_seq().await.unwrap(), GlobalSeq(4));
     // Tables that the older build did not have can't be read, and reads fail instead of returning
     // nothing.
     let hash = Hash::digest(b"ops");
     let refused = [
-        looker.list_keys().await.err(),
-        looker.find_key(hash).await.err(),
-        looker.record_key_use(hash).await.err(),
-        looker.add_key(new_key("ops")).await.err(),
+        observer.list_keys().await.err(),
+        observer.find_key(hash).await.err(),
+        observer.record_key_use(hash).await.err(),
+        observer.add_key(new_key("ops")).await.err(),
     ];
     for error in refused {
         let error = error.unwrap();
         assert!(is_full(&error), "{error}");
     }
-    drop(looker);
+    drop(observer);
     assert_eq!(old.schema(), steps(&OLD_NAMES));
     old.open(OpenMode::Driver).unwrap();
     assert_eq!(old.schema(), steps(&NEW_NAMES));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use longhaul_core::port::store::{AppendRequest, Appended, StoreError};
+use longhaul_core::port::store::{AppendRequest, AppendResult, StoreError};
 use longhaul_core::status::Status;
 use longhaul_store::{OpenMode, StoreOptions, open};
 use longhaul_testkit::conformance::store::batches::{events_batch, progress};
@@ -89,7 +89,7 @@ async fn child() {
             batch: events_batch([progress(1)]),
         };
         match fixture.harness.store.append(append).await {
-            Ok(Appended::Committed { seq, .. }) => {
+            Ok(AppendResult::Committed { seq, .. }) => {
                 held.last = seq;
                 print_line(format!("at {seq}"));
             }

@@ -6,19 +6,19 @@ use longhaul_core::change::HoldSettlement;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::port::records::BudgetAccount;
-use longhaul_core::port::store::Refused;
-use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget};
+use longhaul_core::port::store::RefusalReason;
+use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget};
 
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Holds the maximum cost of a call.
-    pub(crate) fn hold(&mut self, run: RunId, hold: Hold) -> ChangeResult {
+    pub(crate) fn hold(&mut self, run: RunId, hold: BudgetAmount) -> ChangeResult {
         let root = self.root(run);
         let mut account = self.account(root);
         let left = remaining(&account);
         if !left.covers(hold) {
-            return refuse(Refused::OverBudget(left));
+            return refuse(RefusalReason::OverBudget(left));
         }
         account.held = plus(account.held, hold);
         self.tables.accounts.insert(root, account);
@@ -61,14 +61,14 @@ fn remaining(account: &BudgetAccount) -> RemainingBudget {
     }
 }
 
-const fn plus(one: Hold, other: Hold) -> Hold {
-    Hold {
+const fn plus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {
+    BudgetAmount {
         micro_usd: one.micro_usd.plus(other.micro_usd),
         tokens: one.tokens.saturating_add(other.tokens),
     }
 }
 
-const fn minus(one: Hold, other: Hold) -> Hold {
+const fn minus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {
     let micros: MicroUsd = one.micro_usd.minus(other.micro_usd);
-    Hold { micro_usd: micros, tokens: one.tokens.saturating_sub(other.tokens) }
+    BudgetAmount { micro_usd: micros, tokens: one.tokens.saturating_sub(other.tokens) }
 }

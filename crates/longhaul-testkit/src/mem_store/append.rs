@@ -3,7 +3,7 @@
 //! Invariant: events and their changes are committed together.
 
 use longhaul_core::change::{Batch, Change, SchedulingUpdate};
-use longhaul_core::port::store::{AppendRequest, Appended, Author, Refused};
+use longhaul_core::port::store::{AppendRequest, AppendResult, Author, RefusalReason};
 use longhaul_core::request::RequestEffect;
 
 use crate::mem_store::rows::{Head, State};
@@ -11,15 +11,18 @@ use crate::mem_store::tx::{BrokenRule, JournalAppend, Rollback, Tx};
 
 impl Tx<'_> {
     /// Appends a batch if the author's condition holds.
-    pub(crate) fn append(&mut self, append: AppendRequest) -> Result<Appended, Rollback<Appended>> {
+    pub(crate) fn append(
+        &mut self,
+        append: AppendRequest,
+    ) -> Result<AppendResult, Rollback<AppendResult>> {
         let AppendRequest { run, author, batch } = append;
         if author == Author::Outsider
             && let Some(event) = batch.events.iter().find(|event| event.from_outside().is_none())
         {
-            return Ok(Appended::Refused(Refused::NotAllowedForOutsider(event.kind())));
+            return Ok(AppendResult::Refused(RefusalReason::NotAllowedForOutsider(event.kind())));
         }
         let Some(head) = self.tables.heads.get(&run).cloned() else {
-            return Ok(Appended::RunNotFound);
+            return Ok(AppendResult::RunNotFound);
         };
         let epoch = match author {
             Author::Driver { epoch, .. } => epoch,
@@ -40,7 +43,7 @@ impl Tx<'_> {
         }
         for change in batch.changes {
             self.change(run, change).map_err(|undo| match undo {
-                Rollback::Answer(why) => Rollback::Answer(Appended::Refused(why)),
+                Rollback::Answer(why) => Rollback::Answer(AppendResult::Refused(why)),
                 Rollback::Error(error) => Rollback::Error(error),
             })?;
         }
@@ -48,7 +51,7 @@ impl Tx<'_> {
         if let Some(request_key) = request {
             self.mark_request(&request_key, RequestEffect::Events { run, seq });
         }
-        Ok(Appended::Committed { seq, now: self.now })
+        Ok(AppendResult::Committed { seq, now: self.now })
     }
 
     /// Returns the outcome of an append whose author's condition does not hold. `None` means
@@ -59,11 +62,11 @@ impl Tx<'_> {
         head: &Head,
         growth: &JournalAppend<'_>,
         batch: &Batch,
-    ) -> Option<Appended> {
+    ) -> Option<AppendResult> {
         let (after, holds, any_epoch) = match author {
             Author::Outsider => {
                 let is_late = head.state.is_ended() && !batch.events.is_empty();
-                return is_late.then_some(Appended::RunEnded);
+                return is_late.then_some(AppendResult::RunEnded);
             }
             Author::Driver { worker, epoch, after } => {
                 let holds = match head.state {
@@ -105,14 +108,14 @@ impl Tx<'_> {
         // already, the append has succeeded.
         if self.is_already_written(after, growth, any_epoch) {
             let seq = after.plus(growth.events.len() as u64);
-            return Some(Appended::Committed { seq, now: self.now });
+            return Some(AppendResult::Committed { seq, now: self.now });
         }
         Some(if head.state.is_ended() {
-            Appended::RunEnded
+            AppendResult::RunEnded
         } else if drives && !holds {
-            Appended::Fenced
+            AppendResult::Fenced
         } else {
-            Appended::Conflict
+            AppendResult::Conflict
         })
     }
 }

@@ -6,7 +6,7 @@
 use longhaul_core::port::auth::{
     IdempotencyKey, IdempotencyRequest, IdempotencyState, StoredResponse,
 };
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 use longhaul_core::request::RequestEffect;
 
 use crate::mem_store::rows::IdempotentRequest;
@@ -57,7 +57,7 @@ impl Tx<'_> {
             .is_some_and(|existing| existing.response.is_none() && existing.effect.is_none())
         {
             true => Ok(()),
-            false => refuse(Refused::RequestAlreadyApplied),
+            false => refuse(RefusalReason::RequestAlreadyApplied),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: at most one run of a lane can run at a time.
 
 use longhaul_core::id::{LaneKey, RunId};
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 
 use crate::mem_store::rows::State;
 use crate::mem_store::tx::{BrokenRule, ChangeResult, Tx, refuse};
@@ -29,7 +29,7 @@ impl Tx<'_> {
         if let LaneLimit::Depth(max) = bound
             && lane.depth >= max
         {
-            return refuse(Refused::LaneFull(key));
+            return refuse(RefusalReason::LaneFull(key));
         }
         let position = lane.next_position;
         lane.next_position += 1;

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use longhaul_core::id::{NoteId, ResourceKey};
 use longhaul_core::note::{
-    NOTES_MAX, NewNote, Note, NoteOutcome, is_combining_mark, query_words,
-    separate_unspaced_characters,
+    NOTES_MAX, NewNote, Note, NoteOutcome, insert_spaces_in_unspaced_scripts, is_combining_mark,
+    query_words,
 };
 
 use crate::mem_store::rows::{StoredNote, Tables};
@@ -111,8 +111,8 @@ impl NoteTokens {
         let tags = note.tags.join(" ");
         Self {
             columns: [
-                tokens(&separate_unspaced_characters(&note.text)),
-                tokens(&separate_unspaced_characters(&tags)),
+                tokens(&insert_spaces_in_unspaced_scripts(&note.text)),
+                tokens(&insert_spaces_in_unspaced_scripts(&tags)),
             ],
         }
     }

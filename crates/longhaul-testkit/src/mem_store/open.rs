@@ -7,7 +7,7 @@ use longhaul_core::change::{NewRun, TimerKind};
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, TimerId};
 use longhaul_core::port::records::BudgetAccount;
 use longhaul_core::port::store::{
-    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, Refused, StoreError,
+    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, RefusalReason, StoreError,
 };
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Millis;
@@ -134,9 +134,9 @@ impl Tx<'_> {
     }
 }
 
-fn map_refusal(undo: Rollback<Refused>) -> Rollback<CreateRunsOutcome> {
+fn map_refusal(undo: Rollback<RefusalReason>) -> Rollback<CreateRunsOutcome> {
     match undo {
-        Rollback::Answer(Refused::LaneFull(lane)) => {
+        Rollback::Answer(RefusalReason::LaneFull(lane)) => {
             Rollback::Answer(CreateRunsOutcome::LaneFull(lane))
         }
         // Opening a run can be refused only by its lane.

@@ -5,7 +5,7 @@ use longhaul_core::change::{DueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::TimerId;
 use longhaul_core::policy::gate::{GateStatus, TimeoutAction};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 
 use crate::mem_store::rows::Timer;
 use crate::mem_store::tx::{ChangeResult, Tx, refuse};
@@ -24,7 +24,7 @@ impl Tx<'_> {
             }
             TimerUpdate::Consume(timer) => {
                 let Some(spent) = self.tables.timers.remove(&timer) else {
-                    return refuse(Refused::TimerConsumed);
+                    return refuse(RefusalReason::TimerConsumed);
                 };
                 self.tables.due.remove(&(spent.due, timer));
             }

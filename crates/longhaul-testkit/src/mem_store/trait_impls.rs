@@ -18,9 +18,9 @@ use longhaul_core::port::records::{
     OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest, GateFilter,
-    Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
-    RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
+    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -48,7 +48,7 @@ impl Store for MemStore {
         self.read_tx(|tx| journal::page_with_time(tx, request))
     }
 
-    async fn append(&self, append: AppendRequest) -> StoreResult<Appended> {
+    async fn append(&self, append: AppendRequest) -> StoreResult<AppendResult> {
         self.write_tx(|tx| tx.append(append))
     }
 
@@ -153,7 +153,7 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.steers_of(run).map(|(_, row)| row.clone()).collect()))
     }
 
-    async fn rules(&self, run: RunId) -> StoreResult<Vec<RuleRow>> {
+    async fn approval_rules(&self, run: RunId) -> StoreResult<Vec<RuleRow>> {
         let all = (run, RuleId::from_bits(0))..=(run, RuleId::from_bits(u128::MAX));
         Ok(self.read_tx(|tx| tx.tables.rules.range(all).map(|(_, row)| row.clone()).collect()))
     }
@@ -221,7 +221,7 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.due_outbox(limit)))
     }
 
-    async fn settle_outbox_message(&self, id: u64, again: Option<Millis>) -> StoreResult<()> {
+    async fn record_outbox_attempt(&self, id: u64, again: Option<Millis>) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.settle_outbox(id, again);
             Ok(())
@@ -314,11 +314,14 @@ impl AuthStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.links.get(&hash).cloned()))
     }
 
-    async fn begin_request(&self, request: IdempotencyRequest) -> StoreResult<IdempotencyState> {
+    async fn begin_idempotent_request(
+        &self,
+        request: IdempotencyRequest,
+    ) -> StoreResult<IdempotencyState> {
         self.write_tx(|tx| Ok(tx.begin_request(request)))
     }
 
-    async fn complete_request(
+    async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
         reply: StoredResponse,
@@ -329,7 +332,7 @@ impl AuthStore for MemStore {
         })
     }
 
-    async fn abort_request(&self, key: IdempotencyKey) -> StoreResult<()> {
+    async fn abort_idempotent_request(&self, key: IdempotencyKey) -> StoreResult<()> {
         self.write_tx(|tx| {
             tx.abort_request(&key);
             Ok(())

@@ -3,7 +3,7 @@
 
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId};
-use longhaul_core::port::store::{Refused, StoreError};
+use longhaul_core::port::store::{RefusalReason, StoreError};
 use longhaul_core::time::Timestamp;
 
 use crate::mem_store::rows::Tables;
@@ -47,10 +47,10 @@ impl<T> From<StoreError> for Rollback<T> {
 }
 
 /// Result of one change.
-pub(crate) type ChangeResult = Result<(), Rollback<Refused>>;
+pub(crate) type ChangeResult = Result<(), Rollback<RefusalReason>>;
 
 /// Refuses a change.
-pub(crate) fn refuse(why: Refused) -> ChangeResult {
+pub(crate) fn refuse(why: RefusalReason) -> ChangeResult {
     Err(Rollback::Answer(why))
 }
 

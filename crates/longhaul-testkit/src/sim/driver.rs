@@ -8,7 +8,7 @@ use std::sync::Arc;
 use longhaul_core::change::LateToolResult;
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::RunPrepared;
-use longhaul_core::event::tool::{ToolSurfaced, ToolVerified};
+use longhaul_core::event::tool::{LateToolResultEvent, ToolVerified};
 use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
@@ -17,7 +17,7 @@ use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, JournalReadRequest, Refused, Store,
+    AppendRequest, AppendResult, Author, Claim, JournalReadRequest, RefusalReason, Store,
 };
 use longhaul_core::raw::{Hash, StoredText};
 use longhaul_core::time::Millis;
@@ -285,25 +285,25 @@ impl ReferenceDriver {
         let author = Author::Driver { worker: self.worker, epoch: self.epoch, after: run.seq() };
         let append = AppendRequest { run: self.run_id, author, batch };
         match self.services.store.append(append).await? {
-            Appended::Committed { .. } => {
+            AppendResult::Committed { .. } => {
                 self.catch_up().await?;
                 Ok(DriveProgress::Committed)
             }
-            Appended::Conflict => {
+            AppendResult::Conflict => {
                 self.catch_up().await?;
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
-            Appended::Refused(Refused::OverBudget(left)) => {
+            AppendResult::Refused(RefusalReason::OverBudget(left)) => {
                 self.ctx.remaining_budget = Some(left);
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }
-            Appended::Fenced | Appended::RunEnded => {
+            AppendResult::Fenced | AppendResult::RunEnded => {
                 self.surface_results(input).await?;
                 Ok(DriveProgress::Done)
             }
-            other @ (Appended::RunNotFound | Appended::Refused(_)) => {
+            other @ (AppendResult::RunNotFound | AppendResult::Refused(_)) => {
                 Err(format!("{}: a driver's append returned {other:?}", self.run_id).into())
             }
         }
@@ -317,13 +317,13 @@ impl ReferenceDriver {
         for tool in done.into_iter().filter(|tool| tool.status == ToolCallStatus::Completed) {
             let call = tool.call;
             let text = format!("{:?}", tool.output.content);
-            let surfaced = ToolSurfaced { call, is_error: false, output: tool.output };
+            let surfaced = LateToolResultEvent { call, is_error: false, output: tool.output };
             let status = self.services.store.get_run(self.run_id).await?.map(|row| row.status);
             let Some(status) = status else { continue };
             let view = RunSnapshot { run: self.run_id, status };
             let decided = decide_command(&view, RunCommand::SurfaceResult(surfaced), self.ctx);
             let appended = match decided {
-                Err(_) => Appended::RunEnded,
+                Err(_) => AppendResult::RunEnded,
                 Ok(batch) => {
                     let author = Author::Outsider;
                     self.services
@@ -332,7 +332,7 @@ impl ReferenceDriver {
                         .await?
                 }
             };
-            if appended == Appended::RunEnded {
+            if appended == AppendResult::RunEnded {
                 let late = LateToolResult { call, text };
                 self.services.records.save_late_tool_result(self.run_id, late).await?;
             }
@@ -343,14 +343,14 @@ impl ReferenceDriver {
 
 fn sim_preparation(run: &Run) -> RunPrepared {
     RunPrepared {
-        system: StoredText::inline("You are simulated."),
-        tools: StoredText::inline("[]"),
+        system: StoredText::new_inline("You are simulated."),
+        tools: StoredText::new_inline("[]"),
         initial_messages: vec![Message::User(vec![Part::Text(run.task().input.as_str().into())])],
         model: "scripted/sim".into(),
         fallbacks: Vec::new(),
         pricing: PRICING,
         compactor: None,
-        world: Some(StoredText::inline(r#""dawn""#)),
+        world: Some(StoredText::new_inline(r#""dawn""#)),
         context: BTreeMap::new(),
         external_tools: Vec::new(),
         identical_calls: None,

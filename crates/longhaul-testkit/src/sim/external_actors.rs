@@ -8,7 +8,7 @@ use longhaul_core::id::{RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, AnswerScope, Decision, GateKind, GateRow, GateStatus};
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, GateFilter, JournalReadRequest, RunFilter, RunRow,
+    AppendRequest, AppendResult, Author, GateFilter, JournalReadRequest, RunFilter, RunRow,
 };
 use longhaul_core::status::Status;
 use longhaul_core::usage::MicroUsd;
@@ -23,7 +23,7 @@ pub async fn send_command(
     services: &SimServices,
     run: RunId,
     command: RunCommand,
-) -> Result<Option<Appended>, SimError> {
+) -> Result<Option<AppendResult>, SimError> {
     let now = services.records.now().await?;
     let Some(row) = services.store.get_run(run).await? else {
         return Ok(None);
@@ -77,7 +77,7 @@ pub async fn answer(
     services: &SimServices,
     gate: &GateRow,
     variant: usize,
-) -> Result<Option<Appended>, SimError> {
+) -> Result<Option<AppendResult>, SimError> {
     let decision = match (&gate.spec.kind, variant % 4) {
         (GateKind::Approval | GateKind::Result, 0) => Decision::Reject,
         (GateKind::Approval | GateKind::Result, _) => Decision::Approve,
@@ -115,7 +115,7 @@ pub async fn steer(
     };
     let text = "please hurry".to_owned();
     let command = RunCommand::Steer(SteerMessage { steer, text, delivery, by: "anna".into() });
-    Ok(matches!(send_command(services, run, command).await?, Some(Appended::Committed { .. })))
+    Ok(matches!(send_command(services, run, command).await?, Some(AppendResult::Committed { .. })))
 }
 
 /// Cancels a run as a caller would: closes it if it has no driver, otherwise appends the
@@ -152,7 +152,7 @@ async fn apply_if_undriven(
     };
     let author = Author::Closer { after: folded.seq() };
     let appended = services.store.append(AppendRequest { run, author, batch }).await?;
-    Ok(matches!(appended, Appended::Committed { .. } | Appended::RunEnded))
+    Ok(matches!(appended, AppendResult::Committed { .. } | AppendResult::RunEnded))
 }
 
 /// Resumes a run with a larger budget.

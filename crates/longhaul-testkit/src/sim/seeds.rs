@@ -88,7 +88,7 @@ pub async fn run_seed_with(
     };
     let repairs = simulation.cluster.services.records.repair_rows().await?;
     let clean = repairs
-        .is_clean()
+        .is_all_zero()
         .then_some(())
         .ok_or_else(|| format!("repaired inconsistent rows: {repairs:?}").into());
     let debts = check_lost_results(&simulation.cluster.services, &history.journals).await;

@@ -111,8 +111,8 @@ impl SingleRun {
         Ok(match step {
             Step::Prepare => {
                 let perceived = RunPrepared {
-                    system: StoredText::inline("You are simulated."),
-                    tools: StoredText::inline("[]"),
+                    system: StoredText::new_inline("You are simulated."),
+                    tools: StoredText::new_inline("[]"),
                     initial_messages: vec![Message::user(self.run.task().input.as_str())],
                     model: "scripted/sim".into(),
                     fallbacks: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, RunId, WorkerId};
-use longhaul_core::port::store::Appended;
+use longhaul_core::port::store::AppendResult;
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
@@ -195,7 +195,7 @@ async fn appends_can_be_retried_until_acknowledged() {
                     break appended;
                 }
             };
-            let Appended::Committed { seq, .. } = appended else {
+            let AppendResult::Committed { seq, .. } = appended else {
                 panic!("{appended:?} under {pattern:b}");
             };
             held.last = seq;

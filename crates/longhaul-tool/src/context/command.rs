@@ -12,7 +12,7 @@ use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest
 use longhaul_core::time::{Clock, Millis};
 
 use crate::command::{Command, CommandError};
-use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, too_long_message};
+use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, response_too_long_message};
 
 /// Maximum number of stderr bytes in an error message.
 const STDERR_BYTES_MAX: usize = 500;
@@ -70,17 +70,18 @@ impl ContextProvider for CommandContextProvider {
         // Checked before the exit status, which only says that the program was killed or its pipe
         // was closed.
         if ended.stdout.total_bytes() > RESPONSE_BYTES_MAX as u64 {
-            return Err(lasts(too_long_message()));
+            return Err(lasts(response_too_long_message()));
         }
         if !ended.exit.is_success() {
-            let stderr = ended.stderr.last_text(STDERR_BYTES_MAX);
+            let stderr = ended.stderr.tail_text(STDERR_BYTES_MAX);
             let why = match stderr.is_empty() {
                 true => format!("the process {} and printed nothing on stderr", ended.exit),
                 false => format!("the process {}: {stderr}", ended.exit),
             };
             return Err(ContextError::transient(describe(why)));
         }
-        let answer = ended.stdout.complete_output().ok_or_else(|| lasts(too_long_message()))?;
+        let answer =
+            ended.stdout.complete_output().ok_or_else(|| lasts(response_too_long_message()))?;
         parse_perception(&answer).map_err(lasts)
     }
 }

@@ -13,7 +13,7 @@ use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest
 use longhaul_core::port::outbound::{NetworkScope, OutboundClient, OutboundError, OutboundRequest};
 use longhaul_core::time::Millis;
 
-use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, too_long_message};
+use crate::context::response::{RESPONSE_BYTES_MAX, parse_perception, response_too_long_message};
 use crate::outbound::hop::{parse_url, redacted_url};
 
 /// A context provider: an HTTP endpoint that gets the request as a JSON POST and responds with a
@@ -66,7 +66,7 @@ impl ContextProvider for HttpContextProvider {
         };
         let response = match self.outbound.send(request).await {
             Ok(response) => response,
-            Err(OutboundError::TooLong { .. }) => return Err(lasts(too_long_message())),
+            Err(OutboundError::TooLong { .. }) => return Err(lasts(response_too_long_message())),
             Err(
                 why @ (OutboundError::Forbidden { .. } | OutboundError::UnexpectedEncoding { .. }),
             ) => {

@@ -18,7 +18,7 @@ const CONTEXT_NAMES_MAX: usize = 64;
 /// (`context`).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SplitResponse {
+struct PerceptionResponse {
     world: RawJson,
     #[serde(default)]
     context: Option<RawJson>,
@@ -28,7 +28,7 @@ struct SplitResponse {
 /// the world.
 pub(super) fn parse_perception(bytes: &[u8]) -> Result<Perception, String> {
     if bytes.len() > RESPONSE_BYTES_MAX {
-        return Err(too_long_message());
+        return Err(response_too_long_message());
     }
     let text = std::str::from_utf8(bytes);
     let text = text.map_err(|_| "the response is not UTF-8".to_owned())?.trim();
@@ -38,7 +38,7 @@ pub(super) fn parse_perception(bytes: &[u8]) -> Result<Perception, String> {
     let whole =
         RawJson::parse(text).map_err(|why| format!("the response is not valid JSON ({why})"))?;
     // Serde would accept a list as the fields in order, which is never intended.
-    let parted = text.starts_with('{').then(|| serde_json::from_str::<SplitResponse>(text));
+    let parted = text.starts_with('{').then(|| serde_json::from_str::<PerceptionResponse>(text));
     let Some(Ok(parted)) = parted else {
         return Ok(Perception { world: whole, context: BTreeMap::new() });
     };
@@ -55,7 +55,7 @@ pub(super) fn parse_perception(bytes: &[u8]) -> Result<Perception, String> {
 }
 
 /// Returns the error message for a response that is too long.
-pub(super) fn too_long_message() -> String {
+pub(super) fn response_too_long_message() -> String {
     format!(
         "the response is longer than {RESPONSE_BYTES_MAX} bytes; send only what the agent needs"
     )

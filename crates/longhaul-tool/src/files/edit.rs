@@ -97,42 +97,42 @@ impl Tool for EditFileTool {
 }
 
 fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput, ToolFailure> {
-    let target = workspace.file_target(&input.path, PathAccess::Write).map_err(failure)?;
+    let target = workspace.file_target(&input.path, PathAccess::Write).map_err(edit_failure)?;
     if input.old.is_empty() {
-        return Err(failure("`old` is empty; give the text to replace"));
+        return Err(edit_failure("`old` is empty; give the text to replace"));
     }
     if input.old == input.new {
-        return Err(failure("`old` and `new` are the same text"));
+        return Err(edit_failure("`old` and `new` are the same text"));
     }
     let display = &target.display;
-    let error = |error| failure(format!("`{display}`: {error}{}", error_hint(&error)));
+    let error = |error| edit_failure(format!("`{display}`: {error}{}", error_hint(&error)));
     // Checked before the writer is opened, because that would create missing folders.
     let file = workspace.open_file(&target).map_err(error)?;
     if let Some(why) = file_size_error(&file) {
-        return Err(failure(format!("`{display}`: {why}")));
+        return Err(edit_failure(format!("`{display}`: {why}")));
     }
     let writer = workspace.open_writer(&target).map_err(error)?;
     let before = writer.read(target.file_name(), FILE_BYTES_MAX);
     let before = before.map_err(error)?;
     let mut before = before.ok_or_else(|| error(FsError::NotFound))?;
     if before.is_truncated {
-        return Err(failure(format!("`{display}` has grown too long meanwhile")));
+        return Err(edit_failure(format!("`{display}` was changed and is now too large")));
     }
     if before.is_read_only() {
-        return Err(failure(format!("`{display}` is read-only")));
+        return Err(edit_failure(format!("`{display}` is read-only")));
     }
     let content = decode_utf8(std::mem::take(&mut before.bytes));
-    let content = content.map_err(|why| failure(format!("`{display}`: {why}")))?;
-    let (old, new) = with_file_line_endings(&content, input);
+    let content = content.map_err(|why| edit_failure(format!("`{display}`: {why}")))?;
+    let (old, new) = match_file_line_endings(&content, input);
     let count = content.matches(&old).count();
     if count == 0 || count > 1 && !input.all {
-        return Err(failure(no_match_message(&content, input, (display, count))));
+        return Err(edit_failure(no_match_message(&content, input, (display, count))));
     }
     // Computed before the replacement: a short `old` and a long `new` can multiply the size.
     let kept_len = content.len() - count * old.len();
     if count.saturating_mul(new.len()).saturating_add(kept_len) > FILE_BYTES_MAX {
         let why = format!("`{display}` would be longer than {FILE_BYTES_MAX} bytes");
-        return Err(failure(why));
+        return Err(edit_failure(why));
     }
     let after = content.replace(&old, &new);
     writer
@@ -149,7 +149,7 @@ fn edit_file(workspace: &Workspace, input: &EditFileInput) -> Result<ToolOutput,
 
 /// Returns `old` and `new` with the line endings of the file, if the file's line endings are
 /// consistent. Models write LF whatever they have read.
-fn with_file_line_endings(content: &str, input: &EditFileInput) -> (String, String) {
+fn match_file_line_endings(content: &str, input: &EditFileInput) -> (String, String) {
     let pairs = content.matches("\r\n").count();
     if pairs == 0 || pairs < content.matches('\n').count() {
         return (input.old.clone(), input.new.clone());
@@ -199,7 +199,7 @@ fn verify_edit(workspace: &Workspace, input: &EditFileInput) -> VerifyOutcome {
     let Some(content) = read_text(workspace, &target) else {
         return VerifyOutcome::Unknown;
     };
-    let (old, new) = with_file_line_endings(&content, input);
+    let (old, new) = match_file_line_endings(&content, input);
     match find_edit_evidence(&content, &old, &new) {
         EditEvidence::Applied => {
             let message = format!("Edited `{}`: the file contains the new text.", target.display);
@@ -252,7 +252,7 @@ fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditEvidence {
     EditEvidence::Unclear
 }
 
-fn failure(why: impl std::fmt::Display) -> ToolFailure {
+fn edit_failure(why: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::new(format!("Nothing was edited: {why}."))
 }
 
@@ -261,7 +261,7 @@ mod tests {
     use super::{EditEvidence, find_edit_evidence};
 
     #[test]
-    fn traces_of_an_edit_are_recognized() {
+    fn applied_edits_are_recognized() {
         let check = |content: &str, (old, new): (&str, &str), expected: EditEvidence| {
             assert_eq!(
                 find_edit_evidence(content, old, new),

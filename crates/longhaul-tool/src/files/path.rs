@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::filename_fold::{escaped, is_device_name, is_invisible};
+use crate::filename_fold::{escape_for_message, is_device_name, is_invisible};
 
 /// Maximum length of a path in bytes.
 const PATH_BYTES_MAX: usize = 1_024;
@@ -26,24 +26,24 @@ pub(crate) struct PathError {
 impl PathError {
     /// Creates the error for a rejected path.
     pub(crate) fn new(text: &str, problem: &'static str, hint: &'static str) -> Self {
-        Self { display: escaped(text), problem, hint }
+        Self { display: escape_for_message(text), problem, hint }
     }
 }
 
 /// Texts about the folder that paths are relative to, for errors about paths outside of it.
 #[derive(Debug)]
-pub(crate) struct PathRootTexts {
+pub(crate) struct PathErrorTexts {
     outside: &'static str,
     hint: &'static str,
 }
 
-const WORKSPACE: PathRootTexts = PathRootTexts {
+const WORKSPACE: PathErrorTexts = PathErrorTexts {
     outside: "is outside of the workspace",
     hint: "write the path relative to the top of the workspace, such as `src/main.rs`",
 };
 
 /// Error texts for paths that are relative to the folder of a skill.
-pub(crate) const SKILL: PathRootTexts = PathRootTexts {
+pub(crate) const SKILL: PathErrorTexts = PathErrorTexts {
     outside: "is outside of the skill's folder",
     hint: "write the path relative to the skill's folder, such as `references/api.md`",
 };
@@ -56,7 +56,7 @@ pub(crate) fn parse_path_parts(roots: &[PathBuf], text: &str) -> Result<Vec<Stri
 
 /// Returns the components of a path below one of these roots.
 pub(crate) fn parse_path_parts_below(
-    top: &PathRootTexts,
+    top: &PathErrorTexts,
     roots: &[PathBuf],
     text: &str,
 ) -> Result<Vec<String>, PathError> {
@@ -116,7 +116,7 @@ pub(crate) fn path_part_error(part: &str) -> Option<(&'static str, &'static str)
 
 /// Returns why a file with this path component must not be created: another system would take the
 /// name for another file, or for none.
-pub(crate) fn rejected_new_name_reason(part: &str) -> Option<&'static str> {
+pub(crate) fn invalid_new_name_reason(part: &str) -> Option<&'static str> {
     if part.ends_with('.') || part.trim() != part {
         Some("has a component that starts or ends with a space or ends with a dot")
     } else if part.contains(':') {

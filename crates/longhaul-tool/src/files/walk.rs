@@ -116,12 +116,15 @@ impl<'a> Walk<'a> {
     pub(crate) fn omission_notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(stopped) = self.stop_reason {
-            notes.push(format!("There is more: the walk stopped {stopped}; give a deeper path."));
+            notes
+                .push(format!("Incomplete: the walk stopped {stopped}; use a more specific path."));
         }
         if !self.skipped_dirs.is_empty() {
             let names: Vec<&str> = self.skipped_dirs.iter().map(String::as_str).collect();
             let names = names.join(", ");
-            notes.push(format!("Folders not entered unless the glob names them: {names}."));
+            notes.push(format!(
+                "Skipped folders (name a folder in the glob to include it): {names}."
+            ));
         }
         if self.protected_count > 0 {
             notes.push(format!("Entries that agents can't access: {}.", self.protected_count));
@@ -202,7 +205,7 @@ impl<'a> Walk<'a> {
             return WalkControl::Continue;
         }
         let result = folder
-            .open_known_child(name)
+            .open_listed_child(name)
             .and_then(|below| self.walk_dir((&below, parts), true, visit));
         match result {
             Ok(control) => control,

@@ -62,7 +62,7 @@ impl Workspace {
             return Err(PathError::new(text, why, other));
         }
         if access == PathAccess::Write
-            && let Some(wrong) = parts.iter().find_map(|part| path::rejected_new_name_reason(part))
+            && let Some(wrong) = parts.iter().find_map(|part| path::invalid_new_name_reason(part))
         {
             return Err(PathError::new(text, wrong, "use another name"));
         }

@@ -135,7 +135,7 @@ impl<'a> KeyIndex<'a> {
 
     /// Returns the number of bytes of the JSON lines file, from its start, whose lines are in the
     /// index.
-    pub(super) fn covered_bytes(&self) -> u64 {
+    pub(super) fn indexed_bytes(&self) -> u64 {
         self.header.covered
     }
 
@@ -193,7 +193,7 @@ impl<'a> KeyIndex<'a> {
     }
 
     /// Records that the index has every line in the first `byte_count` bytes of the indexed file.
-    pub(super) fn set_covered_bytes(&mut self, byte_count: u64) -> io::Result<()> {
+    pub(super) fn set_indexed_bytes(&mut self, byte_count: u64) -> io::Result<()> {
         self.slots.sync_data()?;
         self.header.covered = byte_count;
         self.header.check_hash = self.checksum(byte_count)?;

@@ -110,7 +110,7 @@ fn a_short_file_needs_no_index() {
 }
 
 #[test]
-fn all_lines_of_a_key_come_in_the_order_of_the_file() {
+fn lines_of_a_key_are_returned_in_file_order() {
     let fixture = Fixture::new();
     let held = fixture.lines.lock().unwrap();
     for part in 0..3 {
@@ -124,7 +124,7 @@ fn all_lines_of_a_key_come_in_the_order_of_the_file() {
 }
 
 #[test]
-fn a_file_that_was_replaced_or_cut_gets_a_new_index() {
+fn a_replaced_or_truncated_file_gets_a_new_index() {
     let fixture = Fixture::new();
     fixture.append_lines(0..2_000);
     fixture.check_lookups(&[0, 1_999], &[]);
@@ -154,7 +154,7 @@ fn a_file_that_was_replaced_or_cut_gets_a_new_index() {
 }
 
 #[test]
-fn an_index_that_is_damaged_or_no_file_hides_no_line() {
+fn a_damaged_or_symlinked_index_hides_no_line() {
     let fixture = Fixture::new();
     fixture.append_lines(0..2_000);
     fixture.check_lookups(&[0, 1_999], &[]);
@@ -176,7 +176,7 @@ fn an_index_that_is_damaged_or_no_file_hides_no_line() {
 }
 
 #[test]
-fn an_index_that_a_crash_left_behind_its_file_catches_up() {
+fn an_index_that_is_outdated_after_a_crash_catches_up() {
     let fixture = Fixture::new();
     fixture.append_lines(0..2_000);
     fixture.check_lookups(&[0], &[]);

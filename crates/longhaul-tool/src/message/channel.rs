@@ -60,7 +60,7 @@ impl DeliveryChannel {
     ) -> Result<String, DeliveryError> {
         match &self.target {
             DeliveryTarget::File(path) => {
-                let outbox = Outbox(JsonLinesFile::new(path.clone()));
+                let outbox = OutboxFile(JsonLinesFile::new(path.clone()));
                 outbox.deliver(envelope.clone(), record.clone(), epoch).await
             }
             DeliveryTarget::Command(argv) => self.run_command(argv.clone(), envelope).await,
@@ -79,7 +79,7 @@ impl DeliveryChannel {
             ..Command::new(argv, &self.root)
         };
         match command.run(&*self.clock).await {
-            Ok(ended) if ended.exit.is_success() => Ok(ended.stdout.last_text(RESPONSE_BYTES_MAX)),
+            Ok(ended) if ended.exit.is_success() => Ok(ended.stdout.tail_text(RESPONSE_BYTES_MAX)),
             Ok(ended) => Err(DeliveryError {
                 reason: program_failure_message(&ended, &envelope.recipient),
                 // A program that exits by itself reports that it failed.
@@ -129,7 +129,7 @@ impl DeliveryChannel {
 
 /// Returns a message about a failed delivery program, with the recipient redacted.
 fn program_failure_message(output: &CommandOutput, recipient: &str) -> String {
-    let stderr = output.stderr.last_text(STDERR_BYTES_MAX);
+    let stderr = output.stderr.tail_text(STDERR_BYTES_MAX);
     let stderr = stderr.replace(recipient, "[recipient]");
     match stderr.is_empty() {
         true => format!("the delivery program {}", output.exit),
@@ -139,9 +139,9 @@ fn program_failure_message(output: &CommandOutput, recipient: &str) -> String {
 
 /// The JSON lines file that messages are appended to.
 #[derive(Debug, Clone)]
-struct Outbox(JsonLinesFile);
+struct OutboxFile(JsonLinesFile);
 
-impl Outbox {
+impl OutboxFile {
     /// Appends a message to the outbox on a blocking thread.
     async fn deliver(
         self,

@@ -31,7 +31,7 @@ pub(super) enum DeliveryState {
 
 /// A message that is about to be sent.
 #[derive(Debug)]
-pub(super) struct DeliveryIntent<'a> {
+pub(super) struct PendingDelivery<'a> {
     pub(super) ctx: &'a ToolContext,
     pub(super) recipient: &'a str,
     pub(super) text: &'a str,
@@ -59,9 +59,9 @@ impl DeliveryLog {
 
     /// Logs that a message is about to be sent, unless it was delivered already or a worker that
     /// has taken the run over is sending it. Returns the delivery state before this call.
-    pub(super) fn record_intent(
+    pub(super) fn record_delivery_start(
         &self,
-        intent: &DeliveryIntent<'_>,
+        intent: &PendingDelivery<'_>,
     ) -> Result<DeliveryState, FsError> {
         let ctx = intent.ctx;
         let log = self.0.lock()?;

@@ -8,14 +8,14 @@ use std::str::FromStr;
 
 use url::Url;
 
-use crate::location::Location;
+use crate::location::FileLocation;
 use crate::outbound::hop::{parse_url, redacted_url};
 
 /// Where messages are delivered.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DeliveryTarget {
     /// Append each message to this file as a JSON line.
-    File(Location),
+    File(FileLocation),
     /// Pass each message as JSON on stdin to this program with these arguments.
     Command(Vec<String>),
     /// Post each message to this URL.

@@ -185,7 +185,7 @@ pub struct AllowlistError(pub String);
 mod tests {
     use super::*;
 
-    fn check_grant(allow: &[&str], url: &str, expected: Option<AddressGrant>) {
+    fn check_address_grant(allow: &[&str], url: &str, expected: Option<AddressGrant>) {
         let allowlist = Allowlist::new(allow.iter().copied(), false).unwrap();
         let url = url::Url::parse(url).unwrap();
         let port = url.port_or_known_default().unwrap();
@@ -196,23 +196,23 @@ mod tests {
     #[test]
     fn allow_rules_match_their_hosts_and_ports() {
         let (public, named) = (Some(AddressGrant::Public), Some(AddressGrant::Listed));
-        check_grant(&[], "http://a.example/", public);
-        check_grant(&[], "https://a.example/", public);
-        check_grant(&[], "http://a.example:8080/", None);
-        check_grant(&["a.example"], "http://A.example./", named);
-        check_grant(&["a.example"], "http://a.example:8080/", None);
-        check_grant(&["a.example:8080"], "http://a.example:8080/", named);
-        check_grant(&["a.example:8080"], "http://a.example/", public);
-        check_grant(&["a.example:*"], "http://a.example:9/", named);
-        check_grant(&["*.example:8080"], "http://a.example:8080/", public);
-        check_grant(&["*.example:8080"], "http://example:8080/", None);
-        check_grant(&["*.example:8080"], "http://badexample:8080/", None);
-        check_grant(&["*:8080"], "http://any.example:8080/", public);
-        check_grant(&["127.0.0.1:8080"], "http://0x7f.1:8080/", named);
-        check_grant(&["127.0.0.1:8080"], "http://127.0.0.2:8080/", None);
-        check_grant(&["[::1]:8080"], "http://[0:0::1]:8080/", named);
-        check_grant(&["::1"], "http://[::1]/", named);
-        check_grant(&["bücher.example"], "http://b%C3%BCcher.example/", named);
+        check_address_grant(&[], "http://a.example/", public);
+        check_address_grant(&[], "https://a.example/", public);
+        check_address_grant(&[], "http://a.example:8080/", None);
+        check_address_grant(&["a.example"], "http://A.example./", named);
+        check_address_grant(&["a.example"], "http://a.example:8080/", None);
+        check_address_grant(&["a.example:8080"], "http://a.example:8080/", named);
+        check_address_grant(&["a.example:8080"], "http://a.example/", public);
+        check_address_grant(&["a.example:*"], "http://a.example:9/", named);
+        check_address_grant(&["*.example:8080"], "http://a.example:8080/", public);
+        check_address_grant(&["*.example:8080"], "http://example:8080/", None);
+        check_address_grant(&["*.example:8080"], "http://badexample:8080/", None);
+        check_address_grant(&["*:8080"], "http://any.example:8080/", public);
+        check_address_grant(&["127.0.0.1:8080"], "http://0x7f.1:8080/", named);
+        check_address_grant(&["127.0.0.1:8080"], "http://127.0.0.2:8080/", None);
+        check_address_grant(&["[::1]:8080"], "http://[0:0::1]:8080/", named);
+        check_address_grant(&["::1"], "http://[::1]/", named);
+        check_address_grant(&["bücher.example"], "http://b%C3%BCcher.example/", named);
         let allowlist = Allowlist::new([], true).unwrap();
         let grant = |private| allowlist.address_grant(&Host::Domain("x"), 9, private);
         assert_eq!(grant(false), Ok(AddressGrant::Private));

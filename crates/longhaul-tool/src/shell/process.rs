@@ -140,7 +140,7 @@ impl ShellProcess {
     }
 
     fn report_progress(&self) {
-        let last = self.output.last_text(LINE_BYTES_MAX);
+        let last = self.output.tail_text(LINE_BYTES_MAX);
         if let Some(line) = last.lines().next_back() {
             self.progress.report(None, line.trim());
         }

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_run_other_commands_are_opaque() {
+    fn hidden_commands_are_detected() {
         for line in [
             "echo $(rm x)",
             "echo `rm x`",
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_commands_are_not_opaque() {
+    fn plain_commands_have_no_hidden_commands() {
         for line in [
             "ls -l",
             "cargo test 2>&1 | tail -5",

@@ -38,8 +38,9 @@ pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
         }
         end += line.len();
         if end > FRONT_MATTER_BYTES_MAX + first_line.len() {
-            let why =
-                format!("the text exceeds {FRONT_MATTER_BYTES_MAX} bytes or has no closing `---`");
+            let why = format!(
+                "the front matter exceeds {FRONT_MATTER_BYTES_MAX} bytes or has no closing `---`"
+            );
             return (FrontMatter::Invalid(why), text);
         }
     }
@@ -65,7 +66,7 @@ fn strip_blank_line(body: &str) -> &str {
 
 fn parse_fields(text: &str) -> Result<Map<String, Value>, String> {
     if text.len() > FRONT_MATTER_BYTES_MAX {
-        return Err(format!("the text exceeds {FRONT_MATTER_BYTES_MAX} bytes"));
+        return Err(format!("the front matter exceeds {FRONT_MATTER_BYTES_MAX} bytes"));
     }
     if text.trim().is_empty() {
         return Ok(Map::new());
@@ -93,14 +94,14 @@ mod tests {
         let found = match found {
             FrontMatter::Absent => "absent".into(),
             FrontMatter::Parsed(fields) => Value::Object(fields).to_string(),
-            FrontMatter::Invalid(why) => format!("broken: {why}"),
+            FrontMatter::Invalid(why) => format!("invalid: {why}"),
         };
         assert!(found.starts_with(head), "{text:?}: {found}");
         assert_eq!(rest, body, "{text:?}");
     }
 
     #[test]
-    fn front_matter_of_all_kinds_is_split() {
+    fn front_matter_is_split_from_the_body() {
         check_split("", "absent", "");
         check_split("# Hi\n---\n", "absent", "# Hi\n---\n");
         check_split("---\n---\nx", "{}", "x");
@@ -108,11 +109,11 @@ mod tests {
         check_split("\u{feff}---\na: 1\n---\n\n\nx", r#"{"a":1}"#, "\nx");
         check_split("---\na: 2026-01-02\n---", r#"{"a":"2026-01-02"}"#, "");
         check_split("---\na: 1\na: 2\n---\nx", "broken", "---\na: 1\na: 2\n---\nx");
-        check_split("---\n- a\n---\nx", "broken: the text is not", "---\n- a\n---\nx");
+        check_split("---\n- a\n---\nx", "invalid: the text is not", "---\n- a\n---\nx");
         check_split("---\na: [\n---\nx", "broken", "---\na: [\n---\nx");
-        check_split("---\na: 1\n", "broken: there is no closing", "---\na: 1\n");
+        check_split("---\na: 1\n", "invalid: there is no closing", "---\na: 1\n");
         let long = format!("---\na: {}\n---\nx", "b".repeat(20_000));
-        check_split(&long, "broken: the text exceeds", &long);
+        check_split(&long, "invalid: the front matter exceeds", &long);
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn list_notes(dir: &SafeDir, input: VaultListInput) -> Result<ToolOutput, ToolFa
         skipped_count: 0,
         is_stopped: false,
     };
-    match locate::spell_parts_as_on_disk(dir, &parts).and_then(|parts| dir.open_dir(&parts)) {
+    match locate::resolve_parts_on_disk(dir, &parts).and_then(|parts| dir.open_dir(&parts)) {
         Ok(folder) => walk
             .visit_folder(&folder, &parts)
             .map_err(|error| refuse(format!("the vault can't be read: {error}")))?,
@@ -128,7 +128,7 @@ struct NoteLister {
 
 impl NoteLister {
     fn visit_folder(&mut self, folder: &DirHandle, parts: &[String]) -> Result<(), FsError> {
-        let mut names = folder.visible_names()?;
+        let mut names = folder.visible_entry_names()?;
         names.sort_unstable();
         for found in &names {
             if let Some(title) = found.strip_suffix(".md") {
@@ -152,7 +152,7 @@ impl NoteLister {
     }
 
     fn visit_child(&mut self, folder: &DirHandle, parts: &[String], entry_name: &str) {
-        let below = match folder.open_known_child(entry_name) {
+        let below = match folder.open_listed_child(entry_name) {
             Ok(below) => below,
             Err(error) => {
                 // Another kind of file, a symbolic link, or removed since.
@@ -181,7 +181,7 @@ impl NoteLister {
             Some(_) => READ_BYTES_MAX,
             None => front_matter::FRONT_MATTER_BYTES_MAX + 64,
         };
-        let snapshot = match folder.read_known_file(note_file.file, bytes_max) {
+        let snapshot = match folder.read_listed_file(note_file.file, bytes_max) {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 // It may have been removed since the folder was read.

@@ -10,7 +10,7 @@ use crate::vault::name::normalize_nfc;
 
 /// Returns these path components as they are spelled on disk. Components that don't exist stay as
 /// given.
-pub(crate) fn spell_parts_as_on_disk(
+pub(crate) fn resolve_parts_on_disk(
     dir: &SafeDir,
     parts: &[String],
 ) -> Result<Vec<String>, FsError> {
@@ -21,8 +21,8 @@ pub(crate) fn spell_parts_as_on_disk(
         Err(error) => return Err(error),
     };
     for part in parts {
-        let name = spell_name_as_on_disk(&folder, part)?;
-        folder = match folder.open_known_child(&name) {
+        let name = resolve_name_on_disk(&folder, part)?;
+        folder = match folder.open_listed_child(&name) {
             Ok(below) => below,
             Err(FsError::NotFound) => {
                 found.extend(parts.iter().skip(found.len()).cloned());
@@ -37,8 +37,8 @@ pub(crate) fn spell_parts_as_on_disk(
 
 /// Returns a name as it is spelled on disk in this folder. A name that doesn't exist stays as
 /// given.
-pub(crate) fn spell_name_as_on_disk(folder: &DirHandle, name: &str) -> Result<String, FsError> {
-    let names = folder.all_names()?;
+pub(crate) fn resolve_name_on_disk(folder: &DirHandle, name: &str) -> Result<String, FsError> {
+    let names = folder.all_entry_names()?;
     if names.iter().any(|found| found == name) {
         return Ok(name.to_owned());
     }

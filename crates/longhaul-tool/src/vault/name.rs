@@ -6,7 +6,7 @@
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-use crate::filename_fold::{escaped, fold_case, is_device_name, is_invisible};
+use crate::filename_fold::{escape_for_message, fold_case, is_device_name, is_invisible};
 
 /// Maximum length of a path component in bytes. Every file system allows that length plus `.md`.
 const PART_BYTES_MAX: usize = 200;
@@ -145,7 +145,7 @@ fn name_error(
     problem: &'static str,
     hint: String,
 ) -> NameError {
-    NameError { what: name_kind, display: escaped(text), problem, hint }
+    NameError { what: name_kind, display: escape_for_message(text), problem, hint }
 }
 
 #[cfg(test)]

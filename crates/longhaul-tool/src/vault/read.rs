@@ -61,10 +61,10 @@ fn read_note(dir: &SafeDir, input: &VaultReadInput) -> Result<ToolOutput, ToolFa
     let refuse = |why: String| ToolFailure::new(format!("The note was not read: {why}."));
     let parts = name::parse_folder(&input.folder).map_err(|bad| refuse(bad.to_string()))?;
     let file = name::note_file_name(&input.title).map_err(|bad| refuse(bad.to_string()))?;
-    let found = locate::spell_parts_as_on_disk(dir, &parts)
+    let found = locate::resolve_parts_on_disk(dir, &parts)
         .and_then(|parts| dir.open_dir(&parts))
         .and_then(|folder| {
-            folder.read_file(&locate::spell_name_as_on_disk(&folder, &file)?, READ_BYTES_MAX)
+            folder.read_file(&locate::resolve_name_on_disk(&folder, &file)?, READ_BYTES_MAX)
         });
     let snapshot = found.map_err(|error| {
         let subject =

@@ -80,19 +80,19 @@ impl TypedTool for VaultWriteTool {
 
 fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, ToolFailure> {
     if input.confidence > 100 {
-        return Err(failure("confidence is a number from 0 to 100"));
+        return Err(note_write_failure("confidence is a number from 0 to 100"));
     }
     if input.content.len() > CONTENT_BYTES_MAX {
-        return Err(failure(format!(
+        return Err(note_write_failure(format!(
             "the content is longer than {CONTENT_BYTES_MAX} bytes; split it into several notes"
         )));
     }
     if input.content.contains('\0') {
-        return Err(failure("the content contains a NUL character; send text only"));
+        return Err(note_write_failure("the content contains a NUL character; send text only"));
     }
     let mut tags: Vec<String> = Vec::new();
     for tag in &input.tags {
-        let tag = name::parse_tag(tag).map_err(failure)?;
+        let tag = name::parse_tag(tag).map_err(note_write_failure)?;
         let folded = fold_case(&tag);
         if !tags.iter().any(|other| fold_case(other) == folded) {
             tags.push(tag);
@@ -100,7 +100,7 @@ fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, ToolFail
     }
     if tags.len() > TAGS_MAX {
         let why = format!("the note has more than {TAGS_MAX} tags; use fewer");
-        return Err(failure(why));
+        return Err(note_write_failure(why));
     }
     Ok(NoteDraft {
         title: name::normalize_nfc(&input.title),
@@ -114,21 +114,25 @@ fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, ToolFail
 
 fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOutput, ToolFailure> {
     let subject = note_input::note_rule_subject(&draft.folder, &draft.title);
-    let parts = name::parse_folder(&draft.folder).map_err(failure)?;
-    let file = name::note_file_name(&draft.title).map_err(failure)?;
-    let closed = |error| failure(format!("the folder `{}`: {error}", draft.folder));
-    let parts = locate::spell_parts_as_on_disk(dir, &parts).map_err(closed)?;
+    let parts = name::parse_folder(&draft.folder).map_err(note_write_failure)?;
+    let file = name::note_file_name(&draft.title).map_err(note_write_failure)?;
+    let closed = |error| note_write_failure(format!("the folder `{}`: {error}", draft.folder));
+    let parts = locate::resolve_parts_on_disk(dir, &parts).map_err(closed)?;
     let writer = AtomicWriter::open(dir, &parts).map_err(closed)?;
-    let error =
-        |error| failure(format!("`{subject}`: {}", note_input::replace_file_name_by_title(error)));
+    let error = |error| {
+        note_write_failure(format!(
+            "`{subject}`: {}",
+            note_input::replace_file_name_by_title(error)
+        ))
+    };
     let file = dir
         .open_dir(&parts)
-        .and_then(|folder| locate::spell_name_as_on_disk(&folder, &file))
+        .and_then(|folder| locate::resolve_name_on_disk(&folder, &file))
         .map_err(error)?;
     let before = writer.read(&file, READ_BYTES_MAX).map_err(error)?;
-    if let Some(reason) = before.as_ref().and_then(loss_reason) {
+    if let Some(reason) = before.as_ref().and_then(data_loss_reason) {
         let why = format!("`{subject}` can't be replaced: {reason}; a person's text would be lost");
-        return Err(failure(format!("{why}: {REPLACE_HINT}")));
+        return Err(note_write_failure(format!("{why}: {REPLACE_HINT}")));
     }
     let content = before.as_ref().map(FileSnapshot::text);
     let text = draft.render_update(content.as_deref(), now);
@@ -138,7 +142,7 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
     };
     if !draft.matches_parsed_text(&text) {
         let why = "the front matter would be too long; use another title";
-        return Err(failure(why));
+        return Err(note_write_failure(why));
     }
     writer.write(&file, text.as_bytes(), before.as_ref()).map_err(error)?;
     let verb = if before.is_some() { "Updated" } else { "Created" };
@@ -146,11 +150,11 @@ fn write_note(dir: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOu
 }
 
 /// Returns why replacing the existing note would lose data. `None` if nothing would be lost.
-fn loss_reason(before: &FileSnapshot) -> Option<String> {
+fn data_loss_reason(before: &FileSnapshot) -> Option<String> {
     let long = || format!("the note is longer than the {READ_BYTES_MAX} bytes vault_read shows");
     replacement_error(before).or_else(|| before.is_truncated.then(long))
 }
 
-fn failure(why: impl std::fmt::Display) -> ToolFailure {
+fn note_write_failure(why: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::new(format!("The note was not written: {why}."))
 }

@@ -124,8 +124,8 @@ async fn head_and_tail_of_long_output_are_kept() {
     assert!(text.contains("[999911 bytes left out here]"), "{text}");
     assert_eq!(output.stdout.total_bytes(), 1_000_011);
     assert_eq!(output.stdout.complete_output(), None);
-    assert_eq!(output.stderr.last_text(100), "why");
-    assert_eq!(output.stderr.last_text(2), "hy");
+    assert_eq!(output.stderr.tail_text(100), "why");
+    assert_eq!(output.stderr.tail_text(2), "hy");
     assert_eq!(output.stderr.complete_output().unwrap(), b"why\n");
 }
 

@@ -16,7 +16,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::Files;
+use longhaul_tool::FileTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -37,7 +37,7 @@ impl Fixture {
         fs::create_dir_all(&root).unwrap();
         fs::create_dir_all(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/secret.txt"), "the secret").unwrap();
-        let files = Files::new(&root, clock)
+        let files = FileTools::new(&root, clock)
             .with_protected_paths([root.join("state"), root.join("runs.db")]);
         Self { tools: files.tools().unwrap(), dir }
     }

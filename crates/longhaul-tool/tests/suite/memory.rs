@@ -12,7 +12,7 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
-use longhaul_tool::Memory;
+use longhaul_tool::MemoryTools;
 
 struct Fixture {
     store: MemStore,
@@ -24,7 +24,7 @@ impl Fixture {
     fn new() -> Self {
         let clock = SimClock::new();
         let store = MemStore::new(clock.clone());
-        let tools = Memory::new(Arc::new(store.clone())).tools().unwrap();
+        let tools = MemoryTools::new(Arc::new(store.clone())).tools().unwrap();
         Self { store, clock, tools }
     }
 

@@ -124,7 +124,7 @@ impl ClaudeFields {
         agent: &Agent,
         ctx: &LoadContext<'_>,
     ) -> Vec<String> {
-        let mut granted = grantable_tools(diagnostics, agent, self.get("tools"), ctx);
+        let mut granted = resolve_listed_tools(diagnostics, agent, self.get("tools"), ctx);
         if let Some(entry) = self.get("disallowedTools") {
             let disallowed = node_items(&entry.node);
             // A tool is removed even if only some of its calls are disallowed: approval rules
@@ -226,14 +226,14 @@ impl ClaudeTool {
         let name = name.trim();
         let own_name = tools::longhaul_tool_name(name).map(str::to_owned);
         Self {
-            native_name: own_name.or_else(|| tools::parse_wire_tool_name(name)),
+            native_name: own_name.or_else(|| tools::parse_claude_mcp_tool_name(name)),
             is_limited: !limit.is_empty(),
         }
     }
 }
 
 /// Returns the tools that the file names and that the agent can be given.
-fn grantable_tools(
+fn resolve_listed_tools(
     diagnostics: &mut Diagnostics,
     agent: &Agent,
     entry: Option<&TableEntry>,
@@ -252,10 +252,10 @@ fn grantable_tools(
     };
     let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for name in named {
-        match grantable_tool_name(&name, agent, ctx) {
+        match resolve_tool_name(&name, agent, ctx) {
             Ok(tool) => {
                 if tool != name {
-                    mappings.push(format!("`{name}` is {tool}"));
+                    mappings.push(format!("`{name}` maps to {tool}"));
                 }
                 if let (Some(message), Some(entry)) =
                     (tools::missing_server_message(&tool, ctx), entry)
@@ -275,7 +275,7 @@ fn grantable_tools(
     granted
 }
 
-fn grantable_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result<String, String> {
+fn resolve_tool_name(name: &str, agent: &Agent, ctx: &LoadContext<'_>) -> Result<String, String> {
     let named = ClaudeTool::parse(name);
     let own_name = named.native_name.unwrap_or_else(|| name.to_owned());
     if named.is_limited {

@@ -9,7 +9,7 @@ use longhaul_core::time::Millis;
 use crate::agents::problem::{Problem, ProblemKind};
 use crate::agents::template::{self, AllowedVariables};
 use crate::duration::{self, DURATION_EXAMPLES};
-use crate::spanned::{Node, NodeValue, Position, TableEntry, escape_controls};
+use crate::spanned::{Node, NodeValue, Position, TableEntry, escape_control_characters};
 
 /// Problems and notes about one agent file.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(crate) struct Diagnostic {
 
 impl Diagnostic {
     fn new(kind: ProblemKind, position: Position, message: impl Into<String>) -> Self {
-        Self { position, message: escape_controls(&message.into()), kind }
+        Self { position, message: escape_control_characters(&message.into()), kind }
     }
 
     /// Converts the diagnostic to a problem of the file at `path`.
@@ -136,7 +136,7 @@ impl Diagnostics {
 
     /// Adds a note: a remark that is not a problem.
     pub(crate) fn add_note(&mut self, note: impl Into<String>) {
-        self.notes.push(escape_controls(&note.into()));
+        self.notes.push(escape_control_characters(&note.into()));
     }
 
     fn report_type_mismatch<T>(&mut self, entry: &TableEntry, expected: &str) -> Option<T> {

@@ -8,7 +8,7 @@ use crate::agents::loaded_agents::AgentSource;
 use crate::agents::problem::{Problem, ProblemKind};
 use crate::agents::split::{BODY_BYTES_MAX, FRONT_MATTER_BYTES_MAX};
 use crate::project_file::{self, ProjectFileError};
-use crate::spanned::escape_line;
+use crate::spanned::escape_to_one_line;
 
 /// Maximum depth of nested folders below `.claude/agents`.
 const FOLDER_DEPTH_MAX: usize = 8;
@@ -88,7 +88,7 @@ impl AgentFileListing {
                     let stem = stem.to_owned();
                     self.files.push((at, AgentFile { stem, path, source }));
                 }
-                None if at.is_dir() => self.enter_folder((&at, &path), source, depth + 1),
+                None if at.is_dir() => self.list_or_skip_subfolder((&at, &path), source, depth + 1),
                 None => {}
             }
         }
@@ -96,7 +96,7 @@ impl AgentFileListing {
 
     /// Searches a subfolder for agent files, or adds a note if the subfolder is skipped and
     /// contains `.md` files.
-    fn enter_folder(
+    fn list_or_skip_subfolder(
         &mut self,
         (folder, display_path): (&Path, &Path),
         source: AgentSource,
@@ -141,7 +141,7 @@ pub(crate) fn parse_agent_name(text: &str) -> Result<AgentName, String> {
     let right = text.chars().all(fits) && text.starts_with(char::is_alphanumeric);
     let name = AgentName::new(text).ok().filter(|_| right);
     name.ok_or_else(|| {
-        let text = escape_line(text);
+        let text = escape_to_one_line(text);
         format!("`{text}` is not a valid agent name: use letters, digits, `-`, `_` and `.`")
     })
 }

@@ -75,13 +75,13 @@ fn parse_fields(
     let Some(mut fields) = FieldReader::new(diagnostics, &whole, "name") else {
         return false;
     };
-    parse_identity(&mut fields, agent);
+    parse_name_and_models(&mut fields, agent);
     agent.tools = fields
         .parse("tools", |diagnostics, entry| tools::parse_tools(diagnostics, entry, ctx))
         .unwrap_or_default();
     parse_limits(&mut fields, agent);
-    parse_approval(&mut fields, agent);
-    parse_lanes(&mut fields, agent);
+    parse_approval_rules(&mut fields, agent);
+    parse_lane_fields(&mut fields, agent);
     runtime_fields::parse_runtime_fields(&mut fields, agent, ctx);
     agent.output =
         fields.parse("output", |diagnostics, entry| output::parse_output(diagnostics, entry, ctx));
@@ -93,7 +93,7 @@ fn parse_fields(
     perceives
 }
 
-fn parse_identity(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
+fn parse_name_and_models(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     if let Some(entry) = fields.get("name")
         && let Some(name) = fields.diagnostics.parse_text(entry)
         && name != agent.name.as_str()
@@ -180,16 +180,16 @@ fn parse_retry(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Retr
     Some(retry)
 }
 
-fn parse_approval(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
+fn parse_approval_rules(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     let rules = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
         diagnostics.parse_list_items(entry, rule::parse_rule)
     };
     agent.rules = fields.parse("approve", rules).unwrap_or_default();
     let effects = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
-        diagnostics.parse_list_items(entry, rule::parse_effect)
+        diagnostics.parse_list_items(entry, rule::parse_effect_rule)
     };
     agent.effects = fields.parse("effects", effects).unwrap_or_default();
-    agent.in_doubt = fields.parse("in_doubt", rule::parse_in_doubt);
+    agent.in_doubt = fields.parse("in_doubt", rule::parse_in_doubt_policy);
     let approve_result = fields.parse("approve_result", Diagnostics::parse_boolean);
     agent.result_gate = approve_result.unwrap_or_default().then(|| ResultGate {
         ask: RESULT_GATE_QUESTION.to_owned(),
@@ -198,7 +198,7 @@ fn parse_approval(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     });
 }
 
-fn parse_lanes(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
+fn parse_lane_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
     agent.lane = fields.parse("lane", |diagnostics, entry| {
         diagnostics.parse_template(entry, AllowedVariables::Only(LANE_NAMES))
     });

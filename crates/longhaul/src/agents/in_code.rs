@@ -11,7 +11,7 @@ use crate::agents::tools;
 
 /// Returns all problems of the agent. Converts its output schema to the canonical form, as for
 /// agent files.
-pub(crate) fn check_agent(agent: &mut Agent, ctx: &LoadContext<'_>) -> Vec<String> {
+pub(crate) fn find_agent_problems(agent: &mut Agent, ctx: &LoadContext<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for tool in &agent.tools {
         // Missing servers are an error here, since they are not checked again later.
@@ -19,7 +19,7 @@ pub(crate) fn check_agent(agent: &mut Agent, ctx: &LoadContext<'_>) -> Vec<Strin
             .or_else(|| tools::missing_server_message(tool, ctx));
         problems.extend(problem);
     }
-    problems.extend(shell_check::shell_error(agent).map(str::to_owned));
+    problems.extend(shell_check::missing_sandbox_error(agent).map(str::to_owned));
     let names = prompt_variable_names(agent.perception.is_some());
     let prompt = [("the prompt", &agent.prompt, AllowedVariables::Only(&names))];
     let lane = agent.lane.iter();

@@ -15,7 +15,7 @@ use crate::agents::files::{self, AgentFile};
 use crate::agents::front_matter;
 use crate::agents::load_context::LoadContext;
 use crate::agents::loaded_agents::{
-    AgentSource, BrokenAgent, HiddenAgent, LoadedAgent, LoadedAgents,
+    AgentSource, BrokenAgent, LoadedAgent, LoadedAgents, ShadowedAgent,
 };
 use crate::agents::problem::Problem;
 use crate::agents::project_rules;
@@ -124,7 +124,7 @@ impl<'a> AgentLoader<'a> {
             }
         };
         if let Some(by) = self.path_by_name.get(&name) {
-            return self.loaded.hidden.push(HiddenAgent {
+            return self.loaded.hidden.push(ShadowedAgent {
                 name,
                 path: file.path,
                 source: file.source,

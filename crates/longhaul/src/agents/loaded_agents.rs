@@ -56,7 +56,7 @@ pub struct BrokenAgent {
 
 /// An agent that is not used because an agent of higher precedence has the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HiddenAgent {
+pub struct ShadowedAgent {
     /// Name of the hidden agent.
     pub name: String,
     /// Path of the hidden agent's file.
@@ -80,7 +80,7 @@ pub struct LoadedAgents {
     /// be used, but their runs wait until the things exist.
     pub missing_references: Vec<Problem>,
     /// Agents that are hidden by an agent of higher precedence with the same name.
-    pub hidden: Vec<HiddenAgent>,
+    pub hidden: Vec<ShadowedAgent>,
     /// Remarks about files that are not agents, with the path of each file.
     pub notes: Vec<(PathBuf, String)>,
     /// Path of the project rules (`AGENTS.md`) if that file can't be read. Then no agent can be

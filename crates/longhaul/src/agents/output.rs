@@ -81,7 +81,7 @@ pub(crate) fn validate_schema(value: Value) -> Result<RawJson, String> {
                 format!("the schema is too large: {}", truncate_message(&why))
             }
             Err(SchemaError::Reference(_)) | Ok(_) => {
-                format!("this is not a valid JSON Schema: {}", truncate_message(&why))
+                format!("the schema is not a valid JSON Schema: {}", truncate_message(&why))
             }
         });
     }

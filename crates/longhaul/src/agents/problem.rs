@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::spanned::escape_line;
+use crate::spanned::escape_to_one_line;
 
 /// A problem that prevents an agent from being used, or its runs from continuing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl ProblemKind {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // File names are untrusted text.
-        let path = escape_line(&self.path.display().to_string());
+        let path = escape_to_one_line(&self.path.display().to_string());
         write!(f, "{path}:{}:{}: {}", self.line, self.column, self.message)
     }
 }

@@ -31,7 +31,7 @@ const CLASSES: &[(&str, EffectClass)] = &[
 
 /// Parses the field `in_doubt` of an agent or a rule: what to do about a call whose outcome is
 /// unknown after a crash.
-pub(crate) fn parse_in_doubt(
+pub(crate) fn parse_in_doubt_policy(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
 ) -> Option<InDoubtPolicy> {
@@ -48,10 +48,10 @@ pub(crate) fn parse_rule(diagnostics: &mut Diagnostics, entry: &TableEntry) -> O
     let timeout = fields.parse("timeout", Diagnostics::parse_duration);
     let on_timeout = fields
         .parse("on_timeout", |diagnostics, entry| diagnostics.parse_one_of(entry, ON_TIMEOUT));
-    let in_doubt = fields.parse("in_doubt", parse_in_doubt);
+    let in_doubt = fields.parse("in_doubt", parse_in_doubt_policy);
     let approvers = fields.parse("approvers", parse_approvers);
     let remind = fields.parse("remind", |diagnostics, entry| {
-        parse_remind(diagnostics, entry, timeout.unwrap_or(GATE_TIMEOUT))
+        parse_reminder_delay(diagnostics, entry, timeout.unwrap_or(GATE_TIMEOUT))
     });
     fields.report_unsupported_fields(&["paths", "then"]);
     fields.report_unknown_fields();
@@ -132,7 +132,7 @@ fn parse_approvers(
     })
 }
 
-fn parse_remind(
+fn parse_reminder_delay(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
     timeout: Millis,
@@ -147,7 +147,7 @@ fn parse_remind(
 }
 
 /// Parses one element of `effects:`, which declares whether calls of a tool may be repeated.
-pub(crate) fn parse_effect(
+pub(crate) fn parse_effect_rule(
     diagnostics: &mut Diagnostics,
     entry: &TableEntry,
 ) -> Option<EffectRule> {

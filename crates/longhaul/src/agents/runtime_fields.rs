@@ -49,7 +49,7 @@ pub(crate) fn parse_runtime_fields(
         .parse("skills", |diagnostics, entry| Some(parse_skills(diagnostics, entry, ctx)))
         .unwrap_or_default();
     agent.sandbox = fields.parse("sandbox", parse_sandbox);
-    agent.guards = fields.parse("guards", parse_guards);
+    agent.guards = fields.parse("guards", parse_loop_guards);
     agent.perception =
         fields.parse("perception", |diagnostics, entry| parse_perception(diagnostics, entry, ctx));
     agent.events = fields.parse("events", parse_event_templates).unwrap_or_default();
@@ -118,7 +118,7 @@ fn parse_isolation(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<
     None
 }
 
-fn parse_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<LoopGuardConfig> {
+fn parse_loop_guards(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<LoopGuardConfig> {
     const NO_GUARDS: LoopGuardConfig = LoopGuardConfig { identical_calls: None };
     if entry.node.as_text().is_some() {
         return diagnostics.parse_one_of(entry, OFF_VALUE).map(|()| NO_GUARDS);

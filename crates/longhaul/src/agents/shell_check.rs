@@ -20,7 +20,7 @@ pub(crate) fn is_unsandboxed(agent: &Agent) -> bool {
 
 /// Returns an error message if the agent has the shell tool and does not declare that its commands
 /// run unsandboxed.
-pub(crate) fn shell_error(agent: &Agent) -> Option<&'static str> {
+pub(crate) fn missing_sandbox_error(agent: &Agent) -> Option<&'static str> {
     let runs = agent.tools.iter().any(|tool| tool == SHELL_TOOL);
     (runs && !is_unsandboxed(agent)).then_some(
         "`shell` needs a sandbox, which this build does not support yet: it supports only \
@@ -35,7 +35,7 @@ pub(crate) fn check_shell_is_declared_unsandboxed(
     agent: &Agent,
     entry: Option<&TableEntry>,
 ) {
-    if let (Some(entry), Some(message)) = (entry, shell_error(agent)) {
+    if let (Some(entry), Some(message)) = (entry, missing_sandbox_error(agent)) {
         diagnostics.report_unsupported(entry.position, message);
     }
 }

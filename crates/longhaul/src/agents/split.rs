@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_split_at_its_fences() {
+    fn a_file_is_split_into_front_matter_and_body() {
         assert_split(b"---\nname: a\n---\nHello.\n", "\nname: a\n", "Hello.", 4);
         assert_split(b"---\n---\n\n\nHello.", "\n", "Hello.", 5);
         assert_split(b"---\nname: a\n---", "\nname: a\n", "", 4);

@@ -34,7 +34,7 @@ pub(crate) fn longhaul_tool_name(claude_tool_name: &str) -> Option<&'static str>
 
 /// Converts the name `mcp__server__tool`, as Claude Code writes it, to Longhaul's name
 /// `mcp:server/tool`.
-pub(crate) fn parse_wire_tool_name(wire_name: &str) -> Option<String> {
+pub(crate) fn parse_claude_mcp_tool_name(wire_name: &str) -> Option<String> {
     let rest = wire_name.strip_prefix("mcp__")?;
     Some(match rest.split_once("__") {
         Some((server, "*")) => format!("{MCP_PREFIX}{server}"),
@@ -103,7 +103,7 @@ pub(crate) fn parse_tools(
     for (position, named) in diagnostics.parse_texts_with_positions(entry) {
         let tool = match longhaul_tool_name(&named) {
             Some(native) => native.to_owned(),
-            None => parse_wire_tool_name(&named).unwrap_or_else(|| named.clone()),
+            None => parse_claude_mcp_tool_name(&named).unwrap_or_else(|| named.clone()),
         };
         match tool_name_error(&tool, &named, ctx) {
             Some(message) => diagnostics.report_invalid(position, message),
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_mcp_tool_has_one_native_name() {
+    fn claude_names_of_mcp_tools_are_converted() {
         let check = |wire: &str, name: Option<&str>| {
-            assert_eq!(parse_wire_tool_name(wire).as_deref(), name)
+            assert_eq!(parse_claude_mcp_tool_name(wire).as_deref(), name)
         };
         check("mcp__github__create_issue", Some("mcp:github/create_issue"));
         check("mcp__github", Some("mcp:github"));

@@ -134,19 +134,19 @@ pub fn cassette_folder(config: &Config) -> PathBuf {
 
 /// A model resolver that records the requests and responses of all its models.
 #[derive(Debug)]
-pub(crate) struct RecordingModels {
+pub(crate) struct RecordingModelResolver {
     pub(crate) models: Arc<dyn ModelResolver>,
     pub(crate) recorder: Arc<CassetteRecorder>,
 }
 
-impl ModelResolver for RecordingModels {
+impl ModelResolver for RecordingModelResolver {
     fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
         let ResolvedModel { name, model } = self.models.resolve(name)?;
         let model = Arc::new(self.recorder.wrap_model(model));
         Ok(ResolvedModel { name, model })
     }
 
-    fn idle_model(&self) -> Option<String> {
-        self.models.idle_model()
+    fn idle_model_override(&self) -> Option<String> {
+        self.models.idle_model_override()
     }
 }

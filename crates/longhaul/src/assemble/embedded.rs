@@ -25,7 +25,7 @@ use crate::assemble::{
 };
 use crate::config;
 use crate::config::error::ConfigError;
-use crate::config::load::SettingFlag;
+use crate::config::load::SettingOverride;
 use crate::config::process_env::ProcessEnv;
 use crate::mcp::file::McpFile;
 
@@ -37,7 +37,7 @@ pub(crate) fn open_project(
     registered: Registrations,
 ) -> Result<ProjectRuntime, AssembleError> {
     // Passed as a setting, so that agents' tools can't access the store's files.
-    let named = store.as_deref().map(store_url_flag).transpose()?.flatten();
+    let named = store.as_deref().map(store_url_override).transpose()?.flatten();
     let config = config::load::load(here, named.as_slice()).map_err(settings_error)?;
     let url = match store {
         Some(url) if url == IN_MEMORY_URL => url,
@@ -52,19 +52,22 @@ pub(crate) fn open_project(
 
 /// Converts the store URL of the program to a setting. `None` means a store in memory. A relative
 /// path is resolved against the program's working directory, not the project's folder.
-fn store_url_flag(url: &str) -> Result<Option<SettingFlag>, AssembleError> {
+fn store_url_override(url: &str) -> Result<Option<SettingOverride>, AssembleError> {
     let value = match url.strip_prefix("sqlite:") {
         Some(_) if url == IN_MEMORY_URL => return Ok(None),
         Some(file) => {
             let file = file.strip_prefix("//").unwrap_or(file);
-            let unnamed =
-                |why| AssembleError::Setting(format!("`{url}` is not a valid path: {why}"));
+            let unnamed = |why| {
+                AssembleError::Setting(format!(
+                    "the path in the store URL `{url}` is invalid: {why}"
+                ))
+            };
             let file = std::path::absolute(file).map_err(unnamed)?;
             format!("sqlite:{}", file.display())
         }
         None => url.to_owned(),
     };
-    Ok(Some(SettingFlag {
+    Ok(Some(SettingOverride {
         name: ".store(..)".to_owned(),
         setting_path: "store.url".to_owned(),
         value,
@@ -109,7 +112,7 @@ pub(crate) fn open_without_project(
     };
     let agents = registered.extend_agent_registry(AgentRegistry::default());
     let file = McpFile::default();
-    let line = mcp_servers::client(&config, &file, &clock);
+    let line = mcp_servers::create_mcp_client(&config, &file, &clock);
     Ok(ProjectRuntime {
         longhaul: Longhaul::new(services, agents, config.run_defaults()),
         loaded: LoadedAgents::default(),

@@ -8,7 +8,7 @@ use longhaul_core::oauth::OAuthConfig;
 use longhaul_core::port::tool::{ClaimId, Tool};
 use longhaul_core::time::Clock;
 use longhaul_mcp::{LoginContext, McpError, ServerCheck, ServerSpec, ServerTransport, Servers};
-pub(crate) use longhaul_mcp::{partial_token_len, redact_tokens};
+pub(crate) use longhaul_mcp::{partial_token_suffix_len, redact_tokens};
 
 use crate::assemble::mcp_client::{McpCheckError, McpClient, ReportedTool, ServerReport};
 use crate::assemble::mcp_tools::resolve_servers;
@@ -24,8 +24,12 @@ const LOGINS_FOLDER: &str = "logins";
 const RESUME_HINT: &str = "Resume waiting runs with `longhaul answer`.";
 
 /// Creates a client for all usable MCP servers of this `.mcp.json`.
-pub fn client(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Arc<dyn McpClient> {
-    Arc::new(ServersClient(create_mcp_servers(config, file, clock)))
+pub fn create_mcp_client(
+    config: &Config,
+    file: &McpFile,
+    clock: &Arc<dyn Clock>,
+) -> Arc<dyn McpClient> {
+    Arc::new(McpServersClient(create_mcp_servers(config, file, clock)))
 }
 
 /// Creates all usable MCP servers of this `.mcp.json`, with their login settings.
@@ -75,11 +79,11 @@ fn resolve_command(command: String, cwd: &Path) -> String {
 }
 
 #[derive(Debug)]
-struct ServersClient(Servers);
+struct McpServersClient(Servers);
 
 #[async_trait]
-impl McpClient for ServersClient {
-    async fn tools(
+impl McpClient for McpServersClient {
+    async fn server_tools(
         &self,
         server: &str,
         tool: Option<&str>,
@@ -92,15 +96,15 @@ impl McpClient for ServersClient {
         })
     }
 
-    async fn check(&self, server: &str) -> Result<ServerReport, McpCheckError> {
+    async fn check_server(&self, server: &str) -> Result<ServerReport, McpCheckError> {
         let result = self.0.check(server).await;
-        result.map(to_report).map_err(|error| McpCheckError {
+        result.map(to_server_report).map_err(|error| McpCheckError {
             message: error.to_string(),
             needs_login: matches!(error, McpError::LoginRequired { is_transient: false, .. }),
         })
     }
 
-    async fn release(&self, claim_id: ClaimId) {
+    async fn release_claim(&self, claim_id: ClaimId) {
         self.0.close_claim_servers(claim_id).await;
     }
 
@@ -108,12 +112,12 @@ impl McpClient for ServersClient {
         self.0.close().await;
     }
 
-    async fn finish_refreshes(&self) {
-        self.0.finish_refreshes().await;
+    async fn finish_token_refreshes(&self) {
+        self.0.finish_token_refreshes().await;
     }
 }
 
-fn to_report(checked: ServerCheck) -> ServerReport {
+fn to_server_report(checked: ServerCheck) -> ServerReport {
     let tools = checked.tools.into_iter().map(|listed| ReportedTool {
         name: listed.spec.name.as_str().to_owned(),
         class: listed.class,

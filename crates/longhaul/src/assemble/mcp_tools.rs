@@ -244,8 +244,10 @@ impl McpTools {
     ) -> Result<Vec<RegisteredTool>, String> {
         self.check_server_usable(server)?;
         let line = self.client_for_claim(claim_id);
-        let result =
-            self.slow_notice.wait_for_server(server, line.tools(server, tool, claim_id)).await;
+        let result = self
+            .slow_notice
+            .wait_for_server(server, line.server_tools(server, tool, claim_id))
+            .await;
         let tools = result.map_err(|why| {
             let stop = match why.ends_with(['.', '?', '!']) {
                 true => "",
@@ -303,7 +305,7 @@ impl ExternalToolSource for McpTools {
 
     async fn release_tools(&self, claim_id: ClaimId) {
         let states = self.unclosed_sets();
-        join_all(states.iter().map(|state| state.client.release(claim_id))).await;
+        join_all(states.iter().map(|state| state.client.release_claim(claim_id))).await;
         for state in &states {
             state.claims().remove(&claim_id);
         }
@@ -322,12 +324,12 @@ async fn close_all_clients(closing: ClosingClients, server_sets: &[Arc<McpServer
         tracing::warn!("MCP servers did not stop in time and were abandoned");
     }
     lines.extend(server_sets.iter().map(|state| Arc::clone(&state.client)));
-    join_all(lines.iter().map(|line| line.finish_refreshes())).await;
+    join_all(lines.iter().map(|line| line.finish_token_refreshes())).await;
 }
 
 /// Closes the connections of a client, and waits for operations that must not be interrupted. Then
 /// the client can be dropped.
 async fn close_client(client: &dyn McpClient) {
     client.close().await;
-    client.finish_refreshes().await;
+    client.finish_token_refreshes().await;
 }

@@ -83,7 +83,7 @@ impl ModelSelector {
 
     /// Returns the model that the environment sets for runs that an `idle_tick` event starts. It
     /// overrides the model in the agent's file.
-    pub fn idle_model(&self) -> Option<String> {
+    pub fn idle_model_override(&self) -> Option<String> {
         moonshot_model(&self.env, IDLE_MODEL_VAR, || None).map(|(model, _)| model)
     }
 
@@ -107,7 +107,7 @@ impl ModelSelector {
             let reason = ModelChoiceReason::Default(origin.clone());
             return Ok(ModelChoice { name, reason });
         }
-        if let Some(choice) = self.choose_model_by_key() {
+        if let Some(choice) = self.choose_model_by_api_key() {
             return Ok(choice);
         }
         let local = self.providers.find("ollama").ok();
@@ -121,7 +121,7 @@ impl ModelSelector {
     }
 
     /// Selects the default model of the first provider whose API key is set.
-    fn choose_model_by_key(&self) -> Option<ModelChoice> {
+    fn choose_model_by_api_key(&self) -> Option<ModelChoice> {
         PROVIDER_ORDER.iter().find_map(|name| {
             let provider = self.providers.find(name).ok()?;
             let (variable, _) = provider.api_key(&self.env)?;

@@ -242,7 +242,7 @@ impl ModelResolver for ModelRegistry {
         Ok(ResolvedModel { name, model })
     }
 
-    fn idle_model(&self) -> Option<String> {
-        self.selector.as_ref().ok()?.idle_model()
+    fn idle_model_override(&self) -> Option<String> {
+        self.selector.as_ref().ok()?.idle_model_override()
     }
 }

@@ -14,7 +14,11 @@ use crate::mcp::file::{McpFile, NO_CLIENT};
 use crate::mcp::name::FILE_NAME;
 
 /// Returns a client that rejects the use of every MCP server.
-pub(crate) fn client(_: &Config, file: &McpFile, _: &Arc<dyn Clock>) -> Arc<dyn McpClient> {
+pub(crate) fn create_mcp_client(
+    _: &Config,
+    file: &McpFile,
+    _: &Arc<dyn Clock>,
+) -> Arc<dyn McpClient> {
     if file.exists() {
         tracing::warn!("the servers of {FILE_NAME} can't be used: {NO_CLIENT}");
     }
@@ -28,7 +32,7 @@ pub(crate) const fn redact_tokens(text: &str) -> Cow<'_, str> {
 
 /// Returns the length of a partial login token at the end of the text: always 0, since there are no
 /// tokens without an MCP client.
-pub(crate) const fn partial_token_len(_: &str) -> usize {
+pub(crate) const fn partial_token_suffix_len(_: &str) -> usize {
     0
 }
 
@@ -37,7 +41,7 @@ struct NoMcpServers;
 
 #[async_trait]
 impl McpClient for NoMcpServers {
-    async fn tools(
+    async fn server_tools(
         &self,
         _: &str,
         _: Option<&str>,
@@ -46,13 +50,13 @@ impl McpClient for NoMcpServers {
         Err(NO_CLIENT.to_owned())
     }
 
-    async fn check(&self, _: &str) -> Result<ServerReport, McpCheckError> {
+    async fn check_server(&self, _: &str) -> Result<ServerReport, McpCheckError> {
         Err(McpCheckError { message: NO_CLIENT.to_owned(), needs_login: false })
     }
 
-    async fn release(&self, _: ClaimId) {}
+    async fn release_claim(&self, _: ClaimId) {}
 
     async fn close(&self) {}
 
-    async fn finish_refreshes(&self) {}
+    async fn finish_token_refreshes(&self) {}
 }

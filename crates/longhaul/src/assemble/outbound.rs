@@ -9,7 +9,7 @@ use std::sync::Arc;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_tool::outbound::{Allowlist, GuardedClient};
-use longhaul_tool::{HttpFetch, Location, LogInteraction};
+use longhaul_tool::{FileLocation, HttpFetch, LogInteraction};
 
 use crate::assemble::trusted_tools::{MessageSender, message_sender};
 use crate::config::layer::{self, ConfigFileScope};
@@ -75,11 +75,11 @@ fn user_allowed_hosts(config: &Config) -> Vec<String> {
     allow
 }
 
-fn interaction_log_file(config: &Config) -> Result<Location, String> {
+fn interaction_log_file(config: &Config) -> Result<FileLocation, String> {
     let set = config.tool_settings("log_interaction").remove("file");
     match set.as_ref().map(serde_json::Value::as_str) {
         None => Ok(config.data_location().join(INTERACTIONS_FILE)),
         Some(Some(file)) if !file.trim().is_empty() => Ok(config.file_location(Path::new(file))),
-        Some(_) => Err(format!("`{LOG_FILE_KEY}` is not a text: write the path of a file")),
+        Some(_) => Err(format!("`{LOG_FILE_KEY}` must be a string: write a file path")),
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::redact::Redactor;
 
-use crate::assemble::mcp_servers::{partial_token_len, redact_tokens};
+use crate::assemble::mcp_servers::{partial_token_suffix_len, redact_tokens};
 use crate::assemble::providers::Providers;
 use crate::config::settings::Config;
 
@@ -37,8 +37,8 @@ impl Redact for ProjectRedactor {
         }
     }
 
-    fn partial_match_len(&self, text: &str) -> usize {
-        self.0.partial_match_len(text).max(partial_token_len(text))
+    fn partial_secret_len(&self, text: &str) -> usize {
+        self.0.partial_secret_len(text).max(partial_token_suffix_len(text))
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
             ("it is t0ken-of-a", "t0ken-of-a"),
             ("it is nothing", ""),
         ] {
-            assert_eq!(redactor.partial_match_len(text), partial.len(), "{text}");
+            assert_eq!(redactor.partial_secret_len(text), partial.len(), "{text}");
         }
         let clean = redactor.redact("t0ken-of-a-login, s3cret-of-a-project");
         assert!(!clean.contains("of-a"), "{clean}");

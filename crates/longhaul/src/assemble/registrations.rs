@@ -76,7 +76,7 @@ impl Registrations {
         let selector = ModelSelector::from_config(config);
         let providers = self.context_providers(Arc::new(NoContextProviders));
         for agent in &mut self.agents {
-            let mut problems = in_code::check_agent(agent, ctx);
+            let mut problems = in_code::find_agent_problems(agent, ctx);
             for model in agent.models.iter().chain(&agent.idle_models) {
                 if !self.models.contains_key(model) {
                     problems.extend(unknown_model_message(selector.as_ref(), model));
@@ -134,7 +134,7 @@ impl Registrations {
     /// Returns a resolver for the registered models. It passes the names of all other models to
     /// `others`.
     pub(crate) fn model_resolver(&self, others: Arc<dyn ModelResolver>) -> Arc<dyn ModelResolver> {
-        Arc::new(RegisteredModels { models: self.models.clone(), fallback: others })
+        Arc::new(RegisteredModelResolver { models: self.models.clone(), fallback: others })
     }
 
     /// Returns the registered context providers. Providers that are not registered are looked up in
@@ -169,12 +169,12 @@ fn unknown_model_message(selector: Result<&ModelSelector, &String>, name: &str) 
 
 /// Resolver for the registered models by name, with a second resolver for all other names.
 #[derive(Debug)]
-struct RegisteredModels {
+struct RegisteredModelResolver {
     models: BTreeMap<String, Arc<dyn Model>>,
     fallback: Arc<dyn ModelResolver>,
 }
 
-impl ModelResolver for RegisteredModels {
+impl ModelResolver for RegisteredModelResolver {
     fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
         match name.and_then(|name| self.models.get_key_value(name)) {
             Some((name, model)) => {
@@ -184,7 +184,7 @@ impl ModelResolver for RegisteredModels {
         }
     }
 
-    fn idle_model(&self) -> Option<String> {
-        self.fallback.idle_model()
+    fn idle_model_override(&self) -> Option<String> {
+        self.fallback.idle_model_override()
     }
 }

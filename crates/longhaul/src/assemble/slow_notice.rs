@@ -39,12 +39,12 @@ impl SlowServerNotice {
             Some(callback) => callback(server),
             None => tracing::info!(server, "waiting for MCP server"),
         };
-        wait_with_notice(work, notify).await
+        wait_and_notify_if_slow(work, notify).await
     }
 }
 
 /// Waits for `work`. Calls `notify` once if the wait is long.
-pub async fn wait_with_notice<T>(work: impl Future<Output = T>, notify: impl FnOnce()) -> T {
+pub async fn wait_and_notify_if_slow<T>(work: impl Future<Output = T>, notify: impl FnOnce()) -> T {
     let mut work = pin!(work);
     tokio::select! {
         biased;

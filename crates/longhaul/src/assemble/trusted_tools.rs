@@ -55,7 +55,7 @@ pub(crate) fn message_sender(
             DeliveryTarget::File(file) => DeliveryTarget::File(config.file_location(&file.path())),
             other @ (DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) => other,
         },
-        Some(None) => return Err(format!("`{DELIVER_KEY}` is not a text: write `file:PATH`")),
+        Some(None) => return Err(format!("`{DELIVER_KEY}` must be a string, such as `file:PATH`")),
     };
     let messages = MessageConfig {
         target: deliver,
@@ -73,7 +73,7 @@ pub(crate) fn message_sender(
 /// Source of the tools that a person must trust before agents use them: the tools of MCP servers,
 /// the shell tool, and the message tool if the project sets its target.
 #[derive(Debug)]
-pub struct TrustGatedTools {
+pub struct TrustCheckedTools {
     mcp_tools: Arc<McpTools>,
     sender: MessageSender,
     shell: Arc<dyn Tool>,
@@ -81,7 +81,7 @@ pub struct TrustGatedTools {
     decisions: TrustDecisions,
 }
 
-impl TrustGatedTools {
+impl TrustCheckedTools {
     /// Creates the source of the tools that need trust.
     pub fn new(
         config: &Config,
@@ -100,7 +100,11 @@ impl TrustGatedTools {
 
     /// Returns the tool with this name, and the item that a person must trust before the agent uses
     /// it. `None` means that the tool needs no trust.
-    fn gated_tool(&self, name: &str, agent: Option<&Agent>) -> Option<(&Arc<dyn Tool>, TrustItem)> {
+    fn tool_requiring_trust(
+        &self,
+        name: &str,
+        agent: Option<&Agent>,
+    ) -> Option<(&Arc<dyn Tool>, TrustItem)> {
         match name {
             // Only for an agent, since a person approves the agent together with its shell access.
             SHELL_TOOL => Some((&self.shell, items::shell_item(agent?))),
@@ -114,7 +118,7 @@ impl TrustGatedTools {
     }
 }
 
-impl TrustGatedTools {
+impl TrustCheckedTools {
     /// Returns the tool if a person has trusted it. Otherwise the error says how to trust it.
     fn tool_if_trusted(
         &self,
@@ -127,13 +131,13 @@ impl TrustGatedTools {
 }
 
 #[async_trait]
-impl ExternalToolSource for TrustGatedTools {
+impl ExternalToolSource for TrustCheckedTools {
     async fn load_tools(
         &self,
         name: &str,
         claim_id: ClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        match self.gated_tool(name, None) {
+        match self.tool_requiring_trust(name, None) {
             Some(held) => Some(self.tool_if_trusted(held)),
             None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }
@@ -145,7 +149,7 @@ impl ExternalToolSource for TrustGatedTools {
         name: &str,
         claim_id: ClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        match self.gated_tool(name, Some(agent)) {
+        match self.tool_requiring_trust(name, Some(agent)) {
             Some(held) => Some(self.tool_if_trusted(held)),
             None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         }

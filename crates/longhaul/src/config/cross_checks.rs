@@ -19,7 +19,7 @@ use crate::config::error::{ErrorLocation, SettingError};
 use crate::config::price_overrides;
 use crate::config::schema::DELIVER_KEY;
 use crate::config::value::{Setting, SettingOrigin, SettingValue};
-use crate::spanned::{Position, escape_line};
+use crate::spanned::{Position, escape_to_one_line};
 
 /// Returns the errors of settings that are valid individually, but not together.
 pub(crate) fn check_setting_combinations(
@@ -51,7 +51,7 @@ fn check_outbound_settings(settings: &BTreeMap<String, Setting>) -> Vec<SettingE
 }
 
 fn setting_error(setting: &Setting, message: &str) -> SettingError {
-    SettingError { location: error_location(&setting.origin), message: escape_line(message) }
+    SettingError { location: error_location(&setting.origin), message: escape_to_one_line(message) }
 }
 
 /// Returns where a setting with this origin can be corrected.
@@ -174,7 +174,7 @@ fn provider_definition_error(name: &str, keys: &BTreeSet<&str>) -> Option<String
         return Some(format!("`providers.{name}...`: a provider's name must not contain a dot"));
     }
     if [SCRIPTED_PROVIDER, CASSETTE_PROVIDER].contains(&name) {
-        return Some(format!("`{name}` is built in and has no settings"));
+        return Some(format!("the provider `{name}` is built in and has no settings"));
     }
     if built_in_providers::find_built_in_provider(name).is_some() {
         return None;
@@ -226,7 +226,7 @@ fn check_aliases(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
 
 fn check_prices(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let own = price_overrides::collect_price_overrides(settings);
-    let Ok(mut prices) = PriceTable::built_in() else {
+    let Ok(mut prices) = PriceTable::load_built_in() else {
         return Vec::new();
     };
     let faults = own.into_iter().filter_map(|(model, (own, setting))| {

@@ -51,7 +51,7 @@ pub fn load(root: &Path) -> Result<Dotenv, String> {
         is_malformed: std::str::from_utf8(&bytes).is_err() || text.contains(DOLLAR_PLACEHOLDER),
         ..Dotenv::default()
     };
-    for line in dotenvy::from_read_iter(replace_dollars(&text).as_bytes()) {
+    for line in dotenvy::from_read_iter(escape_dollar_signs(&text).as_bytes()) {
         match line {
             Ok((name, value)) => {
                 let value = value.replace(DOLLAR_PLACEHOLDER, "$");
@@ -65,7 +65,7 @@ pub fn load(root: &Path) -> Result<Dotenv, String> {
 
 /// Replaces every `$` with a placeholder, since the parser would expand `$NAME`. A `$` after a
 /// backslash is already literal and stays.
-fn replace_dollars(text: &str) -> String {
+fn escape_dollar_signs(text: &str) -> String {
     let mut is_escaped = false;
     let escaped = text.chars().map(|c| {
         let is_free = !is_escaped;

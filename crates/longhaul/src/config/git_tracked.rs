@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use longhaul_tool::Location;
+use longhaul_tool::FileLocation;
 
 /// Maximum size of the git index in bytes.
 const INDEX_BYTES_MAX: usize = 64 << 20;
@@ -27,7 +27,7 @@ impl GitIndex {
     /// can't be read.
     pub(crate) fn new(folder: &Path) -> Option<Self> {
         let top = folder.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())?;
-        let index = Location::from(git_folder(top)?.join("index"));
+        let index = FileLocation::from(git_folder(top)?.join("index"));
         Some(Self {
             index: index.read(INDEX_BYTES_MAX).ok()??,
             folder: folder.strip_prefix(top).ok()?.to_path_buf(),
@@ -57,7 +57,7 @@ fn git_folder(repository_root: &Path) -> Option<PathBuf> {
     if git.is_dir() {
         return Some(git);
     }
-    let text = Location::from(git).read(GIT_FILE_BYTES_MAX).ok()??;
+    let text = FileLocation::from(git).read(GIT_FILE_BYTES_MAX).ok()??;
     let named = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
     Some(repository_root.join(OsStr::from_bytes(named)))
 }

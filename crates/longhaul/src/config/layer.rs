@@ -7,7 +7,7 @@ use crate::config::error::{ErrorLocation, SettingError};
 use crate::config::schema::{self, SettingPathLookup};
 use crate::config::value::SettingValue;
 use crate::project_file::{self, ProjectFileError};
-use crate::spanned::{Node, ParseError, Position, escape_line, toml};
+use crate::spanned::{Node, ParseError, Position, escape_to_one_line, toml};
 
 /// Maximum size of a configuration file in bytes.
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -92,7 +92,7 @@ impl LayerParser<'_> {
     fn add_error(&mut self, position: Position, message: String) {
         self.layer.errors.push(SettingError {
             location: ErrorLocation::File(self.display_path.to_path_buf(), Some(position)),
-            message: escape_line(&message),
+            message: escape_to_one_line(&message),
         });
     }
 

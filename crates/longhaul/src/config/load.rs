@@ -19,12 +19,12 @@ use crate::config::schema::{
 use crate::config::settings::Config;
 use crate::config::value::{Setting, SettingOrigin, SettingValue};
 use crate::config::value_kind::ValueKind;
-use crate::spanned::{escape_line, toml};
+use crate::spanned::{escape_to_one_line, toml};
 use crate::trust::TRUST_VAR;
 
 /// A command-line flag that sets a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingFlag {
+pub struct SettingOverride {
     /// Name of the flag, such as `--store`.
     pub name: String,
     /// Path of the setting, such as `store.url`.
@@ -40,7 +40,7 @@ const TYPO_DISTANCE_MAX: usize = 2;
 ///
 /// # Errors
 /// Some settings are invalid. The error lists those of all files, variables and flags.
-pub fn load(process_env: &ProcessEnv, flags: &[SettingFlag]) -> Result<Config, ConfigError> {
+pub fn load(process_env: &ProcessEnv, flags: &[SettingOverride]) -> Result<Config, ConfigError> {
     let mut loader = ConfigLoader::default();
     loader.add_defaults();
     let user_file = process_env.user_config_file();
@@ -136,7 +136,7 @@ fn foreign_owner_error(
         display_path if display_path.as_os_str().is_empty() => PathBuf::from("."),
         display_path => display_path,
     };
-    let root = escape_line(&root.display().to_string());
+    let root = escape_to_one_line(&root.display().to_string());
     Some(SettingError {
         location: ErrorLocation::File(display_path, None),
         message: format!(
@@ -218,7 +218,7 @@ impl ConfigLoader {
         }
     }
 
-    fn add_flags(&mut self, flags: &[SettingFlag]) {
+    fn add_flags(&mut self, flags: &[SettingOverride]) {
         for flag in flags {
             let path: Vec<&str> = flag.setting_path.split('.').collect();
             let read = match schema::lookup_setting_path(&path) {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use longhaul_tool::Location;
+use longhaul_tool::FileLocation;
 use longhaul_tool::message::DeliveryTarget;
 use serde_json::Value as Json;
 
@@ -16,7 +16,7 @@ use crate::config::schema::{DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY};
 use crate::config::settings::{Config, StoreUrl};
 use crate::config::value::SettingValue;
 use crate::project_file;
-use crate::spanned::escape_line;
+use crate::spanned::escape_to_one_line;
 
 /// Entries of the data folder that the runtime opens by path, so that symbolic links would be
 /// followed.
@@ -27,7 +27,7 @@ pub(crate) fn check_paths(config: &Config) -> Vec<SettingError> {
     let mut faults: Vec<SettingError> =
         ["data", "store.url", DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY]
             .into_iter()
-            .filter_map(|key| outside_path_error(config, key))
+            .filter_map(|key| disallowed_path_error(config, key))
             .collect();
     if faults.is_empty() {
         let mut links: Vec<PathBuf> = data_paths(config)
@@ -45,10 +45,10 @@ pub(crate) fn check_paths(config: &Config) -> Vec<SettingError> {
 /// continued, and its API keys would give access to the server.
 fn tracked_data_folder_error(config: &Config) -> Option<SettingError> {
     let mut paths = Vec::new();
-    if let Location::Below { relative, .. } = config.data_location().join("local.key") {
+    if let FileLocation::Below { relative, .. } = config.data_location().join("local.key") {
         paths.push(relative);
     }
-    if let StoreUrl::Sqlite(Location::Below { relative, .. }) = config.store_url() {
+    if let StoreUrl::Sqlite(FileLocation::Below { relative, .. }) = config.store_url() {
         paths.push(relative);
     }
     paths.retain(|path| config.root.join(path).symlink_metadata().is_ok());
@@ -68,7 +68,7 @@ fn tracked_data_folder_error(config: &Config) -> Option<SettingError> {
 }
 
 /// Returns an error if the project sets this setting to a path that a project must not choose.
-fn outside_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
+fn disallowed_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
     let setting = config.settings.get(setting_path)?;
     if !setting.origin.is_from_project() {
         return None;
@@ -94,7 +94,7 @@ fn outside_path_error(config: &Config, setting_path: &str) -> Option<SettingErro
         (_, _) => None,
     };
     let path = path?;
-    let why = match Location::below_root(&config.root, &path) {
+    let why = match FileLocation::below_root(&config.root, &path) {
         None => "leads out of the project",
         Some(_) if is_in_git_folder(&path) => {
             "leads into a `.git` folder, from which git runs programs"
@@ -107,7 +107,7 @@ fn outside_path_error(config: &Config, setting_path: &str) -> Option<SettingErro
     };
     Some(SettingError {
         location: error_location(&setting.origin),
-        message: escape_line(&format!(
+        message: escape_to_one_line(&format!(
             "`{setting_path}` {why}: `{}`. To use another path, set it in your user file (`longhaul config \
              path` shows where it is) or in the environment.",
             path.display()
@@ -126,10 +126,10 @@ fn is_json_lines(path: &Path) -> bool {
 /// Returns the paths of the runtime's files and folders that are inside the project.
 fn data_paths(config: &Config) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    if let Location::Below { relative, .. } = config.data_location() {
+    if let FileLocation::Below { relative, .. } = config.data_location() {
         paths.extend(DATA_FILES.map(|name| relative.join(name)));
     }
-    if let StoreUrl::Sqlite(Location::Below { relative, .. }) = config.store_url() {
+    if let StoreUrl::Sqlite(FileLocation::Below { relative, .. }) = config.store_url() {
         paths.push(relative);
     }
     paths

@@ -10,7 +10,7 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::PolicyDefaults;
 use longhaul_model::prices::{PriceError, PriceTable};
-use longhaul_tool::Location;
+use longhaul_tool::FileLocation;
 use serde_json::{Map, Value as Json};
 
 use crate::config::env::Env;
@@ -46,7 +46,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// Location of a SQLite file.
-    Sqlite(Location),
+    Sqlite(FileLocation),
     /// URL of a Postgres server.
     Postgres(String),
 }
@@ -98,16 +98,16 @@ impl Config {
 
     /// Returns the location of the data folder for file access that does not follow the project's
     /// symbolic links.
-    pub fn data_location(&self) -> Location {
+    pub fn data_location(&self) -> FileLocation {
         let data = self.text("data").unwrap_or_default();
         self.file_location(Path::new(data))
     }
 
     /// Returns the location of a file that a setting names. A relative path is resolved below the
     /// root without following symbolic links. Only the user can choose a path outside the root.
-    pub(crate) fn file_location(&self, path: &Path) -> Location {
-        let below = Location::below_root(&self.root, path);
-        below.unwrap_or_else(|| Location::Anywhere(self.root.join(path)))
+    pub(crate) fn file_location(&self, path: &Path) -> FileLocation {
+        let below = FileLocation::below_root(&self.root, path);
+        below.unwrap_or_else(|| FileLocation::Anywhere(self.root.join(path)))
     }
 
     /// Returns the location of the store. A relative path is resolved below the root.
@@ -196,7 +196,7 @@ impl Config {
     /// # Errors
     /// A price override is invalid.
     pub fn prices(&self) -> Result<PriceTable, PriceError> {
-        let mut prices = PriceTable::built_in()?;
+        let mut prices = PriceTable::load_built_in()?;
         for (model, (own, _)) in price_overrides::collect_price_overrides(&self.settings) {
             prices.set_override(model, own)?;
         }

@@ -16,7 +16,7 @@ pub enum ExpandError {
     #[error("the variable {0} is not set, and no default is written as `${{{0}:-...}}`")]
     Missing(String),
     /// The text is too long after the variable with this name was expanded.
-    #[error("with the variable {0} expanded, a text is longer than {EXPANDED_BYTES_MAX} bytes")]
+    #[error("the value exceeds {EXPANDED_BYTES_MAX} bytes after the variable {0} is expanded")]
     TooLong(String),
 }
 

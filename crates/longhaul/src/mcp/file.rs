@@ -92,7 +92,7 @@ impl McpFile {
             return Some(NO_CLIENT.to_owned());
         }
         let problem = self.problems.first()?;
-        Some(format!("{problem}: fix it, and run `longhaul mcp ls`"))
+        Some(format!("{problem}: fix the file, and run `longhaul mcp ls`"))
     }
 
     /// Returns the reason why there is no MCP server to use, as the end of a sentence. `None` means

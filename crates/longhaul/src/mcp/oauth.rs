@@ -49,7 +49,8 @@ fn parse_scopes(parser: &mut McpServerParser<'_>, fields: &Object<'_>) -> Option
     let scopes: Vec<String> = parser.parse_value("oauth.scopes", value, "a list of texts")?;
     let is_one = |scope: &String| !scope.is_empty() && !scope.contains(char::is_whitespace);
     if scopes.len() > SCOPES_MAX || !scopes.iter().all(is_one) {
-        let message = format!("`oauth.scopes` must be at most {SCOPES_MAX} texts without spaces");
+        let message =
+            format!("`oauth.scopes` allows at most {SCOPES_MAX} scopes, each without spaces");
         parser.add_problem(parser.position_of(value), &message);
         return None;
     }

@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::mcp::server::McpFileRemark;
-use crate::spanned::{Position, PositionIndex, escape_line};
+use crate::spanned::{Position, PositionIndex, escape_to_one_line};
 
 /// Values of a JSON object by key. If a key occurs twice, the last value is used.
 pub(crate) type Object<'a> = BTreeMap<String, &'a RawValue>;
@@ -57,7 +57,7 @@ pub(crate) fn json_type_name(value: &RawValue) -> &'static str {
 /// Creates a remark that stays on one line: a name with a line break could be mistaken for another
 /// remark.
 pub(crate) fn single_line_remark(position: Option<Position>, message: &str) -> McpFileRemark {
-    let message = escape_line(message);
+    let message = escape_to_one_line(message);
     McpFileRemark { position, message }
 }
 
@@ -97,7 +97,7 @@ impl<'a> McpServerParser<'a> {
             None => (String::new(), String::new()),
         };
         let Ok(fields) = serde_json::from_str::<OrderedFields<'a>>(value.get()) else {
-            let message = format!("{whole}is {}: write an object", json_type_name(value));
+            let message = format!("{whole}must be an object, but is {}", json_type_name(value));
             self.add_problem(self.position_of(value), &message);
             return None;
         };
@@ -106,7 +106,7 @@ impl<'a> McpServerParser<'a> {
             let at = self.position_of(value);
             if !allowed.contains(&key.as_str()) {
                 let message = suggest::unknown_name_message("key", &key, allowed);
-                self.add_note(at, &format!("{lead}{message}; it is ignored"));
+                self.add_note(at, &format!("{lead}{message}; the key is ignored"));
             } else if object.insert(key.clone(), value).is_some() {
                 let message = format!("{lead}`{key}` is a duplicate; the last one is used");
                 self.add_note(at, &message);

@@ -312,7 +312,7 @@ mod tests {
     }
 
     fn item(kind: TrustKind, setting: &str) -> TrustItem {
-        TrustItem::new(kind, "x", format!("the thing `x` to {}", kind.as_str()), &[setting])
+        TrustItem::new(kind, "x", format!("the item `x` of kind {}", kind.as_str()), &[setting])
     }
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_files_are_named() {
+    fn the_status_lists_files_changed_since_the_decision() {
         let folder = tempfile::tempdir().unwrap();
         let decisions = decisions(folder.path());
         let with = |setting: &str, files: &[(&str, &str)]| TrustItem {

@@ -84,7 +84,7 @@ pub fn provider_item(config: &Config, name: &str) -> Option<TrustItem> {
     digest_parts.extend(bound.iter().map(String::as_str));
     let name = format!("providers.{name}");
     let title = format!("the provider `{name}`");
-    Some(TrustItem::new(TrustKind::Send, &name, title, &digest_parts).with_lines(lines))
+    Some(TrustItem::new(TrustKind::Send, &name, title, &digest_parts).with_description_lines(lines))
 }
 
 /// Returns the headers and fields that the project adds to every request of a provider: as lines to
@@ -138,9 +138,12 @@ pub fn delivery_item(root: &Path, target: &DeliveryTarget) -> Option<TrustItem> 
         DeliveryTarget::Webhook(url) => {
             // The path of a webhook URL may be a secret.
             let name = format!("{target:?}");
-            let title = format!("the address `{name}` that messages go to");
+            let title = format!("the address `{name}` that receives messages");
             let line = format!("posts every message of send_message to {name}");
-            Some(TrustItem::new(TrustKind::Send, &name, title, &[url.as_str()]).with_lines([line]))
+            Some(
+                TrustItem::new(TrustKind::Send, &name, title, &[url.as_str()])
+                    .with_description_lines([line]),
+            )
         }
         DeliveryTarget::File(_) => None,
     }
@@ -156,7 +159,10 @@ pub fn outbound_item(config: &Config) -> Option<TrustItem> {
     let digest_parts: Vec<&str> = allow.iter().map(String::as_str).collect();
     let line = format!("allows requests to {}", allow.join(", "));
     let title = format!("the list `{ALLOW_KEY}`");
-    Some(TrustItem::new(TrustKind::Open, ALLOW_KEY, title, &digest_parts).with_lines([line]))
+    Some(
+        TrustItem::new(TrustKind::Open, ALLOW_KEY, title, &digest_parts)
+            .with_description_lines([line]),
+    )
 }
 
 /// Returns the trust item for the project's server settings that allow more access than the
@@ -180,7 +186,7 @@ pub fn server_item(config: &Config) -> Option<TrustItem> {
         "the table `[server]`".to_owned(),
         &digest_parts,
     );
-    Some(item.with_used_by(used_by.to_vec()).with_lines(lines))
+    Some(item.with_used_by(used_by.to_vec()).with_description_lines(lines))
 }
 
 /// Returns lines that describe the access to the server that the project's settings allow in
@@ -203,7 +209,7 @@ pub(crate) fn extra_server_access(config: &Config) -> Vec<String> {
 pub fn perception_item(url: &str) -> TrustItem {
     let title = format!("the perception address `{url}`");
     let line = format!("posts the input of every run to {url}");
-    TrustItem::new(TrustKind::Send, url, title, &[url]).with_lines([line])
+    TrustItem::new(TrustKind::Send, url, title, &[url]).with_description_lines([line])
 }
 
 /// Whether a file of the project sets this setting.

@@ -106,7 +106,7 @@ impl TrustItem {
     /// Creates the item for a command that receives the messages of agents. It is started in the
     /// folder `root`.
     pub fn for_delivery_command(root: &Path, args: &[String]) -> Self {
-        Self::for_command(root, args, |name| format!("the command `{name}` that messages go to"))
+        Self::for_command(root, args, |name| format!("the command `{name}` that receives messages"))
     }
 
     fn for_command(root: &Path, args: &[String], title: impl Fn(&str) -> String) -> Self {
@@ -115,12 +115,12 @@ impl TrustItem {
         files.add_files_of_command(root, args);
         let settings: Vec<&str> = args.iter().map(String::as_str).collect();
         let item = Self::new(TrustKind::Run, &name, title(&name), &settings);
-        Self { files: files.file_digests(), ..item.with_lines([name]) }
+        Self { files: files.file_digests(), ..item.with_description_lines([name]) }
     }
 
     /// Sets the lines that describe the action.
     #[must_use]
-    pub(crate) fn with_lines(self, lines: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn with_description_lines(self, lines: impl IntoIterator<Item = String>) -> Self {
         let truncated = lines.into_iter().map(|line| truncate_line(&line)).collect();
         Self { lines: truncated, ..self }
     }

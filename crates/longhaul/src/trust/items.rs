@@ -25,7 +25,11 @@ pub const SHELL_TOOL: &str = "shell";
 const HTTP_FETCH_TOOL: &str = "http_fetch";
 
 /// Returns all items of a project that need trust, each with the agents that use it.
-pub fn discover_items(config: &Config, file: &McpFile, loaded: &LoadedAgents) -> Vec<TrustItem> {
+pub fn discover_trust_items(
+    config: &Config,
+    file: &McpFile,
+    loaded: &LoadedAgents,
+) -> Vec<TrustItem> {
     let agents: Vec<&Agent> = loaded.agents.iter().map(|one| &one.agent).collect();
     let users = |uses: &dyn Fn(&Agent) -> bool| -> Vec<String> {
         let used_by = agents.iter().filter(|agent| uses(agent));
@@ -125,6 +129,6 @@ pub fn shell_item(agent: &Agent) -> TrustItem {
     let title = format!("the tool `{SHELL_TOOL}` of agent `{agent}`");
     let line = format!("agent {agent} may run commands on this machine unsandboxed");
     TrustItem::new(TrustKind::Shell, &name, title, &[&own.version().to_string()])
-        .with_lines([line])
+        .with_description_lines([line])
         .with_used_by(vec![agent])
 }

@@ -25,12 +25,12 @@ impl TrustItem {
     pub fn for_mcp_servers(file: &McpFile) -> Option<Self> {
         let hash = file.hash?;
         let lines =
-            file.servers.iter().flat_map(|server| server_lines(server, &file.dotenv_values));
+            file.servers.iter().flat_map(|server| describe_server(server, &file.dotenv_values));
         let title = format!("`{FILE_NAME}`");
         Some(Self {
             settings_digest: settings_digest(hash, &file.dotenv_values),
             files: server_files(file).and_then(|files| files.file_digests()),
-            ..Self::new(TrustKind::Run, FILE_NAME, title, &[]).with_lines(lines)
+            ..Self::new(TrustKind::Run, FILE_NAME, title, &[]).with_description_lines(lines)
         })
     }
 }
@@ -86,7 +86,7 @@ fn server_files(file: &McpFile) -> Result<ProjectFiles, String> {
 }
 
 /// Returns the lines that describe how an MCP server is started and which values it receives.
-fn server_lines(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
+fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
     let Some(transport) = &server.transport else {
         return Vec::new();
     };
@@ -121,7 +121,7 @@ fn server_lines(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
         let value = format_argv([&value.to_owned()]);
         lines.push(format!("  set by .env of this project: {name}={value}"));
     }
-    lines.extend(expanded_origin_line(transport, dotenv));
+    lines.extend(describe_expanded_url(transport, dotenv));
     lines
 }
 
@@ -136,7 +136,7 @@ fn command_variables(transport: &Transport) -> Vec<&str> {
 
 /// Returns a line with the host of a server's URL after expansion with `.env`. The host is not a
 /// secret.
-fn expanded_origin_line(transport: &Transport, dotenv: &Env) -> Option<String> {
+fn describe_expanded_url(transport: &Transport, dotenv: &Env) -> Option<String> {
     let Transport::Http { url, .. } = transport else {
         return None;
     };

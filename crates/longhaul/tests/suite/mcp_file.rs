@@ -152,7 +152,7 @@ fn assert_server_problem(server: &str, expected: &str) {
 #[test]
 fn an_invalid_server_reports_the_position_and_leaves_the_others_usable() {
     for (server, expected) in [
-        ("1", "is a number: write an object"),
+        ("1", "must be an object, but is a number"),
         ("{}", "`command` is missing"),
         (r#"{"type": "http"}"#, "`url` is missing"),
         (r#"{"type": "sse", "url": "https://x.example"}"#, "old SSE transport"),
@@ -199,7 +199,7 @@ fn an_invalid_oauth_table_is_reported_with_its_position() {
     for (server, expected) in [
         (
             r#"{"url": "https://x.example", "oauth": ["s3cret"]}"#,
-            "`oauth` is a list: write an object",
+            "`oauth` must be an object, but is a list",
         ),
         (
             r#"{"url": "https://x.example", "oauth": {"clientId": 3}}"#,

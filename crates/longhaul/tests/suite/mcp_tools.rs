@@ -67,21 +67,21 @@ struct NeverClosingClient(RecordingClient);
 
 #[async_trait]
 impl McpClient for NeverClosingClient {
-    async fn tools(
+    async fn server_tools(
         &self,
         server: &str,
         name: Option<&str>,
         claim_id: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        self.0.tools(server, name, claim_id).await
+        self.0.server_tools(server, name, claim_id).await
     }
 
-    async fn check(&self, server: &str) -> Result<ServerReport, McpCheckError> {
-        self.0.check(server).await
+    async fn check_server(&self, server: &str) -> Result<ServerReport, McpCheckError> {
+        self.0.check_server(server).await
     }
 
-    async fn release(&self, claim_id: ClaimId) {
-        self.0.release(claim_id).await;
+    async fn release_claim(&self, claim_id: ClaimId) {
+        self.0.release_claim(claim_id).await;
     }
 
     async fn close(&self) {
@@ -89,8 +89,8 @@ impl McpClient for NeverClosingClient {
         std::future::pending().await
     }
 
-    async fn finish_refreshes(&self) {
-        self.0.finish_refreshes().await;
+    async fn finish_token_refreshes(&self) {
+        self.0.finish_token_refreshes().await;
     }
 }
 
@@ -102,7 +102,7 @@ impl RecordingClient {
 
 #[async_trait]
 impl McpClient for RecordingClient {
-    async fn tools(
+    async fn server_tools(
         &self,
         server: &str,
         name: Option<&str>,
@@ -120,11 +120,11 @@ impl McpClient for RecordingClient {
         }
     }
 
-    async fn check(&self, _server: &str) -> Result<ServerReport, McpCheckError> {
+    async fn check_server(&self, _server: &str) -> Result<ServerReport, McpCheckError> {
         Err(McpCheckError { message: "not used in this test".to_owned(), needs_login: false })
     }
 
-    async fn release(&self, _claim: ClaimId) {
+    async fn release_claim(&self, _claim: ClaimId) {
         self.record("let go".to_owned());
     }
 
@@ -132,7 +132,7 @@ impl McpClient for RecordingClient {
         self.record("close".to_owned());
     }
 
-    async fn finish_refreshes(&self) {
+    async fn finish_token_refreshes(&self) {
         self.record("settle".to_owned());
     }
 }
@@ -265,13 +265,13 @@ async fn a_missing_login_names_how_runs_resume() {
     let mcp = json!({ "mcpServers": { "far": { "type": "http", "url": url } } });
     fs::write(folder.path().join(".mcp.json"), mcp.to_string()).unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let line = mcp_servers::client(&config, &McpFile::load(&config), &clock);
+    let line = mcp_servers::create_mcp_client(&config, &McpFile::load(&config), &clock);
     let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
-    let why = line.tools("far", None, run).await.unwrap_err();
+    let why = line.server_tools("far", None, run).await.unwrap_err();
     for helps in ["run `longhaul mcp login far`", "`longhaul answer`."] {
         assert!(why.contains(helps), "{why}");
     }
-    assert!(line.check("far").await.unwrap_err().needs_login);
+    assert!(line.check_server("far").await.unwrap_err().needs_login);
     line.close().await;
 }
 

@@ -228,7 +228,10 @@ const INVALID_SETTINGS: &[(&str, &str)] = &[
         "[providers.a]\nkey_env = \"A\"\n",
         "longhaul.toml:2:1: `[providers.a]` is a custom provider and needs `api` and `base_url`, such as",
     ),
-    ("[providers.scripted]\napi = \"chat\"\n", "longhaul.toml:2:1: `scripted` is built in"),
+    (
+        "[providers.scripted]\napi = \"chat\"\n",
+        "longhaul.toml:2:1: the provider `scripted` is built in",
+    ),
     (
         "[providers.\"a/b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
         "longhaul.toml:2:1: `providers.a/b`: a provider's name may contain only letters",
@@ -283,15 +286,15 @@ const INVALID_SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "[providers.anthropic]\nfields = { temperature = 0.5, stream = false }\n",
-        "longhaul.toml:2:1: `providers.anthropic.fields.stream`: the request field `stream` can't be set",
+        "longhaul.toml:2:1: `providers.anthropic.fields.stream`: the request field `stream` is reserved",
     ),
     (
         "[providers.a]\napi = \"chat\"\nbase_url = \"http://h\"\n[providers.a.fields]\nn = 2\n",
-        "longhaul.toml:5:1: `providers.a.fields.n`: the request field `n` can't be set",
+        "longhaul.toml:5:1: `providers.a.fields.n`: the request field `n` is reserved",
     ),
     (
         "[providers.openai.fields]\nstore = true\n",
-        "longhaul.toml:2:1: `providers.openai.fields.store`: the request field `store` can't be set",
+        "longhaul.toml:2:1: `providers.openai.fields.store`: the request field `store` is reserved",
     ),
     (
         "[providers.openai.fields]\ninclude = \"all\"\n",

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use longhaul::context::{ContextError, ContextProvider, ContextRequest, Perception};
 use longhaul::models::{
-    Block, CostEstimate, DeltaSink, Failure, Hold, Model, ModelPricing, ModelRequest,
+    Block, BudgetAmount, CostEstimate, DeltaSink, Failure, Model, ModelPricing, ModelRequest,
     ModelResponse, Reply, StopReason, TextBlock, Usage,
 };
 use longhaul::schemars::{self, JsonSchema};
@@ -161,7 +161,7 @@ struct FakeModel;
 #[async_trait]
 impl Model for FakeModel {
     fn estimate(&self, _: &ModelRequest) -> CostEstimate {
-        CostEstimate { hold: Hold::default(), pricing: ModelPricing::default() }
+        CostEstimate { hold: BudgetAmount::default(), pricing: ModelPricing::default() }
     }
 
     async fn generate(

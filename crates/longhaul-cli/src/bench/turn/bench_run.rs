@@ -68,7 +68,7 @@ impl BenchRunResult {
     }
 
     /// Returns a report line that compares the CPU time per turn with a target.
-    pub(crate) fn target_line(&self, label: &str, target_us: f64) -> String {
+    pub(crate) fn target_comparison_line(&self, label: &str, target_us: f64) -> String {
         let cost = &self.cost;
         format!(
             "{label}{:.0} us CPU per turn at {} turns with {:.2} commits per turn (target {target_us:.0} us: {})",

@@ -34,7 +34,7 @@ pub(crate) struct ConcurrencyResult {
 impl ConcurrencyResult {
     /// Executes this many concurrent runs against a mock model with this latency, and measures
     /// them.
-    pub(crate) async fn measure_runs(
+    pub(crate) async fn measure_concurrent_runs(
         folder: &Path,
         api: MockApi,
         (runs, result_bytes): (u32, usize),

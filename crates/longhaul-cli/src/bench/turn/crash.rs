@@ -86,7 +86,7 @@ pub(crate) async fn measure_crashes(
         counts.repeated,
         met_or_missed(p50 <= RECOVERY_MS_TARGET),
     ));
-    report.add_figures(&json!({
+    report.add_json_fields(&json!({
         "kills": kills,
         "runs_lost": lost,
         "model_calls_repeated": counts.retried_model_calls,

@@ -25,7 +25,7 @@ pub(crate) const WINDOW_TURNS: u32 = 20;
 
 /// Cost of a turn at one length of the conversation.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct HistoryRow {
+pub(crate) struct HistoryCostRow {
     messages: u32,
     body_bytes_per_turn: f64,
     cpu_us_per_turn: f64,
@@ -37,7 +37,7 @@ pub(crate) struct HistoryRow {
     cpu_ns_per_additional_byte: Option<f64>,
 }
 
-impl HistoryRow {
+impl HistoryCostRow {
     /// Returns the costs as a table row.
     pub(crate) fn table_cells(&self) -> Vec<String> {
         let nanos = self.cpu_ns_per_additional_byte;
@@ -54,11 +54,11 @@ impl HistoryRow {
 
 /// Executes a run until its conversation has this many messages, and returns the cost of a turn at
 /// each measured length.
-pub(crate) async fn measure_history(
+pub(crate) async fn measure_history_cost(
     folder: &Path,
     api: MockApi,
     (messages, result_bytes): (u32, usize),
-) -> anyhow::Result<Vec<HistoryRow>> {
+) -> anyhow::Result<Vec<HistoryCostRow>> {
     let lengths: Vec<u32> =
         HISTORY_LENGTHS.into_iter().filter(|length| *length <= messages).collect();
     // Each turn adds two messages.
@@ -67,23 +67,23 @@ pub(crate) async fn measure_history(
     let fixture =
         BenchFixture::new(&folder.join("history.db"), mock.model_source(api), result_bytes)?;
     fixture.warm_up().await?;
-    let model = Arc::new(SamplingModel {
+    let model = Arc::new(TimeSamplingModel {
         model: fixture.source.create_model(turns)?,
         url: mock.url.clone(),
         // Start and end of each window, as the number of turns before it.
         edges: lengths.iter().flat_map(|length| [length / 2, length / 2 + WINDOW_TURNS]).collect(),
         samples: Mutex::default(),
     });
-    fixture.execute_with_model(Arc::clone(&model) as _, turns, 1).await?;
+    fixture.execute_runs_with_model(Arc::clone(&model) as _, turns, 1).await?;
     let samples = model.samples.lock().unwrap_or_else(PoisonError::into_inner);
     if samples.len() != 2 * lengths.len() {
         bail!("a model call was repeated, so the history can't be measured");
     }
-    let mut rows: Vec<HistoryRow> = Vec::new();
+    let mut rows: Vec<HistoryCostRow> = Vec::new();
     for (messages, window) in lengths.iter().zip(samples.chunks(2)) {
         let [begin, end] = window else { break };
         let each = |begin: f64, end: f64| (end - begin) / f64::from(WINDOW_TURNS);
-        let row = HistoryRow {
+        let row = HistoryCostRow {
             messages: *messages,
             body_bytes_per_turn: each(begin.body_bytes, end.body_bytes),
             cpu_us_per_turn: each(begin.after.0, end.before.0),
@@ -94,7 +94,7 @@ pub(crate) async fn measure_history(
         let first = *rows.first().unwrap_or(&row);
         let bytes = row.body_bytes_per_turn - first.body_bytes_per_turn;
         let cpu_us = row.cpu_us_per_turn - first.cpu_us_per_turn;
-        rows.push(HistoryRow {
+        rows.push(HistoryCostRow {
             cpu_to_first: row.cpu_us_per_turn / first.cpu_us_per_turn.max(1.0),
             cpu_ns_per_additional_byte: (bytes > 0.0).then(|| cpu_us * 1e3 / bytes),
             ..row
@@ -106,7 +106,7 @@ pub(crate) async fn measure_history(
 /// A model that samples CPU and wall time before certain turns, and otherwise delegates to another
 /// model.
 #[derive(Debug)]
-struct SamplingModel {
+struct TimeSamplingModel {
     model: Arc<dyn Model>,
     url: String,
     edges: Vec<u32>,
@@ -122,7 +122,7 @@ struct TimeSample {
     after: (f64, f64),
 }
 
-impl SamplingModel {
+impl TimeSamplingModel {
     async fn take_sample(&self) -> anyhow::Result<()> {
         let clocks = || (cpu_time_us(), nanos_to_micros(SystemClock.monotonic_nanos()));
         let before = clocks();
@@ -134,7 +134,7 @@ impl SamplingModel {
 }
 
 #[async_trait]
-impl Model for SamplingModel {
+impl Model for TimeSamplingModel {
     fn estimate(&self, request: &ModelRequest) -> CostEstimate {
         self.model.estimate(request)
     }

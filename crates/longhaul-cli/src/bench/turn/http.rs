@@ -11,7 +11,7 @@ use crate::bench::model_source::{MockApi, MockModelProcess};
 use crate::bench::report::{BenchReport, cpu_core_count, met_or_missed};
 use crate::bench::turn::bench_run::BenchRunResult;
 use crate::bench::turn::concurrency::{ConcurrencyResult, TURNS_PER_RUN};
-use crate::bench::turn::history::{HistoryRow, WINDOW_TURNS, measure_history};
+use crate::bench::turn::history::{HistoryCostRow, WINDOW_TURNS, measure_history_cost};
 
 /// Number of turns of the run that is measured alone.
 const ONE_RUN_TURNS: u32 = 50;
@@ -53,11 +53,12 @@ impl HttpBench<'_> {
                 .await?;
         drop(mock);
         report.print_progress(&format!("executing a run of {} messages over HTTP", self.messages));
-        let history = measure_history(folder, wire, (self.messages, bytes)).await?;
+        let history = measure_history_cost(folder, wire, (self.messages, bytes)).await?;
         report.print_progress(&format!("executing {} concurrent runs over HTTP", self.runs));
         let load = (self.runs, bytes);
-        let many = ConcurrencyResult::measure_runs(folder, wire, load, Millis::ZERO).await?;
-        let slow = ConcurrencyResult::measure_runs(folder, wire, load, LATENCY).await?;
+        let many =
+            ConcurrencyResult::measure_concurrent_runs(folder, wire, load, Millis::ZERO).await?;
+        let slow = ConcurrencyResult::measure_concurrent_runs(folder, wire, load, LATENCY).await?;
         report.add_line(format!(
             "\nover HTTP: the {wire} API without TLS to `longhaul mock-model` in a separate process, which uses its \
              share of the same {} cores; one tool call per turn with {bytes} bytes of result, each row over {WINDOW_TURNS} turns of one run",
@@ -65,8 +66,9 @@ impl HttpBench<'_> {
         ));
         let head = ["messages", "request bytes", "CPU us per turn", "wall us per turn"];
         let head = [&head[..], &["CPU vs. first row", "CPU ns per further byte"]].concat();
-        report.add_table(&head, &history.iter().map(HistoryRow::table_cells).collect::<Vec<_>>());
-        report.add_line(one.target_line("W1  over HTTP: ", CPU_US_TARGET));
+        report
+            .add_table(&head, &history.iter().map(HistoryCostRow::table_cells).collect::<Vec<_>>());
+        report.add_line(one.target_comparison_line("W1  over HTTP: ", CPU_US_TARGET));
         let ratio = many.cost.cpu_us_per_turn / one.cost.cpu_us_per_turn.max(1.0);
         let allowed = many.share_of_cpu_bound;
         report.add_line(format!(
@@ -90,7 +92,7 @@ impl HttpBench<'_> {
             IDEAL_SHARE_TARGET * ideal,
             met_or_missed(slow.share_of_ideal >= Some(IDEAL_SHARE_TARGET)),
         ));
-        report.add_figures(&json!({ "http": {
+        report.add_json_fields(&json!({ "http": {
             "wire": wire,
             "result_bytes": bytes,
             "mock_on_same_cores": true,

@@ -96,7 +96,7 @@ impl CallHistory {
 
     /// Returns how the call was settled after it was in doubt (started, outcome unknown after a
     /// kill).
-    pub(crate) fn settlement_label(&self) -> &'static str {
+    pub(crate) fn in_doubt_outcome_label(&self) -> &'static str {
         match (self.settled_by, self.end_epochs.is_empty()) {
             (Some(settled), _) => settled,
             (None, false) => "reported",
@@ -115,7 +115,9 @@ impl CallHistory {
         }
         let end = self.end_epochs.first()?;
         let late = effect_epochs.iter().find(|epoch| *epoch > end)?;
-        Some(format!("{tool} has a result of epoch {end} and had an effect in epoch {late}"))
+        Some(format!(
+            "{tool} has a result in epoch {end}, but had an effect later, in epoch {late}"
+        ))
     }
 
     /// Returns a violation message if the call had more effects than starts in one driver epoch.

@@ -225,7 +225,7 @@ fn a_duplicate_once_effect_is_reported() {
 }
 
 #[test]
-fn a_once_call_lost_without_a_report_is_reported() {
+fn an_unreported_lost_once_call_is_a_violation() {
     let kinds = ["tool.in_doubt", "gate.raised", "gate.answered"];
     // A later driver recorded a result without reporting the loss.
     assert_only_violation(
@@ -297,7 +297,7 @@ fn a_journal_out_of_order_is_reported() {
 }
 
 #[test]
-fn a_run_that_did_not_complete_is_not_clean() {
+fn an_unfinished_or_failed_run_does_not_pass() {
     let mut open = valid_journal();
     open.pop();
     let counts = verify_events(&open, &probe_records());

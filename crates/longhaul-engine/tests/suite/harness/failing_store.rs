@@ -15,7 +15,7 @@ use longhaul_core::port::records::{
     OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
     GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
     PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
@@ -172,9 +172,9 @@ impl Store for FailingStore {
         self.inner.prune(request).await
     }
 
-    async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
+    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
         if self.takes_conflict(&append) {
-            return Ok(Appended::Conflict);
+            return Ok(AppendResult::Conflict);
         }
         match self.take_fault(&append) {
             None => self.inner.append(append).await,
@@ -278,8 +278,8 @@ impl RecordStore for FailingStore {
         self.inner.queued_steers(run).await
     }
 
-    async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
-        self.inner.rules(run).await
+    async fn approval_rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
+        self.inner.approval_rules(run).await
     }
 
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
@@ -350,12 +350,12 @@ impl RecordStore for FailingStore {
         self.inner.due_outbox_messages(limit).await
     }
 
-    async fn settle_outbox_message(
+    async fn record_outbox_attempt(
         &self,
         id: u64,
         again: Option<Millis>,
     ) -> Result<(), StoreError> {
-        self.inner.settle_outbox_message(id, again).await
+        self.inner.record_outbox_attempt(id, again).await
     }
 
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {

@@ -12,7 +12,7 @@ use longhaul_core::message::{
 };
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::{Hold, ModelPricing, Usage};
+use longhaul_core::usage::{BudgetAmount, ModelPricing, Usage};
 use longhaul_run::next::check_conversation;
 use serde_json::Value;
 
@@ -93,7 +93,7 @@ impl FakeModel {
 #[async_trait]
 impl Model for FakeModel {
     fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
-        CostEstimate { hold: Hold::default(), pricing: *self.pricing.lock().unwrap() }
+        CostEstimate { hold: BudgetAmount::default(), pricing: *self.pricing.lock().unwrap() }
     }
 
     async fn generate(

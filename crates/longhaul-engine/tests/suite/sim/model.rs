@@ -8,7 +8,7 @@ use longhaul_core::failure::Failure;
 use longhaul_core::message::{Message, Part};
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::Hold;
+use longhaul_core::usage::BudgetAmount;
 use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
 use longhaul_run::next::check_conversation;
 use longhaul_testkit::sim::external_world::ModelCall;
@@ -40,7 +40,7 @@ struct SimModel(SimContext);
 #[async_trait]
 impl Model for SimModel {
     fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
-        CostEstimate { hold: Hold::default(), pricing: PRICING }
+        CostEstimate { hold: BudgetAmount::default(), pricing: PRICING }
     }
 
     async fn generate(

@@ -15,7 +15,7 @@ use longhaul_core::port::records::{
     OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
     GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
     PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
@@ -99,11 +99,11 @@ impl Store for YieldingStore {
         yield_around(self.store.prune(request)).await
     }
 
-    async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
+    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
         let drives = matches!(append.author, Author::Driver { .. });
         let work = async {
             let appended = self.store.append(append).await;
-            if drives && matches!(appended, Ok(Appended::Committed { .. })) {
+            if drives && matches!(appended, Ok(AppendResult::Committed { .. })) {
                 self.commits.fetch_add(1, Ordering::Relaxed);
             }
             appended
@@ -200,8 +200,8 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.queued_steers(run)).await
     }
 
-    async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
-        yield_around(self.records.rules(run)).await
+    async fn approval_rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
+        yield_around(self.records.approval_rules(run)).await
     }
 
     async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
@@ -272,12 +272,12 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.due_outbox_messages(limit)).await
     }
 
-    async fn settle_outbox_message(
+    async fn record_outbox_attempt(
         &self,
         id: u64,
         again: Option<Millis>,
     ) -> Result<(), StoreError> {
-        yield_around(self.records.settle_outbox_message(id, again)).await
+        yield_around(self.records.record_outbox_attempt(id, again)).await
     }
 
     async fn block_provider(&self, account: &str, duration: Millis) -> Result<(), StoreError> {

@@ -40,11 +40,11 @@ struct ChatMessage<'a> {
 #[derive(Deserialize)]
 struct ChatToolCall<'a> {
     #[serde(borrow, default)]
-    function: Option<CalledFunction<'a>>,
+    function: Option<FunctionCall<'a>>,
 }
 
 #[derive(Deserialize)]
-struct CalledFunction<'a> {
+struct FunctionCall<'a> {
     #[serde(borrow, default)]
     name: Option<Cow<'a, str>>,
     #[serde(borrow, default)]

@@ -323,8 +323,8 @@ async fn a_request_without_prompt_tools_or_key_is_encoded() {
     let settings = ModelSettings { key: None, ..settings() };
     let model = model_with(&server, settings, ServerQuirks::default());
     let question = longhaul_core::port::model::ModelRequest {
-        system: longhaul_core::raw::StoredText::inline(" "),
-        tools: longhaul_core::raw::StoredText::inline("[]"),
+        system: longhaul_core::raw::StoredText::new_inline(" "),
+        tools: longhaul_core::raw::StoredText::new_inline("[]"),
         ..ask(&hello())
     };
     model.generate(&question, &TextSink::default()).await.unwrap();

@@ -63,8 +63,8 @@ async fn a_base_url_without_a_version_gets_one() {
 async fn absent_fields_are_omitted_and_max_tokens_has_a_minimum() {
     let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     let question = ModelRequest {
-        system: StoredText::inline("  "),
-        tools: StoredText::inline("[]"),
+        system: StoredText::new_inline("  "),
+        tools: StoredText::new_inline("[]"),
         max_tokens: 1,
         ..ask(&hello())
     };

@@ -52,8 +52,8 @@ pub(crate) fn ask(turn: u32, attempt: u32, messages: Vec<Message>) -> ModelReque
         turn,
         attempt,
         model: "scripted/tidy".into(),
-        system: StoredText::inline("Be tidy."),
-        tools: StoredText::inline("[]"),
+        system: StoredText::new_inline("Be tidy."),
+        tools: StoredText::new_inline("[]"),
         messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         max_tokens: 100,
     }

@@ -64,7 +64,7 @@ proptest! {
         let mut other = plain;
         other.run = RunId::from_bytes(run);
         other.model = "scripted/other".into();
-        other.system = StoredText::inline("12345678");
+        other.system = StoredText::new_inline("12345678");
         let again = answer(&used, &other).now_or_never().unwrap();
         prop_assert_eq!(fresh, again);
     }

@@ -59,8 +59,8 @@ pub(crate) fn prepared<'a>(args: impl Iterator<Item = &'a str>) -> Input {
     let loop_limits =
         loop_limits.first().map(|arg| arg["identical_calls=".len()..].parse().unwrap());
     let preparation = RunPrepared {
-        system: StoredText::inline("You are a writer."),
-        tools: StoredText::inline("[]"),
+        system: StoredText::new_inline("You are a writer."),
+        tools: StoredText::new_inline("[]"),
         initial_messages: vec![Message::user("Write a poem.")],
         model: "scripted/poem".into(),
         fallbacks: fallbacks.into_iter().map(str::to_owned).collect(),

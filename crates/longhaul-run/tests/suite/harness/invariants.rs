@@ -11,7 +11,7 @@ use longhaul_core::message::{Message, Part, StopReason};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Wait;
-use longhaul_core::usage::Hold;
+use longhaul_core::usage::BudgetAmount;
 use longhaul_run::next::check_conversation;
 use longhaul_run::state::control::IdleReason;
 use longhaul_run::{Step, next};
@@ -74,7 +74,7 @@ fn totals_agree(test_run: &TestRun) {
     assert_eq!(sums.usage.total_tokens(), account.spent.tokens, "spent tokens");
     let all = plus(account.settled_ever, account.held);
     assert_eq!(account.held_ever, all, "every hold is settled or in flight");
-    if sums.held != Hold::default() {
+    if sums.held != BudgetAmount::default() {
         let used = plus(plus(account.spent, account.lost), account.held);
         assert!(account.cap.covers(used), "I8: a hold exceeds the cap");
     }

@@ -12,7 +12,7 @@ use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
-use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget, Usage};
+use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
 
 use super::Author;
 
@@ -37,11 +37,11 @@ pub(crate) enum RowConflict {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Account {
     pub(crate) cap: RemainingBudget,
-    pub(crate) held: Hold,
-    pub(crate) spent: Hold,
-    pub(crate) lost: Hold,
-    pub(crate) held_ever: Hold,
-    pub(crate) settled_ever: Hold,
+    pub(crate) held: BudgetAmount,
+    pub(crate) spent: BudgetAmount,
+    pub(crate) lost: BudgetAmount,
+    pub(crate) held_ever: BudgetAmount,
+    pub(crate) settled_ever: BudgetAmount,
 }
 
 /// Usage of the run.
@@ -232,7 +232,7 @@ impl Rows {
         Ok(())
     }
 
-    fn hold(&mut self, hold: Hold) -> Result<(), RowConflict> {
+    fn hold(&mut self, hold: BudgetAmount) -> Result<(), RowConflict> {
         let account = &mut self.account;
         let used = plus(plus(account.spent, account.lost), account.held);
         let left = RemainingBudget {
@@ -288,11 +288,17 @@ fn head_after(to: &SchedulingUpdate) -> Head {
     }
 }
 
-pub(crate) fn plus(one: Hold, other: Hold) -> Hold {
-    Hold { micro_usd: one.micro_usd.plus(other.micro_usd), tokens: one.tokens + other.tokens }
+pub(crate) fn plus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {
+    BudgetAmount {
+        micro_usd: one.micro_usd.plus(other.micro_usd),
+        tokens: one.tokens + other.tokens,
+    }
 }
 
-fn minus(one: Hold, other: Hold) -> Hold {
+fn minus(one: BudgetAmount, other: BudgetAmount) -> BudgetAmount {
     assert!(other.micro_usd <= one.micro_usd && other.tokens <= one.tokens);
-    Hold { micro_usd: one.micro_usd.minus(other.micro_usd), tokens: one.tokens - other.tokens }
+    BudgetAmount {
+        micro_usd: one.micro_usd.minus(other.micro_usd),
+        tokens: one.tokens - other.tokens,
+    }
 }

@@ -4,7 +4,7 @@
 
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::event::tool::{
-    ToolOutput, ToolProgress, ToolSurfaced, ToolVerified, VerifyOutcome,
+    LateToolResultEvent, ToolOutput, ToolProgress, ToolVerified, VerifyOutcome,
 };
 use longhaul_core::id::SteerId;
 use longhaul_core::message::StopReason;
@@ -113,7 +113,7 @@ impl TestRun {
             },
             "surface" => {
                 let (call, text) = rest.split_once(' ').unwrap_or((rest, "it worked"));
-                RunCommand::SurfaceResult(ToolSurfaced {
+                RunCommand::SurfaceResult(LateToolResultEvent {
                     call: call.parse().unwrap(),
                     is_error: false,
                     output: ToolOutput::text(text),

@@ -142,16 +142,16 @@ impl AuthStore for BlockingAuthStore {
         self.inner.find_gate_link(hash).await
     }
 
-    async fn begin_request(
+    async fn begin_idempotent_request(
         &self,
         request: IdempotencyRequest,
     ) -> Result<IdempotencyState, StoreError> {
-        let state = self.inner.begin_request(request).await;
+        let state = self.inner.begin_idempotent_request(request).await;
         self.wait_at(BlockPoint::AfterBegin).await;
         state
     }
 
-    async fn complete_request(
+    async fn complete_idempotent_request(
         &self,
         key: IdempotencyKey,
         reply: StoredResponse,
@@ -160,11 +160,11 @@ impl AuthStore for BlockingAuthStore {
         if self.loses_responses.load(Ordering::SeqCst) {
             return Err(StoreError::Busy { at: "here".into() });
         }
-        self.inner.complete_request(key, reply).await
+        self.inner.complete_idempotent_request(key, reply).await
     }
 
-    async fn abort_request(&self, key: IdempotencyKey) -> Result<(), StoreError> {
+    async fn abort_idempotent_request(&self, key: IdempotencyKey) -> Result<(), StoreError> {
         self.wait_at(BlockPoint::BeforeAbort).await;
-        self.inner.abort_request(key).await
+        self.inner.abort_idempotent_request(key).await
     }
 }

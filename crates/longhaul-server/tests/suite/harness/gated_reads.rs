@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest, GateFilter,
-    Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
-    RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
+    PruneRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_testkit::latch::Latch;
 use longhaul_testkit::mem_store::MemStore;
@@ -58,7 +58,7 @@ impl Store for GatedReads {
         self.store.read_journal(request).await
     }
 
-    async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
+    async fn append(&self, append: AppendRequest) -> Result<AppendResult, StoreError> {
         self.store.append(append).await
     }
 

@@ -14,7 +14,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::{Hold, ModelPricing, Usage};
+use longhaul_core::usage::{BudgetAmount, ModelPricing, Usage};
 use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -73,7 +73,7 @@ impl FakeModel {
 #[async_trait]
 impl Model for FakeModel {
     fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
-        CostEstimate { hold: Hold::default(), pricing: ModelPricing::default() }
+        CostEstimate { hold: BudgetAmount::default(), pricing: ModelPricing::default() }
     }
 
     async fn generate(

@@ -392,16 +392,16 @@ pub(super) async fn begin_request(
         ttl: RETENTION,
         lease: LEASE,
     };
-    world.harness.auth.begin_request(ask).await.expect("begin")
+    world.harness.auth.begin_idempotent_request(ask).await.expect("begin")
 }
 
 pub(super) async fn complete_request(world: &StoreFixture, principal: &str, reply: StoredResponse) {
-    let kept = world.harness.auth.complete_request(request_key(principal), reply).await;
+    let kept = world.harness.auth.complete_idempotent_request(request_key(principal), reply).await;
     kept.expect("keep");
 }
 
 pub(super) async fn abort_request(world: &StoreFixture, principal: &str) {
-    let dropped = world.harness.auth.abort_request(request_key(principal)).await;
+    let dropped = world.harness.auth.abort_idempotent_request(request_key(principal)).await;
     dropped.expect("drop");
 }
 

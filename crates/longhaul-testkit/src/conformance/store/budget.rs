@@ -4,10 +4,10 @@
 use longhaul_core::change::{Change, HoldSettlement, UsageRow};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::port::records::{BudgetAccount, ModelUsage, UsageQuery};
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget, Usage};
+use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
 
 use crate::conformance::store::batches::{
     BatchExt as _, change_batch, end_batch, events_batch, progress,
@@ -43,7 +43,7 @@ pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     let left = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
     for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
         let why = refused(held.change(Change::Hold(hold)).await);
-        assert_eq!(why, Refused::OverBudget(left));
+        assert_eq!(why, RefusalReason::OverBudget(left));
     }
     assert_eq!(account(&fixture, &held).await.held, hold_of(60, 500));
     assert_appended(&held.change(Change::Hold(hold_of(40, 500))).await);
@@ -55,7 +55,7 @@ pub async fn a_hold_that_does_not_fit_is_refused(fixture: StoreFixture) {
     assert_appended(&held.change(Change::Settle(lost)).await);
     let none = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
     let why = refused(held.change(Change::Hold(hold_of(1, 0))).await);
-    assert_eq!(why, Refused::OverBudget(none), "lost amounts count");
+    assert_eq!(why, RefusalReason::OverBudget(none), "lost amounts count");
 }
 
 /// A missing cap means no limit, and the remaining budget says so.
@@ -65,7 +65,7 @@ pub async fn a_budget_without_a_cap_is_unlimited(fixture: StoreFixture) {
     let mut half = fixture.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
     let why = refused(half.change(Change::Hold(hold_of(5, 11))).await);
     let left = RemainingBudget { micro_usd: None, tokens: Some(10) };
-    assert_eq!(why, Refused::OverBudget(left));
+    assert_eq!(why, RefusalReason::OverBudget(left));
 }
 
 /// Raised caps apply immediately; the other caps do not change.
@@ -180,8 +180,8 @@ fn caps(micros: u64, tokens: u64) -> impl FnOnce(&mut TaskSpec) {
     }
 }
 
-const fn hold_of(micros: u64, tokens: u64) -> Hold {
-    Hold { micro_usd: MicroUsd(micros), tokens }
+const fn hold_of(micros: u64, tokens: u64) -> BudgetAmount {
+    BudgetAmount { micro_usd: MicroUsd(micros), tokens }
 }
 
 async fn account(fixture: &StoreFixture, held: &ClaimedRun) -> BudgetAccount {

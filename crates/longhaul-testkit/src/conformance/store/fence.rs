@@ -3,7 +3,7 @@
 
 use longhaul_core::change::{Blob, Change, TimerUpdate};
 use longhaul_core::id::{Epoch, Seq};
-use longhaul_core::port::store::{Appended, Author, Refused};
+use longhaul_core::port::store::{AppendResult, Author, RefusalReason};
 use longhaul_core::status::Status;
 
 use crate::conformance::store::batches::{
@@ -17,7 +17,7 @@ pub async fn a_driver_that_lost_its_run_is_fenced(fixture: StoreFixture) {
     let mut old = fixture.open_and_claim(|_| {}).await;
     old.append_ok(release_batch()).await;
     let in_between = old.append(events_batch([progress(3)])).await;
-    assert_eq!(in_between, Appended::Fenced, "the run has no driver");
+    assert_eq!(in_between, AppendResult::Fenced, "the run has no driver");
     let mut new = fixture.claim_one(fixture.worker().await).await;
     old.last = new.last;
     for batch in [
@@ -26,7 +26,7 @@ pub async fn a_driver_that_lost_its_run_is_fenced(fixture: StoreFixture) {
         end_batch(),
         change_batch(park_head("child")),
     ] {
-        assert_eq!(old.append(batch).await, Appended::Fenced);
+        assert_eq!(old.append(batch).await, AppendResult::Fenced);
     }
     new.append_ok(events_batch([progress(4)])).await;
     let kinds =
@@ -40,10 +40,10 @@ pub async fn the_epoch_fences_not_the_worker_id(fixture: StoreFixture) {
     old.append_ok(release_batch()).await;
     let mut new = fixture.claim_one(old.worker).await;
     old.last = new.last;
-    assert_eq!(old.append(events_batch([progress(3)])).await, Appended::Fenced);
+    assert_eq!(old.append(events_batch([progress(3)])).await, AppendResult::Fenced);
     new.append_ok(events_batch([progress(4)])).await;
     let mut other = ClaimedRun { worker: fixture.worker().await, ..new.clone() };
-    assert_eq!(other.append(events_batch([progress(5)])).await, Appended::Fenced);
+    assert_eq!(other.append(events_batch([progress(5)])).await, AppendResult::Fenced);
 }
 
 /// A batch that was decided without the newest events is rejected, whatever it contains.
@@ -57,14 +57,14 @@ pub async fn a_driver_append_needs_the_last_seq(fixture: StoreFixture) {
         release_batch(),
         change_batch(park_head("child")),
     ] {
-        assert_eq!(held.append(batch).await, Appended::Conflict);
+        assert_eq!(held.append(batch).await, AppendResult::Conflict);
     }
     fixture.assert_status(held.run, Status::Running, "").await;
     held.last = held.last.next();
     held.append_ok(events_batch([progress(1)])).await;
     held.last = Seq(held.last.0 + 1);
     let ahead = held.append(events_batch([progress(2)])).await;
-    assert_eq!(ahead, Appended::Conflict, "the sequence number is in the future");
+    assert_eq!(ahead, AppendResult::Conflict, "the sequence number is in the future");
 }
 
 /// After a lost response, a retry of the same append returns where its events are.
@@ -102,7 +102,7 @@ pub async fn an_end_can_be_repeated(fixture: StoreFixture) {
     let before = held.clone();
     held.end().await;
     assert_appended_at(before.clone().append(end_batch()).await, Seq(3));
-    assert_eq!(before.clone().append(cancel_batch()).await, Appended::RunEnded);
+    assert_eq!(before.clone().append(cancel_batch()).await, AppendResult::RunEnded);
     assert_eq!(fixture.row(held.run).await.last_seq, Seq(3));
 }
 
@@ -118,7 +118,7 @@ pub async fn a_retry_with_other_events_conflicts(fixture: StoreFixture) {
         change_batch(park_head("child")),
     ];
     for batch in others {
-        assert_eq!(before.clone().append(batch).await, Appended::Conflict);
+        assert_eq!(before.clone().append(batch).await, AppendResult::Conflict);
     }
     held.append_ok(release_batch()).await;
     let mut next = fixture.claim_one(fixture.worker().await).await;
@@ -126,26 +126,26 @@ pub async fn a_retry_with_other_events_conflicts(fixture: StoreFixture) {
     // The same events with another epoch come from another driver.
     let mut stale = held.clone();
     stale.last = Seq(next.last.0 - 1);
-    assert_eq!(stale.append(events_batch([progress(9)])).await, Appended::Fenced);
+    assert_eq!(stale.append(events_batch([progress(9)])).await, AppendResult::Fenced);
 }
 
 /// A closer may append to a run in every state without a driver, and in no other state.
 pub async fn a_closer_appends_only_to_undriven_runs(fixture: StoreFixture) {
     let mut held = fixture.open_and_claim(|_| {}).await;
     let refused = fixture.append_as_closer(held.run, held.last, cancel_batch()).await;
-    assert_eq!(refused, Appended::Conflict, "the run has a driver");
+    assert_eq!(refused, AppendResult::Conflict, "the run has a driver");
     for rest in [park_batch("child"), pause_batch(), release_batch()] {
         held.append_ok(rest).await;
         let stale = Seq(held.last.0 - 1);
         assert_eq!(
             fixture.append_as_closer(held.run, stale, cancel_batch()).await,
-            Appended::Conflict
+            AppendResult::Conflict
         );
         assert_appended(&fixture.append_as_closer(held.run, held.last, cancel_batch()).await);
         fixture.assert_status(held.run, Status::Cancelled, "").await;
         let after = fixture.row(held.run).await.last_seq;
         let ended = fixture.append_as_closer(held.run, after, end_batch()).await;
-        assert_eq!(ended, Appended::RunEnded);
+        assert_eq!(ended, AppendResult::RunEnded);
         held = fixture.open_and_claim(|_| {}).await;
     }
     let pending = fixture.open(|_| {}).await;
@@ -188,7 +188,7 @@ pub async fn a_refused_batch_leaves_no_trace(fixture: StoreFixture) {
         .with_change(Change::CreateRun(Box::new(child)))
         .with_change(Change::PutBlob(blob))
         .with_change(Change::SetTimer(TimerUpdate::Consume(timer)));
-    assert_eq!(refused(held.append(batch).await), Refused::TimerConsumed);
+    assert_eq!(refused(held.append(batch).await), RefusalReason::TimerConsumed);
     fixture.assert_status(held.run, Status::Running, "").await;
     assert_eq!(fixture.row(held.run).await.last_seq, held.last);
     assert_eq!(fixture.harness.store.get_run(child_id).await.expect("row"), None);
@@ -203,11 +203,11 @@ pub async fn no_event_follows_the_end_of_a_run(fixture: StoreFixture) {
     let row = fixture.row(held.run).await;
     assert_eq!((row.status, row.worker), (Status::Completed, None));
     assert!(row.finished_at.is_some());
-    assert_eq!(held.append(events_batch([progress(1)])).await, Appended::RunEnded);
+    assert_eq!(held.append(events_batch([progress(1)])).await, AppendResult::RunEnded);
     let closed = fixture.append_as_closer(held.run, held.last, pause_batch()).await;
-    assert_eq!(closed, Appended::RunEnded);
+    assert_eq!(closed, AppendResult::RunEnded);
     let appended = fixture.append_outside(held.run, events_batch([resumed()])).await;
-    assert_eq!(appended, Appended::RunEnded);
+    assert_eq!(appended, AppendResult::RunEnded);
     assert_eq!(fixture.row(held.run).await, row);
     assert!(fixture.try_claim_one(held.worker).await.is_none());
 }
@@ -218,17 +218,17 @@ pub async fn an_unknown_run_is_reported(fixture: StoreFixture) {
     for author in [driver, Author::Outsider, Author::Closer { after: Seq(0) }] {
         let batch = events_batch([resumed()]);
         let appended = fixture.append(fixture.ids.run(), author, batch).await;
-        assert_eq!(appended, Appended::RunNotFound, "{author:?}");
+        assert_eq!(appended, AppendResult::RunNotFound, "{author:?}");
     }
 }
 
-fn assert_appended_at(appended: Appended, at: Seq) {
+fn assert_appended_at(appended: AppendResult, at: Seq) {
     match appended {
-        Appended::Committed { seq, .. } => assert_eq!(seq, at),
-        Appended::Conflict
-        | Appended::Fenced
-        | Appended::RunEnded
-        | Appended::RunNotFound
-        | Appended::Refused(_) => panic!("{appended:?}"),
+        AppendResult::Committed { seq, .. } => assert_eq!(seq, at),
+        AppendResult::Conflict
+        | AppendResult::Fenced
+        | AppendResult::RunEnded
+        | AppendResult::RunNotFound
+        | AppendResult::Refused(_) => panic!("{appended:?}"),
     }
 }

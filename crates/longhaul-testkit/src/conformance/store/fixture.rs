@@ -5,8 +5,8 @@ use longhaul_core::event::run::RunCreated;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
-    Heartbeat, HeartbeatAck, JournalReadRequest, Refused, RunRow,
+    AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
+    Heartbeat, HeartbeatAck, JournalReadRequest, RefusalReason, RunRow,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::Status;
@@ -41,7 +41,7 @@ impl StoreFixture {
     /// Asserts that a repair finds nothing.
     pub async fn assert_consistent(&self) {
         let found = self.harness.records.repair_rows().await.expect("repair");
-        assert!(found.is_clean(), "{found:?}");
+        assert!(found.is_all_zero(), "{found:?}");
     }
 
     /// Advances the clock.
@@ -134,17 +134,17 @@ impl StoreFixture {
     }
 
     /// Appends a batch as an outsider.
-    pub async fn append_outside(&self, run: RunId, batch: Batch) -> Appended {
+    pub async fn append_outside(&self, run: RunId, batch: Batch) -> AppendResult {
         self.append(run, Author::Outsider, batch).await
     }
 
     /// Appends a batch as a closer that has read up to `after`.
-    pub async fn append_as_closer(&self, run: RunId, after: Seq, batch: Batch) -> Appended {
+    pub async fn append_as_closer(&self, run: RunId, after: Seq, batch: Batch) -> AppendResult {
         self.append(run, Author::Closer { after }, batch).await
     }
 
     /// Appends a batch.
-    pub async fn append(&self, run: RunId, author: Author, batch: Batch) -> Appended {
+    pub async fn append(&self, run: RunId, author: Author, batch: Batch) -> AppendResult {
         let append = AppendRequest { run, author, batch };
         self.harness.store.append(append).await.expect("append")
     }
@@ -213,9 +213,9 @@ impl ClaimedRun {
     }
 
     /// Appends a batch and records the new sequence number.
-    pub async fn append(&mut self, batch: Batch) -> Appended {
+    pub async fn append(&mut self, batch: Batch) -> AppendResult {
         let appended = self.fixture.append(self.run, self.author(), batch).await;
-        if let Appended::Committed { seq, .. } = appended {
+        if let AppendResult::Committed { seq, .. } = appended {
             self.last = seq;
         }
         appended
@@ -224,11 +224,11 @@ impl ClaimedRun {
     /// Appends a batch and asserts that it is accepted.
     pub async fn append_ok(&mut self, batch: Batch) {
         let appended = self.append(batch).await;
-        assert!(matches!(appended, Appended::Committed { .. }), "{appended:?}");
+        assert!(matches!(appended, AppendResult::Committed { .. }), "{appended:?}");
     }
 
     /// Applies a change, together with an event so that the append can be retried.
-    pub async fn change(&mut self, change: Change) -> Appended {
+    pub async fn change(&mut self, change: Change) -> AppendResult {
         self.append(events_batch([progress(1)]).with_change(change)).await
     }
 
@@ -267,20 +267,20 @@ pub fn claim_request(worker: WorkerId) -> ClaimRequest {
 }
 
 /// Returns the reason of a refused append.
-pub fn refused(appended: Appended) -> Refused {
+pub fn refused(appended: AppendResult) -> RefusalReason {
     match appended {
-        Appended::Refused(why) => why,
-        Appended::Committed { .. }
-        | Appended::Conflict
-        | Appended::Fenced
-        | Appended::RunEnded
-        | Appended::RunNotFound => panic!("expected a refusal, got {appended:?}"),
+        AppendResult::Refused(why) => why,
+        AppendResult::Committed { .. }
+        | AppendResult::Conflict
+        | AppendResult::Fenced
+        | AppendResult::RunEnded
+        | AppendResult::RunNotFound => panic!("expected a refusal, got {appended:?}"),
     }
 }
 
 /// Asserts that an append was accepted.
-pub fn assert_appended(appended: &Appended) {
-    assert!(matches!(appended, Appended::Committed { .. }), "{appended:?}");
+pub fn assert_appended(appended: &AppendResult) {
+    assert!(matches!(appended, AppendResult::Committed { .. }), "{appended:?}");
 }
 
 /// Returns the ids of claimed runs.

@@ -4,7 +4,7 @@
 use longhaul_core::change::{Change, DueTime, GateTransition, TimerKind, TimerUpdate};
 use longhaul_core::id::GateId;
 use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, RecordedAnswer, TimeoutAction};
-use longhaul_core::port::store::{Appended, GateFilter, Refused};
+use longhaul_core::port::store::{AppendResult, GateFilter, RefusalReason};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 
@@ -29,7 +29,7 @@ pub async fn a_gate_is_answered_once(fixture: StoreFixture) {
     fixture.advance(Millis(40));
     for late in [answer_batch(gate, "cli:bert"), vote_batch(gate, "cli:bert"), expire_batch(gate)] {
         let first = RecordedAnswer { at, answer: approval("cli:anna") };
-        let closed = Refused::GateClosed(GateStatus::Answered, Some(Box::new(first)));
+        let closed = RefusalReason::GateClosed(GateStatus::Answered, Some(Box::new(first)));
         assert_eq!(refused(fixture.append_outside(held.run, late).await), closed);
     }
     assert_eq!(fixture.row(held.run).await.last_seq, last);
@@ -59,7 +59,7 @@ pub async fn a_gate_closes_at_its_deadline(fixture: StoreFixture) {
     assert_appended(&fixture.append_outside(held.run, vote_batch(gate, "cli:anna")).await);
     fixture.advance(Millis(1));
     for late in [answer_batch(gate, "cli:bert"), vote_batch(gate, "cli:bert")] {
-        let closed = Refused::GateClosed(GateStatus::Expired, None);
+        let closed = RefusalReason::GateClosed(GateStatus::Expired, None);
         assert_eq!(refused(fixture.append_outside(held.run, late).await), closed);
     }
     fixture.assert_status(held.run, Status::Waiting, "approval").await;
@@ -82,7 +82,7 @@ pub async fn an_answer_to_an_ended_run_is_rolled_back(fixture: StoreFixture) {
     assert_appended(&fixture.append_as_closer(held.run, held.last, end_batch()).await);
     for _ in 0..2 {
         let appended = fixture.append_outside(held.run, answer_batch(gate, "cli:anna")).await;
-        assert_eq!(appended, Appended::RunEnded);
+        assert_eq!(appended, AppendResult::RunEnded);
     }
     let row = gate_row(&fixture, gate).await;
     assert_eq!((row.status, row.answers.len()), (GateStatus::Open, 0));
@@ -113,7 +113,7 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     let last = fixture.row(held.run).await.last_seq;
     let appended =
         fixture.append_outside(held.run, expire_batch(gate).with_change(spend_timer(timer))).await;
-    assert!(matches!(refused(appended), Refused::GateClosed(GateStatus::Answered, Some(_))));
+    assert!(matches!(refused(appended), RefusalReason::GateClosed(GateStatus::Answered, Some(_))));
     assert_eq!(
         fixture.harness.records.due_timers(9).await.expect("due").len(),
         1,
@@ -123,7 +123,7 @@ pub async fn an_answered_gate_leaves_its_timer_to_fire(fixture: StoreFixture) {
     assert_eq!(fixture.harness.records.due_timers(9).await.expect("due"), []);
     assert_eq!(fixture.row(held.run).await.last_seq, last);
     let twice = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
-    assert_eq!(refused(twice), Refused::TimerConsumed);
+    assert_eq!(refused(twice), RefusalReason::TimerConsumed);
 }
 
 /// A due timer of an open gate carries the timeout action of the gate.
@@ -150,13 +150,13 @@ pub async fn a_gate_timer_carries_on_timeout(fixture: StoreFixture) {
 pub async fn only_open_gates_can_be_answered(fixture: StoreFixture) {
     let (mut held, gate) = park_at_gate(&fixture, |_| {}).await;
     let none = fixture.append_outside(held.run, answer_batch(fixture.ids.gate(), "cli:anna")).await;
-    assert_eq!(refused(none), Refused::GateNotFound);
+    assert_eq!(refused(none), RefusalReason::GateNotFound);
     fixture.assert_status(held.run, Status::Waiting, "approval").await;
     assert_appended(&fixture.append_outside(held.run, events_batch([resumed()])).await);
     held = fixture.claim_one(held.worker).await;
     held.append_ok(change_batch(close_gate(gate, GateTransition::Withdrawn))).await;
     let late = fixture.append_outside(held.run, answer_batch(gate, "cli:anna")).await;
-    let closed = Refused::GateClosed(GateStatus::Withdrawn, None);
+    let closed = RefusalReason::GateClosed(GateStatus::Withdrawn, None);
     assert_eq!(refused(late), closed);
 }
 

@@ -3,7 +3,7 @@
 use longhaul_core::change::{Change, NewRun, SchedulingUpdate};
 use longhaul_core::id::{RunId, WorkerId};
 use longhaul_core::port::records::LaneRow;
-use longhaul_core::port::store::{CreateRunsOutcome, Refused};
+use longhaul_core::port::store::{CreateRunsOutcome, RefusalReason};
 use longhaul_core::status::Status;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Clock, Millis};
@@ -67,7 +67,7 @@ pub async fn a_lane_has_a_depth(fixture: StoreFixture) {
     let mut held = claim_run(&fixture, worker, ids[0]).await;
     let open = Change::CreateRun(Box::new(third.clone()));
     let last = held.last;
-    assert_eq!(refused(held.change(open).await), Refused::LaneFull(lane_key("a")));
+    assert_eq!(refused(held.change(open).await), RefusalReason::LaneFull(lane_key("a")));
     assert_eq!(held.last, last);
     held.end().await;
     assert_eq!(fixture.open_runs(vec![third]).await, CreateRunsOutcome::Created(vec![ids[2]]));

@@ -9,7 +9,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use longhaul_core::change::{Change, SchedulingUpdate};
 use longhaul_core::id::{LaneKey, RunId, WorkerId};
-use longhaul_core::port::store::{Appended, RunFilter};
+use longhaul_core::port::store::{AppendResult, RunFilter};
 use longhaul_core::status::Status;
 
 use crate::conformance::store::batches::{
@@ -179,7 +179,7 @@ async fn cancel_if_queued(fixture: &StoreFixture, run: RunId) {
         let appended = fixture.append_as_closer(run, row.last_seq, cancel_batch()).await;
         let is_fair = matches!(
             appended,
-            Appended::Committed { .. } | Appended::Conflict | Appended::RunEnded
+            AppendResult::Committed { .. } | AppendResult::Conflict | AppendResult::RunEnded
         );
         assert!(is_fair, "{appended:?}");
     }

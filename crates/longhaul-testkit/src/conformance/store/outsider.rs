@@ -7,12 +7,12 @@ use longhaul_core::event::environment::{
 };
 use longhaul_core::event::gate::{GateAnswer, GateNotice};
 use longhaul_core::event::steer::{SteerDelivered, SteerMessage, SteerWithdrawn};
-use longhaul_core::event::tool::{ToolOutput, ToolSurfaced};
+use longhaul_core::event::tool::{LateToolResultEvent, ToolOutput};
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::{CallId, Epoch, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::RulePattern;
-use longhaul_core::port::store::{Appended, Refused};
+use longhaul_core::port::store::{AppendResult, RefusalReason};
 use longhaul_core::status::{RunOutcome, Status};
 
 use crate::conformance::store::batches::{
@@ -37,7 +37,7 @@ pub async fn outsiders_append_only_allowed_events(world: StoreFixture) {
         let kind = event.kind();
         for batch in [events_batch([event.clone()]), events_batch([resumed(), event.clone()])] {
             let why = refused(world.append_outside(run, batch).await);
-            assert_eq!(why, Refused::NotAllowedForOutsider(kind));
+            assert_eq!(why, RefusalReason::NotAllowedForOutsider(kind));
         }
     }
     assert_eq!(world.row(run).await.last_seq, Seq(1));
@@ -82,7 +82,7 @@ pub async fn events_do_not_move_driven_or_ready_runs(world: StoreFixture) {
         let mut held = world.open_and_claim(|_| {}).await;
         assert_appended(&world.append_outside(held.run, events_batch([event.clone()])).await);
         world.assert_status(held.run, Status::Running, "").await;
-        assert_eq!(held.append(release_batch()).await, Appended::Conflict);
+        assert_eq!(held.append(release_batch()).await, AppendResult::Conflict);
         held.last = held.last.next();
         held.append_ok(release_batch()).await;
         assert_appended(&world.append_outside(held.run, events_batch([event.clone()])).await);
@@ -127,7 +127,7 @@ pub async fn changes_without_events_do_not_move_the_head(world: StoreFixture) {
     let batch = || change_batch(Change::PutRule(rule.clone()));
     assert_appended_at(&world.append_outside(held.run, batch()).await, held.last);
     assert_eq!(world.row(held.run).await, before);
-    let rules = world.harness.records.rules(held.run).await.expect("rules");
+    let rules = world.harness.records.approval_rules(held.run).await.expect("rules");
     assert_eq!(rules, std::slice::from_ref(&rule));
     assert_appended(&world.append_as_closer(held.run, held.last, end_batch()).await);
     let blob = Blob::new(b"late".to_vec());
@@ -153,7 +153,7 @@ fn outsider_events(world: &StoreFixture) -> Vec<Event> {
     };
     let child =
         ChildEnded { child: world.ids.run(), outcome: RunOutcome::Cancelled("enough".to_owned()) };
-    let surfaced = ToolSurfaced {
+    let surfaced = LateToolResultEvent {
         call: CallId { turn: 1, index: 1 },
         is_error: false,
         output: ToolOutput::text("found"),
@@ -190,9 +190,9 @@ fn pattern() -> RulePattern {
     RulePattern { tool: "shell".to_owned(), subject: None }
 }
 
-fn assert_appended_at(appended: &Appended, at: Seq) {
+fn assert_appended_at(appended: &AppendResult, at: Seq) {
     assert!(
-        matches!(appended, Appended::Committed { seq, .. } if *seq == at),
+        matches!(appended, AppendResult::Committed { seq, .. } if *seq == at),
         "{appended:?}, expected {at}"
     );
 }

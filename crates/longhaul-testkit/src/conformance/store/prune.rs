@@ -5,7 +5,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
 use longhaul_core::port::store::{
-    AppendRequest, Appended, Author, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
+    AppendRequest, AppendResult, Author, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
     JournalReadRequest, PruneOutcome, PruneRequest,
 };
 use longhaul_core::raw::Hash;
@@ -42,7 +42,7 @@ pub async fn long_bodies_are_shared_and_round_trip(fixture: StoreFixture) {
     };
     let append = AppendRequest { run: last[0].run, author, batch: events_batch([short, long]) };
     let appended = fixture.harness.store.append(append).await.expect("append");
-    assert!(matches!(appended, Appended::Committed { seq, .. } if seq == last[0].last));
+    assert!(matches!(appended, AppendResult::Committed { seq, .. } if seq == last[0].last));
 }
 
 /// Ended runs are pruned with all their data after the retention. Open runs never are.
@@ -60,7 +60,7 @@ pub async fn ended_runs_are_pruned_after_retention(fixture: StoreFixture) {
     let request = JournalReadRequest { run: deleted, after: Seq::START, limit: 9 };
     assert_eq!(fixture.harness.store.read_journal(request).await.expect("read").last_seq, Seq(0));
     assert_eq!(fixture.harness.records.budget_account(deleted).await.expect("account"), None);
-    assert_eq!(fixture.append_outside(deleted, events_batch([])).await, Appended::RunNotFound);
+    assert_eq!(fixture.append_outside(deleted, events_batch([])).await, AppendResult::RunNotFound);
     assert_eq!(fixture.journal(open.run).await.len(), 2);
 }
 

@@ -8,10 +8,10 @@ use longhaul_core::change::{Change, HoldSettlement};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::TimerFired;
 use longhaul_core::id::{GateId, RunId, Seq};
-use longhaul_core::port::store::{Appended, GateFilter, JournalReadRequest};
+use longhaul_core::port::store::{AppendResult, GateFilter, JournalReadRequest};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Hold, MicroUsd};
+use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
 use crate::conformance::store::batches::{
     BatchExt as _, answer_batch, arm_timer, cancel_batch, events_batch, gate_spec, park_batch,
@@ -186,7 +186,7 @@ pub async fn holds_of_a_tree_never_pass_its_cap(fixture: StoreFixture) {
     let spent: u64 = drivers.join_all().await.into_iter().sum();
     let account = fixture.harness.records.budget_account(root).await.expect("account");
     let account = account.expect("a root has an account");
-    assert_eq!(account.held, Hold::default());
+    assert_eq!(account.held, BudgetAmount::default());
     assert_eq!(account.spent.micro_usd, MicroUsd(spent));
     assert!(spent <= 300, "{account:?}");
 }
@@ -230,12 +230,12 @@ async fn park_unless_answered(mut held: ClaimedRun) {
         };
         yield_now().await;
         match held.append(batch).await {
-            Appended::Committed { .. } => return,
-            Appended::Conflict => {}
-            other @ (Appended::Fenced
-            | Appended::RunEnded
-            | Appended::RunNotFound
-            | Appended::Refused(_)) => panic!("{other:?}"),
+            AppendResult::Committed { .. } => return,
+            AppendResult::Conflict => {}
+            other @ (AppendResult::Fenced
+            | AppendResult::RunEnded
+            | AppendResult::RunNotFound
+            | AppendResult::Refused(_)) => panic!("{other:?}"),
         }
     }
     panic!("{}: append conflicted {DECISIONS_MAX} times", held.run);
@@ -243,8 +243,8 @@ async fn park_unless_answered(mut held: ClaimedRun) {
 
 /// Holds and settles `rounds` times and returns the amount spent.
 async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u64 {
-    let hold = Hold { micro_usd: MicroUsd(70), tokens: 7 };
-    let used = Hold { micro_usd: MicroUsd(1), tokens: 1 };
+    let hold = BudgetAmount { micro_usd: MicroUsd(70), tokens: 7 };
+    let used = BudgetAmount { micro_usd: MicroUsd(1), tokens: 1 };
     let mut spent = 0;
     for _ in 0..rounds {
         if !is_appended(&held.change(Change::Hold(hold)).await) {
@@ -256,7 +256,7 @@ async fn hold_and_settle(mut held: ClaimedRun, root: RunId, rounds: usize) -> u6
         let total = account.held.micro_usd.0 + account.spent.micro_usd.0 + account.lost.micro_usd.0;
         assert!(total <= 300, "{account:?}");
         yield_now().await;
-        let settlement = HoldSettlement { held: hold, spent: used, lost: Hold::default() };
+        let settlement = HoldSettlement { held: hold, spent: used, lost: BudgetAmount::default() };
         assert_appended(&held.change(Change::Settle(settlement)).await);
         spent += 1;
     }
@@ -272,15 +272,15 @@ async fn append_events(mut held: ClaimedRun, count: usize) {
             return;
         }
         match held.append(events_batch([progress(1)])).await {
-            Appended::Committed { .. } => written += 1,
-            Appended::Conflict => {
+            AppendResult::Committed { .. } => written += 1,
+            AppendResult::Conflict => {
                 let tail = read_all(&held.fixture, held.run, held.last).await;
                 held.last = tail.last().map_or(held.last, |(seq, _)| *seq);
             }
-            other @ (Appended::Fenced
-            | Appended::RunEnded
-            | Appended::RunNotFound
-            | Appended::Refused(_)) => panic!("{other:?}"),
+            other @ (AppendResult::Fenced
+            | AppendResult::RunEnded
+            | AppendResult::RunNotFound
+            | AppendResult::Refused(_)) => panic!("{other:?}"),
         }
     }
     assert_eq!(written, count);

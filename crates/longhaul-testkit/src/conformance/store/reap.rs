@@ -2,7 +2,7 @@
 //! because its reaper could not see it.
 
 use longhaul_core::id::{Epoch, WorkerId};
-use longhaul_core::port::store::{Appended, Heartbeat, WorkerLiveness};
+use longhaul_core::port::store::{AppendResult, Heartbeat, WorkerLiveness};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
@@ -30,11 +30,11 @@ pub async fn runs_of_a_silent_worker_are_released(fixture: StoreFixture) {
     assert_eq!((row.status, row.worker), (Status::Running, None));
     assert_eq!((row.reason.as_deref(), row.epoch), (Some("worker"), Epoch(1)));
     assert_eq!(row.last_seq, lost.last, "no event was appended");
-    assert_eq!(lost.append(events_batch([progress(1)])).await, Appended::Fenced);
+    assert_eq!(lost.append(events_batch([progress(1)])).await, AppendResult::Fenced);
     let mut next = fixture.claim_one(reaper).await;
     assert_eq!((next.run, next.epoch), (lost.run, Epoch(2)));
     lost.last = next.last;
-    assert_eq!(lost.append(events_batch([progress(1)])).await, Appended::Fenced);
+    assert_eq!(lost.append(events_batch([progress(1)])).await, AppendResult::Fenced);
     next.append_ok(events_batch([progress(2)])).await;
     remaining.append_ok(events_batch([progress(3)])).await;
 }
@@ -64,7 +64,7 @@ pub async fn a_late_claim_of_a_reaped_worker_leaves_no_stuck_run(fixture: StoreF
     fixture.assert_consistent().await;
     let claimed = fixture.claim(reaper).await;
     assert_eq!(run_ids(&claimed), [lost.run, fresh]);
-    assert_eq!(lost.append(release_batch()).await, Appended::Fenced);
+    assert_eq!(lost.append(release_batch()).await, AppendResult::Fenced);
 }
 
 /// A draining worker sends heartbeats, keeps its runs, and claims no new ones.

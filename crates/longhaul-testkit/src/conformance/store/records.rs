@@ -80,10 +80,10 @@ pub async fn rules_are_stored(world: StoreFixture) {
         assert_appended(
             &world.append_outside(one, change_batch(Change::PutRule(rule(active)))).await,
         );
-        let rules = world.harness.records.rules(one).await.expect("rules");
+        let rules = world.harness.records.approval_rules(one).await.expect("rules");
         assert_eq!(rules, [rule(active)]);
     }
-    assert_eq!(world.harness.records.rules(two).await.expect("rules"), []);
+    assert_eq!(world.harness.records.approval_rules(two).await.expect("rules"), []);
 }
 
 /// Sandbox rows are created and updated.
@@ -168,7 +168,7 @@ pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
     assert_eq!((rows[0].run, &rows[0].row), (held.run, &outbox_row("one")));
     assert_eq!(due(1).await.len(), 1);
     let settle = async |id, again| {
-        let settled = world.harness.records.settle_outbox_message(id, again).await;
+        let settled = world.harness.records.record_outbox_attempt(id, again).await;
         settled.expect("settle");
     };
     settle(rows[0].id, Some(Millis(50))).await;
@@ -228,7 +228,7 @@ pub async fn the_store_has_its_own_time(world: StoreFixture) {
         assert_eq!(world.harness.records.now().await.expect("now"), now);
         assert_eq!(world.heartbeat(held.worker).await.now, now);
         let appended = held.append(events_batch([progress(1)])).await;
-        let at = longhaul_core::port::store::Appended::Committed { seq: held.last, now };
+        let at = longhaul_core::port::store::AppendResult::Committed { seq: held.last, now };
         assert_eq!(appended, at);
     }
 }

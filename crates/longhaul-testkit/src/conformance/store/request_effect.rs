@@ -4,7 +4,7 @@
 use longhaul_core::access::Role;
 use longhaul_core::change::{Batch, Change};
 use longhaul_core::port::auth::{IdempotencyState, NewKey};
-use longhaul_core::port::store::{Appended, Refused};
+use longhaul_core::port::store::{AppendResult, RefusalReason};
 use longhaul_core::raw::Hash;
 use longhaul_core::request::RequestEffect;
 use longhaul_core::time::Millis;
@@ -48,7 +48,7 @@ pub async fn an_attempt_may_crash_anywhere(world: StoreFixture) {
         assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired, "{how:?}");
         let batch = with_request_mark(steer_batch(world.ids.steer(), "left"), "anna");
         let appended = world.append_outside(run, batch).await;
-        let Appended::Committed { seq, .. } = appended else {
+        let AppendResult::Committed { seq, .. } = appended else {
             panic!("{appended:?}");
         };
         // After the change and before the response, any number of times.
@@ -79,7 +79,7 @@ pub async fn two_attempts_have_one_effect(world: StoreFixture) {
         assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
         end_attempt(&world, AttemptEnd::Lost).await;
         assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
-        let Appended::Committed { seq, .. } = world.append_outside(run, batch("first")).await
+        let AppendResult::Committed { seq, .. } = world.append_outside(run, batch("first")).await
         else {
             panic!("the first append must succeed");
         };
@@ -87,7 +87,7 @@ pub async fn two_attempts_have_one_effect(world: StoreFixture) {
             complete_request(&world, "anna", response(status)).await;
         }
         let late = world.append_outside(run, batch("second")).await;
-        assert_eq!(refused(late), Refused::RequestAlreadyApplied, "{ends:?}");
+        assert_eq!(refused(late), RefusalReason::RequestAlreadyApplied, "{ends:?}");
         end_attempt(&world, AttemptEnd::Dropped).await;
         match ends {
             None => {
@@ -114,10 +114,10 @@ pub async fn a_refused_batch_has_no_effect(world: StoreFixture) {
     assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
     let late =
         world.append_outside(held.run, with_request_mark(answer_batch(gate, "anna"), "anna")).await;
-    assert!(matches!(refused(late), Refused::GateClosed(..)));
+    assert!(matches!(refused(late), RefusalReason::GateClosed(..)));
     let other = with_request_mark(steer_batch(world.ids.steer(), "left"), "bert");
     let other = world.append_outside(held.run, other).await;
-    assert_eq!(refused(other), Refused::RequestAlreadyApplied);
+    assert_eq!(refused(other), RefusalReason::RequestAlreadyApplied);
     assert_eq!(begin_request(&world, "bert", "x").await, IdempotencyState::Acquired);
     abort_request(&world, "anna").await;
     assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);

@@ -3,7 +3,7 @@
 use tokio::task::{JoinSet, yield_now};
 
 use longhaul_core::id::{InboxName, RunId, WorkerId};
-use longhaul_core::port::store::{Appended, ClaimRequest};
+use longhaul_core::port::store::{AppendResult, ClaimRequest};
 
 use crate::conformance::store::batches::{
     change_batch, end_batch, events_batch, fire_timer_batch, resumed, spend_timer,
@@ -102,7 +102,7 @@ pub(crate) async fn fire_due_timers(fixture: StoreFixture) -> usize {
         for row in due {
             let appended = fixture.append_outside(row.run, fire_timer_batch(row.timer)).await;
             fired += usize::from(is_appended(&appended));
-            if appended == Appended::RunEnded {
+            if appended == AppendResult::RunEnded {
                 fixture.append_outside(row.run, change_batch(spend_timer(row.timer))).await;
             }
             yield_now().await;
@@ -111,6 +111,6 @@ pub(crate) async fn fire_due_timers(fixture: StoreFixture) -> usize {
 }
 
 /// Returns whether an append was accepted.
-pub(crate) fn is_appended(appended: &Appended) -> bool {
-    matches!(appended, Appended::Committed { .. })
+pub(crate) fn is_appended(appended: &AppendResult) -> bool {
+    matches!(appended, AppendResult::Committed { .. })
 }

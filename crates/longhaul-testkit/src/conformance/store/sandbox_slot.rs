@@ -3,7 +3,7 @@
 use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState, TimerKind};
 use longhaul_core::id::{RunId, SandboxId};
 use longhaul_core::port::records::DueTimer;
-use longhaul_core::port::store::{Appended, Refused};
+use longhaul_core::port::store::{AppendResult, RefusalReason};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 
@@ -19,13 +19,13 @@ pub async fn slots_are_limited(world: StoreFixture) {
     assert_appended(&acquire_slot(&mut held, first, "local").await);
     assert_appended(&acquire_slot(&mut held, first, "local").await);
     assert_appended(&acquire_slot(&mut held, second, "local").await);
-    assert_eq!(refused(acquire_slot(&mut held, third, "local").await), Refused::NoSlot);
+    assert_eq!(refused(acquire_slot(&mut held, third, "local").await), RefusalReason::NoSlot);
     assert_appended(&acquire_slot(&mut held, third, "remote").await);
     assert_appended(&held.change(Change::ReleaseSlot(first)).await);
     assert_appended(&held.change(Change::ReleaseSlot(first)).await);
     let [fourth, fifth, _] = sandbox_ids(&world);
     assert_appended(&acquire_slot(&mut held, fourth, "local").await);
-    assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), Refused::NoSlot);
+    assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), RefusalReason::NoSlot);
 }
 
 /// A released slot wakes the first run of the queue by a timer: the one with the highest
@@ -68,7 +68,7 @@ pub async fn acquiring_a_slot_leaves_the_queue(world: StoreFixture) {
     assert_appended(&acquire_slot(&mut quick, second, "local").await);
     let mut slow = world.open_and_claim(|_| {}).await;
     slow.append_ok(queue_batch("local")).await;
-    assert_eq!(refused(acquire_slot(&mut holder, third, "local").await), Refused::NoSlot);
+    assert_eq!(refused(acquire_slot(&mut holder, third, "local").await), RefusalReason::NoSlot);
     assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
     assert_eq!(woken_runs(&world).await, [slow.run]);
 }
@@ -110,7 +110,7 @@ pub async fn queueing_twice_keeps_the_queue_position(world: StoreFixture) {
 }
 
 /// Acquires one of two slots for a sandbox and marks it as running.
-async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str) -> Appended {
+async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str) -> AppendResult {
     let provider = provider.to_owned();
     let row = SandboxRow {
         sandbox,

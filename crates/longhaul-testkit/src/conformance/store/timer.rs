@@ -2,7 +2,7 @@
 
 use longhaul_core::change::{Change, DueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
-use longhaul_core::port::store::Refused;
+use longhaul_core::port::store::RefusalReason;
 use longhaul_core::status::Status;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Clock, Millis, Timestamp};
@@ -55,7 +55,7 @@ pub async fn a_timer_fires_once(fixture: StoreFixture) {
     fixture.assert_status(held.run, Status::Running, "worker").await;
     let last = fixture.row(held.run).await.last_seq;
     let again = fixture.append_outside(held.run, fire_timer_batch(timer)).await;
-    assert_eq!(refused(again), Refused::TimerConsumed);
+    assert_eq!(refused(again), RefusalReason::TimerConsumed);
     assert_eq!(fixture.row(held.run).await.last_seq, last);
     assert_eq!(next_due(&fixture).await, None);
 }

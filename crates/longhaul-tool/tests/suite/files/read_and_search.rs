@@ -123,7 +123,7 @@ async fn folders_are_listed_and_globs_recurse() {
     assert_eq!(fixture.list(json!({})).await, top);
     assert_eq!(fixture.list(json!({ "path": "src", "glob": "" })).await, "src/main.rs\nsrc/deep/");
     let deep = fixture.list(json!({ "glob": "*.rs" })).await;
-    let notes = "[Folders not entered unless the glob names them: .git, node_modules, target.]\n[Entries that agents can't access: 4.]";
+    let notes = "[Skipped folders (name a folder in the glob to include it): .git, node_modules, target.]\n[Entries that agents can't access: 4.]";
     assert_eq!(deep, format!("src/main.rs\nsrc/deep/lib.rs\n{notes}"));
     let named = fixture.list(json!({ "path": "target", "glob": "**" })).await;
     assert_eq!(named, "target/debug/out.rs");
@@ -212,7 +212,7 @@ async fn a_walk_ends_at_its_timeout() {
     }
     let list = fixture.list(json!({})).await;
     assert!(list.contains("19.txt") && !list.contains("40.txt"));
-    assert!(list.contains("[There is more: the walk stopped after 20 seconds"), "{list}");
+    assert!(list.contains("[Incomplete: the walk stopped after 20 seconds"), "{list}");
     fixture.write_file("00.txt", "y\n".repeat(2_000_000));
     let found = fixture.search(json!({ "pattern": "z", "path": "00.txt" })).await;
     assert!(found.contains("the search timed out"), "{found}");

@@ -128,17 +128,23 @@ mod tests {
             } else {
                 "none".to_owned()
             };
-            assert_eq!(format!("{first} {}", found.to_json()), expected, "{front}");
+            assert_eq!(format!("position {first}: {}", found.to_json()), expected, "{front}");
         }
         let table = r#"{"isolation":"none"}"#;
-        assert_parsed_fields("a: b: c\nsandbox: { isolation: none }", &format!("2:12 {table}"));
-        assert_parsed_fields("sandbox: { isolation: none } # so", &format!("1:12 {table}"));
-        assert_parsed_fields("sandbox:\n  isolation: none\n", &format!("2:3 {table}"));
+        assert_parsed_fields(
+            "a: b: c\nsandbox: { isolation: none }",
+            &format!("position 2:12: {table}"),
+        );
+        assert_parsed_fields(
+            "sandbox: { isolation: none } # comment",
+            &format!("position 1:12: {table}"),
+        );
+        assert_parsed_fields("sandbox:\n  isolation: none\n", &format!("position 2:3: {table}"));
         // A field that is not valid YAML by itself, and the description, stay text.
-        assert_parsed_fields("tools: a\nmy key: b", "none \"a\\nmy key: b\"");
-        assert_parsed_fields("sandbox: { isolation", "none \"{ isolation\"");
-        assert_parsed_fields("description: { a: b }", "none \"{ a: b }\"");
-        assert_parsed_fields("description:\n  Note: this", "none \"Note: this\"");
+        assert_parsed_fields("tools: a\nmy key: b", "position none: \"a\\nmy key: b\"");
+        assert_parsed_fields("sandbox: { isolation", "position none: \"{ isolation\"");
+        assert_parsed_fields("description: { a: b }", "position none: \"{ a: b }\"");
+        assert_parsed_fields("description:\n  Note: this", "position none: \"Note: this\"");
     }
 
     #[test]
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_line_is_a_field() {
+    fn each_line_with_a_key_starts_a_field() {
         let front = "\nname: judge\ndescription: Use when: a \"thing\" breaks\n  and more: here\n\ntools: Read, Bash(git log:*)\nmodel: 'opus'\n# a word\nskills:\n  - one\n- two\nlist: [a, \"b\"]\ncolor:\nname: other\nblock: >\n  folded: text\nhttp://x.y\n";
         let found: Vec<String> = parse_leniently(front)
             .iter()
