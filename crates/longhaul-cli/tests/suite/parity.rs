@@ -316,6 +316,7 @@ const GATES: &str = "
     answer @q! right
     run stuck milk --no-input > s
     resume @s
+    wait s blocked
     why @s
     answer @s open
     wait s completed

@@ -108,9 +108,9 @@ mod tests {
         check_split("---\r\na: yes\r\n---\r\n\r\nx", r#"{"a":"yes"}"#, "x");
         check_split("\u{feff}---\na: 1\n---\n\n\nx", r#"{"a":1}"#, "\nx");
         check_split("---\na: 2026-01-02\n---", r#"{"a":"2026-01-02"}"#, "");
-        check_split("---\na: 1\na: 2\n---\nx", "broken", "---\na: 1\na: 2\n---\nx");
+        check_split("---\na: 1\na: 2\n---\nx", "invalid", "---\na: 1\na: 2\n---\nx");
         check_split("---\n- a\n---\nx", "invalid: the text is not", "---\n- a\n---\nx");
-        check_split("---\na: [\n---\nx", "broken", "---\na: [\n---\nx");
+        check_split("---\na: [\n---\nx", "invalid", "---\na: [\n---\nx");
         check_split("---\na: 1\n", "invalid: there is no closing", "---\na: 1\n");
         let long = format!("---\na: {}\n---\nx", "b".repeat(20_000));
         check_split(&long, "invalid: the front matter exceeds", &long);
