@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use longhaul_core::event::entry::{Entry, EntryEnvelope};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{GateId, KeyName, RunId, Seq};
+use longhaul_core::id::{BatchId, GateId, KeyName, LaneKey, RunId, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
@@ -17,12 +17,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::batch::{BatchView, NewBatchBody};
 use crate::client::connection::ApiConnection;
 use crate::client::events::EventStream;
 use crate::client::request::ApiRequest;
 use crate::gate::{AnswerBody, AnswerResponse, GateView};
 use crate::health::ReadinessResponse;
 use crate::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
+use crate::lane::LaneView;
 use crate::list::List;
 use crate::problem::Problem;
 use crate::run::{CancelBody, ResumeBody, RunBriefView, RunView};
@@ -34,10 +36,11 @@ use crate::why::RunExplanation;
 pub use connection::is_server_alive;
 pub use reqwest::Url;
 
-/// Maximum number of runs, brief runs, gates or events that are requested at once.
+/// Maximum number of runs, brief runs, gates, lanes or events that are requested at once.
 const RUNS_MAX: usize = 100;
 const BRIEF_MAX: usize = 1_000;
 const GATES_MAX: usize = 1_000;
+const LANES_MAX: usize = 1_000;
 const EVENTS_MAX: usize = 1_000;
 
 /// HTTP client for one server. Cheap to clone.
@@ -86,6 +89,23 @@ impl Client {
         let key = idempotency_key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         let request = ApiRequest::post(&["v1", "runs"], run).with_idempotency_key(key);
         self.connection.send(&request).await
+    }
+
+    /// Submits runs as a batch: all of them or none. A second call with the same `idempotency_key`
+    /// returns the same batch.
+    pub async fn submit_batch(
+        &self,
+        batch: &NewBatchBody,
+        idempotency_key: Option<String>,
+    ) -> Result<BatchView, Problem> {
+        let key = idempotency_key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        let request = ApiRequest::post(&["v1", "runs", "batch"], batch).with_idempotency_key(key);
+        self.connection.send(&request).await
+    }
+
+    /// Returns a batch with its runs.
+    pub async fn batch(&self, batch: BatchId) -> Result<BatchView, Problem> {
+        self.get(&["v1", "batches", &batch.to_string()]).await
     }
 
     /// Returns the full view of a run.
@@ -204,6 +224,27 @@ impl Client {
         let budget = raise.map(Into::into);
         let path = ["v1", "runs", &run.to_string(), "resume"];
         self.post(&path, &ResumeBody { budget }).await
+    }
+
+    /// Returns the lanes that contain runs or are paused, ordered by name.
+    pub async fn lanes(&self, limit: usize) -> Result<Vec<LaneView>, Problem> {
+        let range = ListRange { limit, page_size: LANES_MAX, after: None };
+        self.read_list(ApiRequest::get(&["v1", "lanes"]), range).await
+    }
+
+    /// Returns the state of a lane.
+    pub async fn lane(&self, lane: &LaneKey) -> Result<LaneView, Problem> {
+        self.get(&["v1", "lanes", lane.as_str()]).await
+    }
+
+    /// Pauses a lane: no run of it starts until it is resumed.
+    pub async fn pause_lane(&self, lane: &LaneKey) -> Result<LaneView, Problem> {
+        self.post(&["v1", "lanes", lane.as_str(), "pause"], &json!({})).await
+    }
+
+    /// Resumes a paused lane.
+    pub async fn resume_lane(&self, lane: &LaneKey) -> Result<LaneView, Problem> {
+        self.post(&["v1", "lanes", lane.as_str(), "resume"], &json!({})).await
     }
 
     /// Creates an API key. The secret of the key is only in this response.

@@ -6,7 +6,7 @@ use longhaul_core::port::records::LaneRow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A lane (queue of runs that are driven one at a time) with at least one run.
+/// A lane (queue of runs that are driven one at a time).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Lane)]
 pub struct LaneView {
@@ -15,12 +15,22 @@ pub struct LaneView {
     /// Id of the run that currently holds the lane.
     #[schema(value_type = Option<String>)]
     pub head: Option<RunId>,
-    /// Number of runs in the lane, including the run that holds it.
-    pub depth: u32,
+    /// Whether a run holds the lane.
+    pub busy: bool,
+    /// Number of runs that wait for the lane, without the run that holds it.
+    pub waiting: u32,
+    /// Whether the lane is paused, so that no run of it starts.
+    pub paused: bool,
 }
 
 impl From<&LaneRow> for LaneView {
     fn from(row: &LaneRow) -> Self {
-        Self { lane: row.lane.to_string(), head: row.head, depth: row.depth }
+        Self {
+            lane: row.lane.to_string(),
+            head: row.head,
+            busy: row.is_busy(),
+            waiting: row.waiting(),
+            paused: row.paused,
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! an HTTP client.
 
 pub mod agent;
+pub mod batch;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod gate;

@@ -112,6 +112,10 @@ pub struct RunView {
     /// Time at which the run ended. `None` means that it has not ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
+    /// Whether a submitted task was added to this run as a message, because its lane is busy. Only
+    /// in the response to the submit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub added: bool,
 }
 
 /// OpenAPI schema of the error of a failed run.

@@ -7,9 +7,9 @@ use longhaul_engine::clock::SystemClock;
 
 use crate::exit::Exit;
 use crate::{
-    agents, answer, approve, bench, chaos, config, db, demo, error, export, gates, keys, log, ls,
-    mcp, memory, mock_model, models, run, run_commands, serve, show, steer, submit, trust, version,
-    watch, why, worker,
+    agents, answer, approve, batch, bench, chaos, config, db, demo, error, export, gates, keys,
+    lanes, log, ls, mcp, memory, mock_model, models, run, run_commands, serve, show, steer, submit,
+    trust, version, watch, why, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -54,6 +54,8 @@ commands! {
     Run(run::RunTaskCommand),
     /// Submits a task and returns as soon as the task is on disk
     Submit(submit::SubmitCommand),
+    /// Submits a file of tasks as a batch, or shows a batch
+    Batch(batch::BatchCommand),
     /// Drives the runs of this project until the worker is stopped
     Worker(worker::WorkerCommand),
     /// Lists runs, newest first
@@ -74,6 +76,8 @@ commands! {
     Resume(run_commands::ResumeCommand),
     /// Cancels runs
     Cancel(run_commands::CancelCommand),
+    /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
+    Lanes(lanes::LanesCommand),
     /// Lists gates: approvals and questions that wait for a person
     #[command(alias = "approvals")]
     Gates(gates::GatesCommand),

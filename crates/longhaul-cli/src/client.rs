@@ -4,29 +4,35 @@
 pub(crate) mod connect;
 mod run_request;
 
+use longhaul_api::batch::{BatchView, NewBatchBody};
 use longhaul_api::client::{self, Client};
 use longhaul_api::gate::{self, GateView};
 use longhaul_api::key::{KeyView, NewKeyBody};
+use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::steer::SteerView;
+use longhaul_api::submit::NewRunBody;
 use longhaul_api::transcript::TranscriptView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
+use longhaul_core::id::{BatchId, GateId, KeyName, LaneKey, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
+use longhaul_core::task::BatchMode;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::handle::{CreateKeyRequest, GateAnswerOutcome, IssuedKey, JournalStream};
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
 use longhaul_engine::{Longhaul, Task};
+use longhaul_server::task_from_body;
 
 use self::run_request::to_request_body;
 use crate::caller_name::caller_name;
-use crate::error::ResultExt as _;
+use crate::error::{CliError, ResultExt as _};
+use crate::output;
 
 /// Maximum number of open gates that are read for one run.
 const OPEN_GATES_MAX: usize = 100;
@@ -72,18 +78,54 @@ impl RunClient {
         Self::Local(Box::new(longhaul.clone()))
     }
 
-    /// Submits a task. The task is on disk when this function returns.
+    /// Submits a task. The task is on disk when this function returns. If the task was added to an
+    /// existing run, because its lane is busy, a note says so.
     pub(crate) async fn submit(&self, mut task: Task) -> anyhow::Result<RunId> {
         let agent = task.agent.clone();
-        let submitted: anyhow::Result<RunId> = match self {
-            Self::Local(longhaul) => longhaul.submit(task).await.map_err(Into::into),
+        let submitted: anyhow::Result<RunView> = match self {
+            Self::Local(longhaul) => longhaul.submit_and_show(task).await.map_err(Into::into),
             Self::Remote(client) => {
                 let key = task.idempotency_key.take();
-                let submitted = client.submit_run(&to_request_body(task), key).await;
-                submitted.map(|run| run.id).map_err(Into::into)
+                client.submit_run(&to_request_body(task), key).await.map_err(Into::into)
             }
         };
-        submitted.fill_placeholder("AGENT", agent)
+        let run = submitted.fill_placeholder("AGENT", agent)?;
+        if run.added {
+            let note = format!("note: the task was added to {}, because its lane is busy", run.id);
+            output::eprint_line(&note);
+        }
+        Ok(run.id)
+    }
+
+    /// Submits tasks as a batch: all of them or none. All of them are on disk when this function
+    /// returns.
+    pub(crate) async fn submit_batch(
+        &self,
+        runs: Vec<NewRunBody>,
+        mode: BatchMode,
+        idempotency_key: Option<String>,
+    ) -> anyhow::Result<BatchView> {
+        let longhaul = match self {
+            Self::Local(longhaul) => longhaul,
+            Self::Remote(client) => {
+                let body = NewBatchBody { runs, mode };
+                return Ok(client.submit_batch(&body, idempotency_key).await?);
+            }
+        };
+        let tasks = runs.into_iter().enumerate().map(|(index, run)| {
+            task_from_body(run, &caller_name())
+                .map_err(|why| CliError::usage_error(format!("task {}: {why}", index + 1)))
+        });
+        let mut tasks = tasks.collect::<Result<Vec<Task>, _>>()?;
+        if let Some(first) = tasks.first_mut() {
+            first.idempotency_key = idempotency_key;
+        }
+        Ok(longhaul.submit_batch(tasks, mode).await?)
+    }
+
+    /// Returns a batch with its runs.
+    pub(crate) async fn get_batch(&self, batch: BatchId) -> anyhow::Result<BatchView> {
+        either!(RunClient::self, client => client.batch(batch))
     }
 
     /// Returns a run with all its details.
@@ -265,6 +307,29 @@ impl RunClient {
             }
         };
         self.get_run(run).await
+    }
+
+    /// Returns the lanes that contain runs or are paused, ordered by name.
+    pub(crate) async fn list_lanes(&self, limit: usize) -> anyhow::Result<Vec<LaneView>> {
+        Ok(match self {
+            Self::Local(longhaul) => longhaul.lanes(None, limit).await?,
+            Self::Remote(client) => client.lanes(limit).await?,
+        })
+    }
+
+    /// Returns the state of a lane.
+    pub(crate) async fn get_lane(&self, lane: &LaneKey) -> anyhow::Result<LaneView> {
+        either!(RunClient::self, client => client.lane(lane))
+    }
+
+    /// Pauses a lane and returns its new state.
+    pub(crate) async fn pause_lane(&self, lane: &LaneKey) -> anyhow::Result<LaneView> {
+        either!(RunClient::self, client => client.pause_lane(lane))
+    }
+
+    /// Resumes a lane and returns its new state.
+    pub(crate) async fn resume_lane(&self, lane: &LaneKey) -> anyhow::Result<LaneView> {
+        either!(RunClient::self, client => client.resume_lane(lane))
     }
 
     /// Creates an API key. Only this result contains the secret of the key.

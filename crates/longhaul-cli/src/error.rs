@@ -221,6 +221,8 @@ fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]>
     Some(match code {
         "no_run" => &[("all runs", "longhaul ls --all")],
         "no_gate" => &[("what waits for an answer", "longhaul gates")],
+        "no_batch" => &[("submit one", "longhaul batch submit FILE.jsonl")],
+        "lane_busy" => &[("see the lanes", "longhaul lanes")],
         "no_agent" => &[("all agents", "longhaul agents")],
         "no_key" => &[("all keys", "longhaul keys ls")],
         "key_taken" => &[("revoke that key first", "longhaul keys revoke NAME")],
@@ -281,6 +283,7 @@ fn exit_for_code(code: &str) -> Exit {
         | "response_lost"
         | "contention"
         | "lane_full"
+        | "lane_busy"
         | "busy"
         | "draining"
         | "timeout"

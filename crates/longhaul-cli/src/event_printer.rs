@@ -183,6 +183,8 @@ fn wait_text(wait: &Wait) -> Option<String> {
         Wait::Signal(_) => "for a signal".to_owned(),
         Wait::Child(child) => format!("for {child}"),
         Wait::SandboxSlot => "for a free sandbox".to_owned(),
+        Wait::StartAt(at) => format!("until its start at {}", format_time_of_day(*at)),
+        Wait::Batch => "for the run before it in its batch".to_owned(),
         // The question was printed in the line before, and a wait for a worker needs no line.
         Wait::Approval(_) | Wait::Question(_) | Wait::Blocked(_) | Wait::Worker => return None,
     })

@@ -219,7 +219,9 @@ fn needs_person_after_event(event: &Event, is_only_client: bool) -> Option<bool>
             | Wait::RateLimit(_)
             | Wait::Retry(_)
             | Wait::SandboxSlot
-            | Wait::Worker => false,
+            | Wait::Worker
+            | Wait::StartAt(_)
+            | Wait::Batch => false,
         }),
         Event::RunBlocked(_) | Event::RunPaused(_) => Some(true),
         Event::RunClaimed(_) => Some(false),

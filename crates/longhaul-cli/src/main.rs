@@ -4,6 +4,7 @@
 mod agents;
 mod answer;
 mod approve;
+mod batch;
 mod bench;
 mod chaos;
 mod cli;
@@ -29,6 +30,7 @@ mod format;
 mod gates;
 mod interrupts;
 mod keys;
+mod lanes;
 mod log;
 mod ls;
 mod mcp;

@@ -33,6 +33,7 @@ mod suite {
     mod in_doubt_cli;
     mod inspect_cli;
     mod interop;
+    mod lanes_cli;
     mod mcp_cli;
     mod mcp_cli_login;
     mod mcp_cli_tools;

@@ -11,7 +11,7 @@ use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 use crate::policy::gate::{Answer, GateSpec, RulePattern};
 use crate::raw::{BlobRef, Hash};
-use crate::request::IdempotencyKey;
+use crate::request::{IdempotencyKey, IdempotencyRecord};
 use crate::task::TaskSpec;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{BudgetAmount, MicroUsd, Usage};
@@ -90,6 +90,9 @@ pub enum Change {
     /// has already been applied or is not in progress: when an attempt outlives its lease and
     /// is replaced by another one, only one of the two may take effect.
     MarkRequestApplied(IdempotencyKey),
+    /// Saves the idempotency key of a task that is added to this run instead of becoming a run of
+    /// its own. Refused if the key was already used.
+    SaveSubmitKey(IdempotencyRecord),
 }
 
 /// A run to be created in the store.
@@ -103,6 +106,27 @@ pub struct NewRun {
     pub events: Vec<Event>,
     /// Maximum number of runs in the run's lane, including this run.
     pub lane_depth_max: u32,
+    /// Condition under which the run enters its lane.
+    pub lane_entry: LaneEntry,
+}
+
+/// Condition under which a new run enters its lane, and what happens with the runs in it. It does
+/// not apply to a run with a start time or to a run that waits for its batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LaneEntry {
+    /// The run enters at the end of the lane.
+    #[default]
+    Enqueue,
+    /// The run enters only if no run is in the lane.
+    IfEmpty,
+    /// The run enters only if no worker has yet to claim the last run in the lane for the first
+    /// time.
+    IfNoneWaits {
+        /// How long the run waits for messages after the last one, before it starts.
+        window: Millis,
+    },
+    /// The run enters at the end of the lane, and a timer cancels every other run in the lane.
+    Interrupt,
 }
 
 /// Default maximum number of runs in one lane.
@@ -206,6 +230,8 @@ pub enum TimerKind {
     ChildEnded(RunId),
     /// This parent run was cancelled.
     ParentCancelled(RunId),
+    /// This newer run of the same lane interrupts the run.
+    LaneInterrupted(RunId),
 }
 
 /// A person's message that is queued for a run.

@@ -58,6 +58,32 @@ pub enum ParkedLanePolicy {
     Release,
 }
 
+/// What happens with a new task of an agent whose lane is busy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LaneBusyPolicy {
+    /// The task becomes a run that waits for the lane.
+    #[default]
+    Enqueue,
+    /// The text of the task is sent as a message to the run that holds the lane.
+    Steer,
+    /// The text of the task is added to the run that waits for the lane, so that several tasks
+    /// become one run.
+    Collect,
+    /// The task becomes a run, and all other runs in the lane are cancelled.
+    Interrupt,
+    /// The task is refused.
+    Reject,
+}
+
+impl LaneBusyPolicy {
+    /// Returns whether the task waits for the lane, which is the default.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub const fn is_enqueue(&self) -> bool {
+        matches!(self, Self::Enqueue)
+    }
+}
+
 impl ParkedLanePolicy {
     const fn is_keep(&self) -> bool {
         matches!(self, Self::Keep)

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{RunId, Seq};
 use crate::raw::Hash;
+use crate::time::Millis;
 
 /// Identifies an idempotent request by its caller and the idempotency key that the caller chose.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +13,20 @@ pub struct IdempotencyKey {
     pub principal: String,
     /// Idempotency key chosen by the caller.
     pub key: String,
+}
+
+/// Idempotency key of a request to create runs, with the caller and the hash of the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyRecord {
+    /// Caller that sent the request. Keys of different callers are independent.
+    pub principal: String,
+    /// Idempotency key chosen by the caller.
+    pub key: String,
+    /// Hash of the whole request. It distinguishes a repetition from another request with the same
+    /// key.
+    pub body_hash: Hash,
+    /// How long the idempotency key is remembered.
+    pub ttl: Millis,
 }
 
 /// Effect of an idempotent request. It is stored in the same transaction as the change itself, so

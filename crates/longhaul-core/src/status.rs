@@ -71,6 +71,10 @@ pub enum Wait {
     Message(Timestamp),
     /// The run waits for another worker, because its last worker released it without a crash.
     Worker,
+    /// The run was woken before its start time and waits for it.
+    StartAt(Timestamp),
+    /// The run was woken before the previous run of its batch has completed and waits for it.
+    Batch,
 }
 
 impl Wait {
@@ -89,16 +93,30 @@ impl Wait {
             Self::Budget(_) => "budget",
             Self::Message(_) => "message",
             Self::Worker => "worker",
+            Self::StartAt(_) => "start_at",
+            Self::Batch => "batch",
         }
     }
 
     /// Returns the time at which the wait ends even if no event arrives. `None` if there is no such
     /// time.
     pub const fn end_time(&self) -> Option<Timestamp> {
-        if let Self::Timer(at) | Self::RateLimit(at) | Self::Retry(at) | Self::Message(at) = self {
-            return Some(*at);
+        match self {
+            Self::Timer(at)
+            | Self::RateLimit(at)
+            | Self::Retry(at)
+            | Self::Message(at)
+            | Self::StartAt(at) => Some(*at),
+            Self::Approval(_)
+            | Self::Question(_)
+            | Self::Signal(_)
+            | Self::Blocked(_)
+            | Self::Child(_)
+            | Self::SandboxSlot
+            | Self::Budget(_)
+            | Self::Worker
+            | Self::Batch => None,
         }
-        None
     }
 }
 

@@ -66,9 +66,9 @@ pub struct TaskSpec {
     /// Position of the run in a chain. `None` if it belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainPosition>,
-    /// Batch that the task was submitted with.
+    /// Position of the run in the batch that the task was submitted with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<BatchId>,
+    pub batch: Option<BatchPosition>,
     /// Principal that submitted the task, such as `key:ops`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitter: Option<String>,
@@ -114,6 +114,41 @@ impl TaskSpec {
             links: None,
             tags: Vec::new(),
             metadata: None,
+        }
+    }
+}
+
+/// Position of a run in a batch, i.e. among runs that were submitted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchPosition {
+    /// Id of the batch.
+    pub id: BatchId,
+    /// Order in which the runs of the batch are executed.
+    pub mode: BatchMode,
+    /// Run of a sequential batch that starts when this run has completed, and that is cancelled if
+    /// this run does not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<RunId>,
+}
+
+/// Order in which the runs of a batch are executed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchMode {
+    /// All runs may execute at the same time.
+    #[default]
+    Parallel,
+    /// Each run starts when the run before it has completed. If a run does not complete, the
+    /// remaining runs are cancelled.
+    Sequential,
+}
+
+impl BatchMode {
+    /// Returns the mode as it is written in requests.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Parallel => "parallel",
+            Self::Sequential => "sequential",
         }
     }
 }

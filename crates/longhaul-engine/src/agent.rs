@@ -8,13 +8,13 @@ pub mod config;
 
 use std::collections::BTreeMap;
 
-use longhaul_core::change::Blob;
+use longhaul_core::change::{Blob, LANE_DEPTH_MAX};
 use longhaul_core::id::AgentName;
 use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{GateRule, ResultGate};
 use longhaul_core::policy::retry::RetryPolicy;
-use longhaul_core::policy::{ParkedLanePolicy, Policy};
+use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy, Policy};
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
 use longhaul_core::suggest::closest_match;
 use longhaul_core::time::Millis;
@@ -79,6 +79,9 @@ pub struct Agent {
     /// Whether a run that waits (is parked) keeps or releases its lane.
     #[serde(default)]
     pub lane_on_park: ParkedLanePolicy,
+    /// What happens with a new task whose lane is busy.
+    #[serde(default, skip_serializing_if = "LaneBusyPolicy::is_enqueue")]
+    pub lane_busy: LaneBusyPolicy,
     /// Skills that the agent may read, with the name and description from their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Skill>,
@@ -172,18 +175,32 @@ impl RetryPatch {
     }
 }
 
-/// Budget and retry policy of runs for which neither the agent nor the task sets any.
+/// Default of [`PolicyDefaults::collect_window`].
+const COLLECT_WINDOW: Millis = Millis::from_secs(1);
+
+/// Budget and retry policy of runs for which neither the agent nor the task sets any, and the
+/// limits of lanes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PolicyDefaults {
     /// Budget caps of runs without caps of their own.
     pub budget: Budget,
     /// Retry policy of runs without a policy of their own.
     pub retry: RetryPolicy,
+    /// Maximum number of runs in one lane.
+    pub lane_depth_max: u32,
+    /// How long a run that collects messages (`lane_busy: collect`) waits after the last message
+    /// before it starts.
+    pub collect_window: Millis,
 }
 
 impl Default for PolicyDefaults {
     fn default() -> Self {
-        Self { budget: Budget::PROJECT_DEFAULT, retry: RetryPolicy::default() }
+        Self {
+            budget: Budget::PROJECT_DEFAULT,
+            retry: RetryPolicy::default(),
+            lane_depth_max: LANE_DEPTH_MAX,
+            collect_window: COLLECT_WINDOW,
+        }
     }
 }
 
@@ -208,6 +225,7 @@ impl Agent {
             keep_open: None,
             lane: None,
             lane_on_park: ParkedLanePolicy::default(),
+            lane_busy: LaneBusyPolicy::default(),
             skills: Vec::new(),
             sandbox: None,
             guards: None,

@@ -3,7 +3,7 @@
 //! A failing model or tool is not an error of the engine: the failure is recorded as an event in
 //! the journal.
 
-use longhaul_core::id::{GateId, LaneKey, RunId, SteerId};
+use longhaul_core::id::{BatchId, GateId, LaneKey, RunId, SteerId};
 use longhaul_core::port::store::StoreError;
 pub use longhaul_run::Rejection;
 use longhaul_run::state::ReplayError;
@@ -23,6 +23,9 @@ pub enum Error {
     /// No run has this id.
     #[error("there is no run {0}")]
     RunNotFound(RunId),
+    /// No batch has this id.
+    #[error("there is no batch {0}")]
+    BatchNotFound(BatchId),
     /// No gate has this id.
     #[error("there is no gate {0}")]
     GateNotFound(GateId),
@@ -50,8 +53,18 @@ pub enum Error {
     #[error("this idempotency key was used for another request")]
     IdempotencyKeyReused,
     /// The lane has reached its maximum number of runs.
-    #[error("the lane `{0}` is full")]
+    #[error("the lane `{0}` is full: it has the maximum number of runs that `lanes.depth` allows")]
     LaneFull(LaneKey),
+    /// The lane contains runs, and the agent refuses tasks while its lane is busy.
+    #[error(
+        "the lane `{lane}` is busy with {run}, and the agent refuses tasks while its lane is busy"
+    )]
+    LaneBusy {
+        /// Key of the lane.
+        lane: LaneKey,
+        /// Run that holds the lane, or the last run that waits for it.
+        run: RunId,
+    },
     /// There are too many concurrent writes to the run. The caller may retry.
     #[error("there are too many concurrent writes to {0}; try again")]
     Contention(RunId),
@@ -85,6 +98,7 @@ impl Error {
             Self::InvalidJournal(_) => "invalid_journal",
             Self::Rejected(refusal) => refusal.code(),
             Self::RunNotFound(_) => "no_run",
+            Self::BatchNotFound(_) => "no_batch",
             Self::GateNotFound(_) => "no_gate",
             Self::AgentNotFound { .. } => "no_agent",
             Self::SteerNotFound(_) => "no_steer",
@@ -93,6 +107,7 @@ impl Error {
             Self::EntropyUnavailable => "entropy_unavailable",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::LaneFull(_) => "lane_full",
+            Self::LaneBusy { .. } => "lane_busy",
             Self::Contention(_) => "contention",
             Self::Template { .. } => "template",
             Self::Internal { .. } => "internal",

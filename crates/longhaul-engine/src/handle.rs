@@ -4,9 +4,11 @@
 //! store.
 
 mod answer;
+mod batch;
 mod commands;
 mod idempotency;
 mod keys;
+mod lane_busy;
 mod lifecycle;
 mod links;
 mod memory;

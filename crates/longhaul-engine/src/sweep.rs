@@ -1,14 +1,16 @@
 //! The background sweep of a worker: fires due timers, repairs inconsistent rows of the store and
 //! prunes expired data.
 
+use longhaul_core::change::{Change, TimerUpdate};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{AppendRequest, AppendResult, Author, PruneRequest, StoreWatcher};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
-use longhaul_run::DecideContext;
-use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command, timer_cancel_reason};
+use longhaul_run::{DecideContext, Input, decide};
 
 use crate::error::Error;
+use crate::run_session::replay_run;
 use crate::services::EngineServices;
 
 /// Maximum number of timers fired per batch.
@@ -135,6 +137,9 @@ async fn fire_due_timers(services: &EngineServices) -> Result<TimerBatchOutcome,
 
 /// Fires one timer. Returns `false` if the timer could not be fired.
 async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Error> {
+    if cancel_undriven_run(services, &due).await? {
+        return Ok(true);
+    }
     let run = due.run;
     let now = services.records.now().await?;
     // A timer is fired whatever the status of the run; the store checks in the row whether the run
@@ -152,6 +157,31 @@ async fn fire_timer(services: &EngineServices, due: DueTimer) -> Result<bool, Er
         services.notifier.notify_run_changed(run);
     }
     Ok(spent)
+}
+
+/// Ends the run of a timer that cancels it, which only works while no worker drives the run. The
+/// run then ends even if no worker serves its inbox. Returns `false` if nothing was changed.
+async fn cancel_undriven_run(services: &EngineServices, due: &DueTimer) -> Result<bool, Error> {
+    let Some(reason) = timer_cancel_reason(due) else {
+        return Ok(false);
+    };
+    let run = due.run;
+    // A journal that can't be replayed gets the request to cancel as an event.
+    let Ok((folded, now)) = replay_run(services, run).await else {
+        return Ok(false);
+    };
+    let input = Input::CancelNow { by: "longhaul".to_owned(), reason };
+    let Ok(mut batch) = decide(&folded, input, DecideContext::new(now)) else {
+        return Ok(false);
+    };
+    batch.changes.push(Change::SetTimer(TimerUpdate::Consume(due.timer)));
+    let author = Author::Closer { after: folded.seq() };
+    let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+    let cancelled = matches!(appended, AppendResult::Committed { .. });
+    if cancelled {
+        services.notifier.notify_run_changed(run);
+    }
+    Ok(cancelled)
 }
 
 async fn repair_store_rows(services: &EngineServices) -> Result<(), Error> {

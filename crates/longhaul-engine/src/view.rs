@@ -11,6 +11,7 @@ use longhaul_core::policy::gate::{Decision, GateRow};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
+use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{MicroUsd, Usage};
 use longhaul_run::Run;
@@ -32,7 +33,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         agent: task.agent.to_string(),
         agent_version: task.definition,
         status: row.status,
-        reason: row.reason.clone(),
+        reason: row.reason.clone().or_else(|| batch_stop_reason(run)),
         now: explain_run_state(run).message,
         input: task.input.clone(),
         context: task.context.clone(),
@@ -69,6 +70,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         created_at: row.created_at,
         started_at: row.started_at,
         finished_at: row.finished_at,
+        added: false,
     }
 }
 
@@ -92,7 +94,11 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
         agent: task.agent.clone(),
         definition: task.definition,
         status: Status::Pending,
-        reason: None,
+        reason: match task.start {
+            EarliestStart::Now => None,
+            EarliestStart::At(_) => Some("start_at".to_owned()),
+            EarliestStart::AfterBatch => Some("batch".to_owned()),
+        },
         code: None,
         inbox: task.inbox.clone(),
         lane: task.lane.clone(),
@@ -115,6 +121,15 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
         finished_at: None,
     };
     Ok(run_view(&row, &run, now))
+}
+
+/// Returns the reason `batch` if the run was cancelled because an earlier run of its batch did not
+/// complete.
+fn batch_stop_reason(run: &Run) -> Option<String> {
+    let (RunOutcome::Cancelled(why), Some(batch)) = (run.outcome()?, run.task().batch) else {
+        return None;
+    };
+    why.contains(&batch.id.to_string()).then(|| "batch".to_owned())
 }
 
 /// Returns the lower of two caps. `None` means no cap.

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod suite {
+    mod batches;
     mod cancel_and_pause;
     mod clock_steps;
     mod control;
@@ -13,6 +14,7 @@ mod suite {
     mod harness;
     mod in_doubt;
     mod kill;
+    mod lane_busy;
     mod late_results;
     mod memory;
     mod model_calls;

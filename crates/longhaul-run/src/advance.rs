@@ -16,7 +16,7 @@ mod tool_calls;
 mod turn_start;
 
 pub(crate) use finish::{fail_run, settle_work_of_dead_drivers};
-pub(crate) use park::park_run_with_timer;
+pub(crate) use park::{missing_start, park_run_with_timer};
 
 use std::ops::ControlFlow;
 
@@ -60,7 +60,8 @@ fn advance_one_round(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<(
         return park::keep_run_blocked(decision);
     }
     match &decision.control.stage {
-        Stage::New | Stage::ModelRunning(_) | Stage::Ended(_) => Ok(ControlFlow::Break(())),
+        Stage::New => park::park_until_start(decision),
+        Stage::ModelRunning(_) | Stage::Ended(_) => Ok(ControlFlow::Break(())),
         Stage::ModelPending(_) => model_call::advance_model_call(decision),
         Stage::ToolsRunning(_) => tool_calls::advance_tool_calls(decision),
         Stage::Concluding(_) => conclude::conclude_run(decision),

@@ -21,6 +21,7 @@ use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::{RunOutcome, Status};
 
 pub use crate::commands::answer::{allowed_decisions, current_digest, current_input};
+pub use crate::commands::timer::timer_cancel_reason;
 
 use crate::context::DecideContext;
 use crate::rejection::Rejection;
@@ -119,7 +120,7 @@ pub fn decide_command(
     ctx: DecideContext,
 ) -> Result<Batch, Rejection> {
     if let RunCommand::Timer(due) = &command {
-        return Ok(match timer::cancel_reason(due) {
+        return Ok(match timer_cancel_reason(due) {
             Some(reason) => {
                 timer::with_timer_consumed(due, decide_cancel("longhaul".into(), reason))
             }

@@ -104,6 +104,8 @@ fn explain_wait(run: &Run, wait: &Wait) -> StateExplanation {
                 format!("longhaul resume {id} --budget {more}"),
             )
         }
+        Wait::StartAt(at) => (format!("The run starts at {at}."), String::new()),
+        Wait::Batch => ("The run waits for the run before it in its batch.".into(), String::new()),
         Wait::Message(until) => (
             format!("The run is done and stays open for a message until {until}."),
             format!("longhaul steer {id} TEXT"),

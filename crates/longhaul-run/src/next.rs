@@ -13,6 +13,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunOutcome, Wait};
 use longhaul_core::time::Timestamp;
 
+use crate::advance::missing_start;
 use crate::advance::runtime_message::needs_perception_refresh;
 use crate::decide::decide;
 use crate::input::{DecideContext, Input};
@@ -86,8 +87,8 @@ pub fn next(run: &Run, now: Timestamp) -> Step {
         }
         Stage::New if control.cancel.is_none() && control.pause.is_none() => {
             match control.blocked_on {
-                None => Step::Prepare,
-                Some(_) => due_step(run, now),
+                None if missing_start(run, control, now).is_none() => Step::Prepare,
+                None | Some(_) => due_step(run, now),
             }
         }
         Stage::ToolsRunning(tools) => {

@@ -1,11 +1,13 @@
 //! Validates a task and creates its run with the first event, `run.created`.
 
 use longhaul_core::chain::CHAIN_STEPS_MAX;
-use longhaul_core::change::{LANE_DEPTH_MAX, NewRun};
+use longhaul_core::change::{LANE_DEPTH_MAX, LaneEntry, NewRun};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::id::{LaneKey, RunId};
+use longhaul_core::policy::LaneBusyPolicy;
 use longhaul_core::task::TaskSpec;
+use longhaul_core::time::Millis;
 
 use crate::rejection::Rejection;
 
@@ -40,5 +42,22 @@ pub fn submit(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
     }
     let created = RunCreated { task: task.clone() };
     let events = vec![Event::RunCreated(Box::new(created))];
-    Ok(NewRun { id, task, events, lane_depth_max: LANE_DEPTH_MAX })
+    Ok(NewRun {
+        id,
+        task,
+        events,
+        lane_depth_max: LANE_DEPTH_MAX,
+        lane_entry: LaneEntry::default(),
+    })
+}
+
+/// Returns the condition under which the run of a task enters its lane. `collect_window` is how
+/// long a run that collects messages waits after the last one.
+pub const fn lane_entry(policy: LaneBusyPolicy, collect_window: Millis) -> LaneEntry {
+    match policy {
+        LaneBusyPolicy::Enqueue => LaneEntry::Enqueue,
+        LaneBusyPolicy::Steer | LaneBusyPolicy::Reject => LaneEntry::IfEmpty,
+        LaneBusyPolicy::Collect => LaneEntry::IfNoneWaits { window: collect_window },
+        LaneBusyPolicy::Interrupt => LaneEntry::Interrupt,
+    }
 }

@@ -2,6 +2,7 @@
 //! response.
 
 pub(crate) mod agents;
+pub(crate) mod batches;
 pub(crate) mod create_run;
 pub(crate) mod events;
 pub(crate) mod gates;

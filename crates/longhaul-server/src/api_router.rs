@@ -6,7 +6,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{agents, events, gates, health, inboxes, keys, lanes, runs, steer};
+use crate::api::{agents, batches, events, gates, health, inboxes, keys, lanes, runs, steer};
 use crate::app::App;
 
 /// Base OpenAPI document, to which the router adds its routes.
@@ -31,6 +31,8 @@ struct ApiDoc;
 pub(crate) fn api_router() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(ApiDoc::openapi())
         .routes(routes!(runs::submit_run, runs::list_runs))
+        .routes(routes!(batches::submit_batch))
+        .routes(routes!(batches::show_batch))
         .routes(routes!(runs::show_run))
         .routes(routes!(runs::show_transcript))
         .routes(routes!(runs::explain_run))
@@ -49,6 +51,9 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(agents::list_agents))
         .routes(routes!(agents::show_agent))
         .routes(routes!(lanes::list_lanes))
+        .routes(routes!(lanes::show_lane))
+        .routes(routes!(lanes::pause_lane))
+        .routes(routes!(lanes::resume_lane))
         .routes(routes!(keys::list_keys, keys::create_key))
         .routes(routes!(keys::revoke_key))
         .routes(routes!(keys::create_ticket))

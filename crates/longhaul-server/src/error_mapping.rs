@@ -19,6 +19,9 @@ impl From<Error> for Problem {
             }
             Error::Rejected(refusal) => rejection_status(refusal),
             Error::RunNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/runs lists all runs"),
+            Error::BatchNotFound(_) => {
+                (StatusCode::NOT_FOUND, "POST /v1/runs/batch answers with the id of the batch")
+            }
             Error::GateNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/gates lists all gates"),
             Error::SteerNotFound(_) => {
                 (StatusCode::NOT_FOUND, "GET /v1/runs/{id}/steer lists the run's messages")
@@ -37,6 +40,9 @@ impl From<Error> for Problem {
                 StatusCode::TOO_MANY_REQUESTS,
                 "wait until runs of this lane have ended, or use another lane",
             ),
+            Error::LaneBusy { .. } => {
+                (StatusCode::CONFLICT, "wait until the runs of this lane have ended")
+            }
             Error::Contention(_) => (StatusCode::CONFLICT, "try again"),
             Error::Template { .. } => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "check the agent's file: longhaul agents check")

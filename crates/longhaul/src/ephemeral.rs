@@ -214,7 +214,9 @@ fn makes_run_wait(event: &Event) -> bool {
             | Wait::RateLimit(_)
             | Wait::Retry(_)
             | Wait::SandboxSlot
-            | Wait::Worker => false,
+            | Wait::Worker
+            | Wait::StartAt(_)
+            | Wait::Batch => false,
         },
         Event::RunBlocked(_) | Event::RunPaused(_) => true,
         _ => false,

@@ -13,6 +13,7 @@
 mod agent;
 pub mod agents;
 pub mod assemble;
+mod batch;
 pub mod config;
 pub mod context;
 pub mod duration;
@@ -21,6 +22,7 @@ mod error;
 pub mod events;
 mod gates;
 mod handler;
+mod lane;
 pub mod local_key;
 pub mod mcp;
 pub mod models;
@@ -40,9 +42,11 @@ pub mod trust;
 mod worker;
 
 pub use agent::{Agent, AgentTool};
+pub use batch::Batch;
 pub use error::Error;
 pub use gates::{Answer, Gates};
 pub use handler::{HandlerError, HandlerRequest};
+pub use lane::Lane;
 pub use run::{FinishedRun, RunEvents, RunHandle};
 pub use runtime::{AnswerOutcome, Runtime, RuntimeBuilder};
 pub use task::Task;
@@ -54,13 +58,14 @@ pub use longhaul_api::run::{BudgetView, OutputView, RunView, UsageView};
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
 pub use longhaul_core::id::{
-    AgentName, Epoch, GateId, IdError, InboxName, LaneKey, ResourceKey, RunId, Seq, SteerId,
-    ThreadKey, WorkerId,
+    AgentName, BatchId, Epoch, GateId, IdError, InboxName, LaneKey, ResourceKey, RunId, Seq,
+    SteerId, ThreadKey, WorkerId,
 };
 pub use longhaul_core::policy::gate::{GateKind, GateStatus};
 pub use longhaul_core::port::store::{RunRow, StoreError};
 pub use longhaul_core::raw::{Hash, RawJson};
 pub use longhaul_core::status::{RunError, Status};
+pub use longhaul_core::task::BatchMode as Mode;
 pub use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_engine::Error as EngineError;
 pub use longhaul_engine::agent::Agent as AgentDefinition;

@@ -11,12 +11,12 @@
 //! });
 //! ```
 
-pub use longhaul_core::policy::ParkedLanePolicy;
 pub use longhaul_core::policy::budget::BudgetRaise;
 pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 pub use longhaul_core::policy::gate::{
     AnswerScope, ApprovalRequirement, GateRule, ResultGate, RuleAction, RulePattern, TimeoutAction,
 };
+pub use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 pub use longhaul_engine::agent::config::{
     IsolationLevel, LoopGuardConfig, SandboxConfig, SandboxVolume, Skill,
 };

@@ -38,11 +38,17 @@ use crate::runtime_state::RuntimeState;
 pub struct RunHandle {
     state: Arc<RuntimeState>,
     id: RunId,
+    was_added: bool,
 }
 
 impl RunHandle {
     pub(crate) const fn new(state: Arc<RuntimeState>, id: RunId) -> Self {
-        Self { state, id }
+        Self { state, id, was_added: false }
+    }
+
+    pub(crate) const fn with_added_task(mut self, was_added: bool) -> Self {
+        self.was_added = was_added;
+        self
     }
 
     fn longhaul(&self) -> &Longhaul {
@@ -52,6 +58,12 @@ impl RunHandle {
     /// Id of the run.
     pub const fn id(&self) -> RunId {
         self.id
+    }
+
+    /// Returns whether the submitted task was added to this run as a message, because its lane is
+    /// busy and the agent's `lane_busy` is `steer` or `collect`.
+    pub const fn was_added(&self) -> bool {
+        self.was_added
     }
 
     /// Waits until the run has ended, with any status. That may take days if the run waits for a

@@ -11,14 +11,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use longhaul_core::id::{GateId, RunId, Seq};
+use longhaul_core::task::BatchMode as Mode;
 use longhaul_engine::Longhaul;
-use longhaul_engine::handle::GateAnswerOutcome;
+use longhaul_engine::error::Rejection;
+use longhaul_engine::handle::{GateAnswerOutcome, SubmitOutcome};
 
 pub use crate::runtime::builder::RuntimeBuilder;
 
 use crate::agents::loaded_agents::AgentError;
+use crate::batch::Batch;
 use crate::error::Error;
 use crate::gates::{Answer, Gates};
+use crate::lane::Lane;
 use crate::run::RunHandle;
 use crate::runtime_state::RuntimeState;
 use crate::task::Task;
@@ -78,9 +82,37 @@ impl Runtime {
     ///
     /// # Errors
     /// The agent is unknown or invalid; one of its models can't be used; a handler was given a
-    /// model; the idempotency key was used for another task; the lane is full; the last worker has
-    /// failed; or the store failed.
+    /// model; the idempotency key was used for another task; the lane is full, or busy and the agent
+    /// refuses tasks while it is; the last worker has failed; or the store failed.
     pub async fn submit(&self, task: Task) -> Result<RunHandle, Error> {
+        let task = self.check_task(task)?;
+        let submitted = self.longhaul().submit_task(task).await?;
+        let was_added = matches!(submitted, SubmitOutcome::Added(_));
+        let run = submitted.run_ids().first().copied().ok_or(Rejection::Empty("a submit"));
+        let run = run.map_err(longhaul_engine::Error::from)?;
+        Ok(self.run(run).with_added_task(was_added))
+    }
+
+    /// Submits up to 1,000 tasks as a batch: all of them or none. With [`Mode::Sequential`] each run
+    /// starts when the run before it has completed, and the remaining runs are cancelled if one
+    /// does not complete. The idempotency key of the first task covers the whole batch.
+    ///
+    /// # Errors
+    /// There are no tasks or too many; or one of them can't be submitted, for a reason that is
+    /// listed at [`submit`](Self::submit).
+    pub async fn submit_all(
+        &self,
+        tasks: impl IntoIterator<Item = Task>,
+        mode: Mode,
+    ) -> Result<Batch, Error> {
+        let tasks = tasks.into_iter().map(|task| self.check_task(task));
+        let batch = self.longhaul().submit_batch(tasks.collect::<Result<_, _>>()?, mode).await?;
+        let runs = batch.runs.iter().map(|run| self.run(run.id)).collect();
+        Ok(Batch { id: batch.id, runs })
+    }
+
+    /// Checks a task before it is submitted, and returns it in the engine's format.
+    fn check_task(&self, task: Task) -> Result<longhaul_engine::Task, Error> {
         let task = task.build()?;
         if let Some(failed) = self.0.worker_failure() {
             return Err(failed);
@@ -108,7 +140,7 @@ impl Runtime {
                 }
             }
         }
-        Ok(self.run(longhaul.submit(task).await?))
+        Ok(task)
     }
 
     fn longhaul(&self) -> &Longhaul {
@@ -118,6 +150,11 @@ impl Runtime {
     /// Returns a handle for the run with this id, which may have been submitted by another process.
     pub fn run(&self, id: RunId) -> RunHandle {
         RunHandle::new(Arc::clone(&self.0), id)
+    }
+
+    /// Returns access to the lane with this name. The runs of a lane are driven one at a time.
+    pub fn lane(&self, name: impl AsRef<str>) -> Lane<'_> {
+        Lane::new(self.longhaul(), name.as_ref())
     }
 
     /// Returns access to the gates: questions and approvals that wait for a person.

@@ -5,9 +5,9 @@ use clap::Args;
 use longhaul::agents::escape;
 use longhaul::agents::loaded_agents::{AgentError, LoadedAgents};
 use longhaul::{duration, spanned};
-use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, ResultGate, RuleAction, TimeoutAction};
+use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::config::{
@@ -96,6 +96,7 @@ fn agent_field_rows(agent: &Agent) -> Vec<(&'static str, String)> {
         ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
         ("parked", format_lane_on_park(agent)),
+        ("lane busy", format_lane_busy(agent.lane_busy)),
         ("perception", format_option(agent.perception.as_ref(), format_perception)),
         ("output", format_option(agent.output.as_ref(), format_output_schema)),
         ("rules", rules),
@@ -179,6 +180,17 @@ fn format_lane_on_park(agent: &Agent) -> String {
         ParkedLanePolicy::Release => "releases its lane",
     };
     parked.to_owned()
+}
+
+fn format_lane_busy(policy: LaneBusyPolicy) -> String {
+    let text = match policy {
+        LaneBusyPolicy::Enqueue => "",
+        LaneBusyPolicy::Steer => "a task goes to the run in progress, as a message",
+        LaneBusyPolicy::Collect => "a task is added to the run that waits",
+        LaneBusyPolicy::Interrupt => "a task cancels the runs before it",
+        LaneBusyPolicy::Reject => "a task is refused",
+    };
+    text.to_owned()
 }
 
 fn format_perception(perception: &PerceptionConfig) -> String {

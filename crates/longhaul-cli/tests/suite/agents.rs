@@ -287,8 +287,9 @@ fn invalid_values_are_refused() {
         &["2:15: unknown value for `lane_on_park`: `hold`, expected one of `keep`, `release`"],
     );
     assert_problems(
-        "lane_busy: steer",
-        &["2:1: `lane_busy: steer` is not supported by this build yet: remove it"],
+        "lane_busy: drop",
+        &["2:12: unknown value for `lane_busy`: `drop`, expected one of `enqueue`, `steer`, \
+           `collect`, `interrupt`, `reject`"],
     );
     assert_problems(
         "- a",

@@ -76,7 +76,7 @@ fn output_that_cannot_be_written_is_an_error() {
 
 #[test]
 fn usage_errors_name_a_command_that_helps() {
-    assert_output(&["bnech"], 2, "similar subcommand exists: 'bench'");
+    assert_output(&["verison"], 2, "similar subcommand exists: 'version'");
     assert_output(&["bench", "journal", "--events", "1"], 2, "256..=10000000");
     assert_output(
         &["bench", "journal", "--dir", "/no/such/folder"],

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{LateToolResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
 use crate::event::entry::Entry;
-use crate::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
+use crate::id::{BatchId, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
 use crate::message::Message;
 use crate::note::{NewNote, Note, NoteOutcome};
 use crate::policy::gate::TimeoutAction;
@@ -107,12 +107,20 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the state of a lane. `None` means that the lane does not exist.
     async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError>;
 
-    /// Lists lanes that contain runs, ordered by name, continuing after the given lane.
+    /// Lists lanes that contain runs or are paused, ordered by name, continuing after the given
+    /// lane.
     async fn list_lanes(
         &self,
         after: Option<&LaneKey>,
         limit: usize,
     ) -> Result<Vec<LaneRow>, StoreError>;
+
+    /// Pauses or resumes a lane and returns its new state. No run of a paused lane starts; a run
+    /// that has started goes on. An empty lane can be paused too.
+    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> Result<LaneRow, StoreError>;
+
+    /// Returns the runs of a batch, in the order in which they were submitted.
+    async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError>;
 
     /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
     /// single query thus shows which of these journals other processes have appended to.
@@ -281,6 +289,25 @@ pub struct LaneRow {
     pub head: Option<RunId>,
     /// Number of runs in the lane, including the run that holds the lane.
     pub depth: u32,
+    /// Whether the lane is paused, so that no run of it starts.
+    pub paused: bool,
+}
+
+impl LaneRow {
+    /// Returns the state of a lane that no run has entered and nobody has paused.
+    pub const fn empty(lane: LaneKey) -> Self {
+        Self { lane, head: None, depth: 0, paused: false }
+    }
+
+    /// Returns whether a run holds the lane.
+    pub const fn is_busy(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// Returns the number of runs that wait for the lane, without the run that holds it.
+    pub fn waiting(&self) -> u32 {
+        self.depth.saturating_sub(u32::from(self.is_busy()))
+    }
 }
 
 /// Stored row of a worker.

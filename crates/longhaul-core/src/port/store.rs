@@ -14,6 +14,7 @@ use crate::id::{
 };
 use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use crate::raw::Hash;
+pub use crate::request::IdempotencyRecord;
 use crate::status::Status;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{MicroUsd, RemainingBudget, Usage};
@@ -77,20 +78,6 @@ pub struct CreateRunsRequest {
     pub idempotency: Option<IdempotencyRecord>,
 }
 
-/// Idempotency key of a request to create runs, with the caller and the hash of the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdempotencyRecord {
-    /// Caller that sent the request. Keys of different callers are independent.
-    pub principal: String,
-    /// Idempotency key chosen by the caller.
-    pub key: String,
-    /// Hash of the whole request. It distinguishes a repetition from another request with the same
-    /// key.
-    pub body_hash: Hash,
-    /// How long the idempotency key is remembered.
-    pub ttl: Millis,
-}
-
 /// Outcome of a request to create runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateRunsOutcome {
@@ -102,6 +89,19 @@ pub enum CreateRunsOutcome {
     KeyReused,
     /// The lane contains the maximum number of runs.
     LaneFull(LaneKey),
+    /// The lane contains runs that the new run must not queue behind.
+    LaneBusy(BusyLane),
+}
+
+/// A lane that contains runs, as the transaction found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusyLane {
+    /// Key of the lane.
+    pub lane: LaneKey,
+    /// Run that holds the lane. `None` means that the lane is paused.
+    pub head: Option<RunId>,
+    /// Run that entered the lane last. It may be the run that holds the lane.
+    pub last: RunId,
 }
 
 /// Request of a worker to claim runs.
@@ -256,6 +256,10 @@ pub enum RefusalReason {
     NoSlot,
     /// The lane contains the maximum number of runs.
     LaneFull(LaneKey),
+    /// The lane contains runs that the new run must not queue behind.
+    LaneBusy(BusyLane),
+    /// The idempotency key was already used to submit a task.
+    SubmitKeyUsed,
     /// The gate is closed. Contains its status and the answer that closed it, if there is one.
     GateClosed(GateStatus, Option<Box<RecordedAnswer>>),
     /// The gate does not exist.

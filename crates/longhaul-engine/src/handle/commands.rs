@@ -155,6 +155,8 @@ fn refusal_error(run: RunId, steer: Option<SteerId>, refused: RefusalReason) -> 
         other @ (RefusalReason::OverBudget(_)
         | RefusalReason::NoSlot
         | RefusalReason::LaneFull(_)
+        | RefusalReason::LaneBusy(_)
+        | RefusalReason::SubmitKeyUsed
         | RefusalReason::GateClosed(..)
         | RefusalReason::GateNotFound
         | RefusalReason::TimerConsumed

@@ -1,7 +1,8 @@
 //! Cancels and pauses runs: directly if no worker drives the run, otherwise by a command to the
-//! run's driver.
+//! run's driver. Pauses and resumes lanes.
 
-use longhaul_core::id::RunId;
+use longhaul_api::lane::LaneView;
+use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::port::store::{AppendRequest, AppendResult, Author};
 use longhaul_run::commands::RunCommand;
 use longhaul_run::{DecideContext, Input, Rejection, decide};
@@ -27,6 +28,19 @@ impl Longhaul {
         let by = self.redact(by);
         let still = Input::PauseNow { by: by.clone() };
         self.apply_or_send_command(run, still, RunCommand::Pause { by }).await
+    }
+
+    /// Pauses a lane: no run of the lane starts until the lane is resumed. A run that has started
+    /// goes on.
+    pub async fn pause_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
+        Ok(LaneView::from(&self.services.records.set_lane_paused(lane, true).await?))
+    }
+
+    /// Resumes a paused lane. Does nothing if the lane is not paused.
+    pub async fn resume_lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
+        let row = self.services.records.set_lane_paused(lane, false).await?;
+        self.services.notifier.notify_work_available();
+        Ok(LaneView::from(&row))
     }
 
     /// Applies the input directly if no worker drives the run, and otherwise sends the command to

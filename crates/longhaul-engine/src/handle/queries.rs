@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
-use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, WorkerRow};
+use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow, WorkerRow};
 use longhaul_core::port::store::{
     GateFilter, JournalReadRequest, RunFilter, RunRow, WorkerLiveness,
 };
@@ -58,7 +58,13 @@ impl Longhaul {
         Ok(rows.iter().map(brief).collect())
     }
 
-    /// Lists the lanes that contain runs, in the order of their names.
+    /// Returns the state of a lane. A lane that no run has entered is empty.
+    pub async fn lane(&self, lane: &LaneKey) -> Result<LaneView, Error> {
+        let row = self.services.records.find_lane(lane).await?;
+        Ok(LaneView::from(&row.unwrap_or_else(|| LaneRow::empty(lane.clone()))))
+    }
+
+    /// Lists the lanes that contain runs or are paused, in the order of their names.
     pub async fn lanes(
         &self,
         after: Option<&LaneKey>,
@@ -110,14 +116,15 @@ impl Longhaul {
         let explanation = explain_run_state(&folded);
         let row = self.run_row(run).await?;
         // Waiting for a lane, a batch or a start time is recorded only in the row.
-        let message = queue_reason(&row).unwrap_or(explanation.message);
-        Ok(RunExplanation {
-            run,
-            status: row.status,
-            reason: row.reason,
-            message,
-            command: explanation.command,
-        })
+        let mut message = queue_reason(&row).unwrap_or(explanation.message);
+        let mut command = explanation.command;
+        if let (Some("lane"), Some(lane)) = (row.reason.as_deref(), &row.lane)
+            && self.lane(lane).await?.paused
+        {
+            message = format!("The lane `{lane}` is paused.");
+            command = format!("longhaul lanes resume {lane}");
+        }
+        Ok(RunExplanation { run, status: row.status, reason: row.reason, message, command })
     }
 
     /// Reads at most `limit` entries of a run's journal after a sequence number.
@@ -145,6 +152,7 @@ fn queue_reason(row: &RunRow) -> Option<String> {
             lane.unwrap_or_default()
         )),
         "start_at" => Some("The run waits for its start time.".to_owned()),
+        "collect" => Some("The run waits a moment for more messages.".to_owned()),
         "batch" => Some("The run waits for the run before it in its batch.".to_owned()),
         _ => None,
     }

@@ -5,9 +5,11 @@
 
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::{InboxName, LaneKey, RunId};
-use longhaul_core::port::store::{CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord};
+use longhaul_core::port::store::{
+    BusyLane, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
+};
 use longhaul_core::raw::{Hash, canonical_json};
-use longhaul_core::task::TaskSpec;
+use longhaul_core::task::{BatchMode, BatchPosition, TaskSpec};
 use longhaul_core::time::Millis;
 use longhaul_run::Rejection;
 use longhaul_run::submit::submit;
@@ -42,6 +44,9 @@ pub enum SubmitOutcome {
     Created(Vec<RunId>),
     /// These runs were created by an earlier submit with the same idempotency key.
     Existing(Vec<RunId>),
+    /// No run was created: the text of the task was added to this run, because the lane of the task
+    /// is busy.
+    Added(RunId),
 }
 
 impl SubmitOutcome {
@@ -49,54 +54,54 @@ impl SubmitOutcome {
     pub fn run_ids(&self) -> &[RunId] {
         match self {
             Self::Created(runs) | Self::Existing(runs) => runs,
+            Self::Added(run) => std::slice::from_ref(run),
         }
     }
 }
 
 impl Longhaul {
-    /// Submits a task as a new run. Returns the id of the run.
+    /// Submits a task. Returns the id of its run, which may be an existing run if the lane of the
+    /// task is busy.
     pub async fn submit(&self, task: Task) -> Result<RunId, Error> {
-        let submitted = self.submit_all(vec![task]).await?;
+        let submitted = self.submit_task(task).await?;
         let first = submitted.run_ids().first().copied();
         first.ok_or_else(|| Rejection::Empty("a submit").into())
     }
 
-    /// Submits tasks: all of them or none. The idempotency key of the first task covers all of
-    /// them.
+    /// Submits a task by the `lane_busy` policy of its agent, and returns what happened.
+    pub async fn submit_task(&self, task: Task) -> Result<SubmitOutcome, Error> {
+        let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
+        let (new, definition) = self.build_new_run(task, self.new_run_id(), None)?;
+        self.create_or_add(&new, &definition, idempotency).await
+    }
+
+    /// Submits tasks as new runs: all of them or none. The idempotency key of the first task covers
+    /// all of them. Runs of a busy lane wait, whatever the `lane_busy` policy of their agent.
     pub async fn submit_all(&self, tasks: Vec<Task>) -> Result<SubmitOutcome, Error> {
-        if tasks.is_empty() || tasks.len() > TASKS_MAX {
-            let why = format!("a submit must have 1 to {TASKS_MAX} tasks");
-            return Err(Rejection::InvalidTask(why).into());
-        }
-        let idempotency = self.batch_idempotency(&tasks);
-        let mut runs = Vec::new();
-        let mut blobs: Vec<Blob> = Vec::new();
-        for task in tasks {
-            let (run, definition) = self.build_new_run(task)?;
-            if !blobs.iter().any(|blob| blob.blob_ref == definition.blob_ref) {
-                blobs.push(definition);
-            }
-            runs.push(run);
-        }
-        self.create_runs(CreateRunsRequest { runs, blobs, idempotency }).await
+        check_task_count(tasks.len())?;
+        let idempotency = self.idempotency_record(&tasks, None);
+        let built = tasks.into_iter().map(|task| self.build_new_run(task, self.new_run_id(), None));
+        self.create_runs(creation_request(built.collect::<Result<_, _>>()?, idempotency)).await
+    }
+
+    /// Returns the id of a new run.
+    pub(super) fn new_run_id(&self) -> RunId {
+        RunId::from_bits(self.services.ids.next_id_bits())
     }
 
     /// Submits a task and returns the view of its run. If a new run can't be read back, the view is
     /// built from what was written, because the run exists regardless.
     pub async fn submit_and_show(&self, task: Task) -> Result<RunView, Error> {
-        let idempotency = self.batch_idempotency(std::slice::from_ref(&task));
-        let (new, definition) = self.build_new_run(task)?;
-        let submitted = self
-            .create_runs(CreateRunsRequest {
-                runs: vec![new.clone()],
-                blobs: vec![definition],
-                idempotency,
-            })
-            .await?;
+        let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
+        let (new, definition) = self.build_new_run(task, self.new_run_id(), None)?;
+        let submitted = self.create_or_add(&new, &definition, idempotency).await?;
         let run = submitted.run_ids().first().copied().unwrap_or(new.id);
         match (self.get_run(run).await, submitted) {
-            (Ok(view), _) => Ok(view),
-            (Err(error), SubmitOutcome::Existing(_)) => Err(error),
+            (Ok(mut view), submitted) => {
+                view.added = matches!(submitted, SubmitOutcome::Added(_));
+                Ok(view)
+            }
+            (Err(error), SubmitOutcome::Existing(_) | SubmitOutcome::Added(_)) => Err(error),
             (Err(error), SubmitOutcome::Created(_)) => {
                 tracing::warn!(%run, %error, "the run was created, but could not be read back");
                 created_run_view(&new, self.services.clock.now())
@@ -104,12 +109,25 @@ impl Longhaul {
         }
     }
 
-    async fn create_runs(&self, request: CreateRunsRequest) -> Result<SubmitOutcome, Error> {
-        let submitted = match self.services.store.create_runs(request).await? {
+    /// Creates the runs of a request. They are on disk when this returns.
+    pub(super) async fn create_runs(
+        &self,
+        request: CreateRunsRequest,
+    ) -> Result<SubmitOutcome, Error> {
+        self.submit_outcome(self.services.store.create_runs(request).await?)
+    }
+
+    /// Converts the store's outcome of a request to create runs, and notifies workers.
+    pub(super) fn submit_outcome(
+        &self,
+        outcome: CreateRunsOutcome,
+    ) -> Result<SubmitOutcome, Error> {
+        let submitted = match outcome {
             CreateRunsOutcome::Created(runs) => SubmitOutcome::Created(runs),
             CreateRunsOutcome::Existing(runs) => SubmitOutcome::Existing(runs),
             CreateRunsOutcome::KeyReused => return Err(Error::IdempotencyKeyReused),
             CreateRunsOutcome::LaneFull(lane) => return Err(Error::LaneFull(lane)),
+            CreateRunsOutcome::LaneBusy(busy) => return Err(lane_busy_error(busy)),
         };
         self.services.notifier.notify_work_available();
         Ok(submitted)
@@ -131,7 +149,12 @@ impl Longhaul {
     }
 
     /// Builds the new run of a task. Also returns the definition of the task's agent, to be stored.
-    fn build_new_run(&self, task: Task) -> Result<(NewRun, Blob), Error> {
+    pub(super) fn build_new_run(
+        &self,
+        task: Task,
+        id: RunId,
+        batch: Option<BatchPosition>,
+    ) -> Result<(NewRun, Blob), Error> {
         check_field_sizes(&task)?;
         let task = self.redact_task(task)?;
         let agent = self
@@ -146,7 +169,6 @@ impl Longhaul {
         }
         let definition = agent.definition();
         self.check_no_secret_in_agent(&agent, &definition.content)?;
-        let id = RunId::from_bits(self.services.ids.next_id_bits());
         let bad = |bad: longhaul_core::id::IdError| Rejection::InvalidTask(bad.to_string());
         let inbox = match task.inbox.clone() {
             Some(inbox) => inbox,
@@ -170,6 +192,7 @@ impl Longhaul {
             thread: task.thread,
             resource: task.resource,
             start: task.start,
+            batch,
             submitter: task.submitter,
             actor: task.actor,
             links: task.links,
@@ -177,18 +200,26 @@ impl Longhaul {
             metadata: task.metadata,
             ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
-        Ok((submit(id, spec)?, definition))
+        let new = NewRun { lane_depth_max: self.defaults.lane_depth_max, ..submit(id, spec)? };
+        Ok((new, definition))
     }
 
-    /// Returns the idempotency key and the hash of these tasks. `None` if the first task has no
-    /// key.
-    fn batch_idempotency(&self, tasks: &[Task]) -> Option<IdempotencyRecord> {
+    /// Returns the idempotency key and the hash of these tasks and of the mode of their batch.
+    /// `None` if the first task has no key.
+    pub(super) fn idempotency_record(
+        &self,
+        tasks: &[Task],
+        mode: Option<BatchMode>,
+    ) -> Option<IdempotencyRecord> {
         let first = tasks.first()?;
         // JSON that is nested too deeply for `serde_json::Value` is hashed as written.
-        let body = match serde_json::to_value(tasks) {
+        let mut body = match serde_json::to_value(tasks) {
             Ok(body) => canonical_json(&body),
             Err(_) => serde_json::to_string(tasks).unwrap_or_default(),
         };
+        if let Some(mode) = mode {
+            body.push_str(mode.as_str());
+        }
         Some(IdempotencyRecord {
             principal: self.redact(first.submitter.clone().unwrap_or_default()),
             key: first.idempotency_key.clone()?,
@@ -196,6 +227,39 @@ impl Longhaul {
             ttl: IDEMPOTENCY_TTL,
         })
     }
+}
+
+/// Returns the error for a task that is refused because its lane is busy.
+pub(super) fn lane_busy_error(busy: BusyLane) -> Error {
+    Error::LaneBusy { run: busy.head.unwrap_or(busy.last), lane: busy.lane }
+}
+
+/// Checks the number of tasks that are submitted at once.
+pub(super) fn check_task_count(count: usize) -> Result<(), Error> {
+    match (1..=TASKS_MAX).contains(&count) {
+        true => Ok(()),
+        false => {
+            let why =
+                format!("a submit must have 1 to {TASKS_MAX} tasks, and this one has {count}");
+            Err(Rejection::InvalidTask(why).into())
+        }
+    }
+}
+
+/// Returns the request that creates these runs, with the definitions of their agents.
+pub(super) fn creation_request(
+    built: Vec<(NewRun, Blob)>,
+    idempotency: Option<IdempotencyRecord>,
+) -> CreateRunsRequest {
+    let mut blobs: Vec<Blob> = Vec::new();
+    let mut runs = Vec::with_capacity(built.len());
+    for (run, definition) in built {
+        if !blobs.iter().any(|blob| blob.blob_ref == definition.blob_ref) {
+            blobs.push(definition);
+        }
+        runs.push(run);
+    }
+    CreateRunsRequest { runs, blobs, idempotency }
 }
 
 /// Checks the length of the task's fields that are only stored. Fields that the model reads have

@@ -4,15 +4,19 @@
 
 use std::ops::ControlFlow;
 
-use longhaul_core::change::{Change, HoldSettlement, SchedulingUpdate, SteerStatus, SteerUpdate};
+use longhaul_core::change::{
+    Change, DueTime, HoldSettlement, SchedulingUpdate, SteerStatus, SteerUpdate, TimerKind,
+    TimerUpdate,
+};
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunCancelled, RunFailed};
 use longhaul_core::event::steer::SteerDropped;
 use longhaul_core::event::tool::ToolInDoubt;
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::id::{Epoch, GateId, SteerId};
+use longhaul_core::id::{Epoch, GateId, SteerId, TimerId};
 use longhaul_core::status::{RunError, Status};
+use longhaul_core::task::BatchPosition;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::BudgetAmount;
 
@@ -55,6 +59,29 @@ pub(super) fn mark_run_ended(
 ) {
     let frees_lane = decision.run.task.root == decision.run.id;
     decision.update_scheduling(SchedulingUpdate::End { status, code, releases_lane: frees_lane });
+    notify_next_in_batch(decision, status);
+}
+
+/// Sets the timer that starts the next run of a sequential batch, or that cancels it because this
+/// run did not complete.
+fn notify_next_in_batch(decision: &mut DecisionBuilder<'_>, status: Status) {
+    let Some(BatchPosition { id, next: Some(next), .. }) = decision.run.task.batch else {
+        return;
+    };
+    let kind = match status {
+        Status::Completed => TimerKind::BatchNext(id),
+        Status::Failed
+        | Status::Cancelled
+        | Status::Pending
+        | Status::Running
+        | Status::Waiting
+        | Status::Blocked
+        | Status::Paused => TimerKind::BatchStopped(id),
+    };
+    let salt = decision.unique_salt("batch");
+    let timer = TimerId::derive(decision.run.id.bits(), &salt, decision.ctx.now);
+    let arm = TimerUpdate::Arm { timer, run: next, due: DueTime::Now, kind };
+    decision.add_change(Change::SetTimer(arm));
 }
 
 fn close_gates_and_steers(decision: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {

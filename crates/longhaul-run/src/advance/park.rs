@@ -9,9 +9,13 @@ use longhaul_core::event::run::{RunBlocked, RunControlRequest, RunWaiting};
 use longhaul_core::id::{GateId, TimerId};
 use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::status::Wait;
+use longhaul_core::task::EarliestStart;
+use longhaul_core::time::Timestamp;
 
 use crate::decision::DecisionBuilder;
 use crate::rejection::Rejection;
+use crate::state::Run;
+use crate::state::control::ControlState;
 
 /// Parks the run without a timer, until an event wakes it.
 pub(crate) fn park_run(
@@ -39,6 +43,36 @@ fn record_run_waiting(
     decision.record_event(Event::RunWaiting(waiting))?;
     let release_lane = decision.control.policy.lane_on_park == ParkedLanePolicy::Release;
     decision.update_scheduling(SchedulingUpdate::Park { reason, blocked: false, release_lane });
+    Ok(ControlFlow::Break(()))
+}
+
+/// Returns what a new run waits for before it may start. `None` means that it may start.
+pub(crate) fn missing_start(run: &Run, control: &ControlState, now: Timestamp) -> Option<Wait> {
+    if control.start_timer_fired {
+        return None;
+    }
+    match run.task.start {
+        EarliestStart::Now => None,
+        EarliestStart::At(at) => (now < at).then_some(Wait::StartAt(at)),
+        EarliestStart::AfterBatch => Some(Wait::Batch),
+    }
+}
+
+/// Parks a new run again that was woken too early, such as by a message. The timer that starts it
+/// is still set. A run that has not started never holds its lane.
+pub(super) fn park_until_start(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<ControlFlow<()>, Rejection> {
+    let Some(wait) = missing_start(decision.run, &decision.control, decision.ctx.now) else {
+        return Ok(ControlFlow::Break(()));
+    };
+    let reason = wait.reason();
+    decision.record_event(Event::RunWaiting(RunWaiting { wait, timer: None }))?;
+    decision.update_scheduling(SchedulingUpdate::Park {
+        reason,
+        blocked: false,
+        release_lane: true,
+    });
     Ok(ControlFlow::Break(()))
 }
 

@@ -26,7 +26,11 @@ impl ControlState {
                 };
                 (sleep.timer == data.timer).then_some(sleep)
             }),
-            Stage::New | Stage::ModelRunning(_) | Stage::Ended(_) => None,
+            Stage::New => {
+                self.start_timer_fired = true;
+                None
+            }
+            Stage::ModelRunning(_) | Stage::Ended(_) => None,
         };
         match sleep {
             Some(sleep) if sleep.timer == data.timer => sleep.fired = true,

@@ -35,7 +35,9 @@ pub(super) fn decide_timer(due_timer: &DueTimer) -> Batch {
             }
         }
         // Timers that end a run are handled as cancels.
-        TimerKind::BatchStopped(_) | TimerKind::ParentCancelled(_) => {}
+        TimerKind::BatchStopped(_)
+        | TimerKind::ParentCancelled(_)
+        | TimerKind::LaneInterrupted(_) => {}
         // The report needs the child's outcome; the sweeper sends it as a command of its own.
         TimerKind::ChildEnded(_) => {}
     }
@@ -49,13 +51,16 @@ pub(super) const fn consume_timer(timer: TimerId) -> Change {
 
 /// Returns the reason for which this due timer cancels its run. `None` means that the timer does
 /// not cancel the run.
-pub(super) fn cancel_reason(due_timer: &DueTimer) -> Option<String> {
+pub fn timer_cancel_reason(due_timer: &DueTimer) -> Option<String> {
     match &due_timer.kind {
         _ if due_timer.run_ended => None,
-        TimerKind::BatchStopped(batch) => Some(format!("{batch} was stopped after a failure")),
+        TimerKind::BatchStopped(batch) => {
+            Some(format!("the run before it in {batch} did not complete"))
+        }
         TimerKind::ParentCancelled(parent) => {
             Some(format!("the parent run {parent} was cancelled"))
         }
+        TimerKind::LaneInterrupted(newer) => Some(format!("the newer {newer} interrupted it")),
         TimerKind::Wake
         | TimerKind::Start
         | TimerKind::BatchNext(_)

@@ -44,6 +44,9 @@ pub struct ControlState {
     #[serde(default)]
     pub crashes: u32,
     pub stage: Stage,
+    /// Whether the timer has fired that starts a run with a start time or a run of a batch.
+    #[serde(default)]
+    pub(crate) start_timer_fired: bool,
     pub idle: Option<IdleReason>,
     pub(crate) cancel: Option<String>,
     pub(crate) pause: Option<String>,
@@ -144,6 +147,7 @@ impl ControlState {
             pricing: ModelPricing::default(),
             epoch: Epoch::default(),
             driven: false,
+            start_timer_fired: false,
             crashed_epoch: None,
             crashes: 0,
             stage: Stage::New,

@@ -1,6 +1,7 @@
 //! Converts request bodies to tasks and validates them before they are submitted.
 
 use axum::http::StatusCode;
+use axum::response::Response;
 use longhaul_api::run::{BudgetBody, RunView};
 use longhaul_api::submit::NewRunBody;
 use longhaul_core::access::Role;
@@ -16,6 +17,7 @@ use longhaul_engine::handle::CallerIdentity;
 use crate::app::App;
 use crate::caller::require_role;
 use crate::problem::Problem;
+use crate::response::{created_response, ok_response};
 
 /// Maximum amount of money in US dollars and maximum number of turns that a requested budget may
 /// have. A larger value is treated as a typing error.
@@ -60,8 +62,16 @@ pub(crate) fn parse_budget(body: BudgetBody) -> Result<BudgetPatch, Problem> {
     })
 }
 
+/// Converts the request body of a new run to a task. `submitter` is the name of the caller.
+///
+/// # Errors
+/// A field is missing, invalid or not supported. The error is a message for people.
+pub fn task_from_body(body: NewRunBody, submitter: &str) -> Result<Task, String> {
+    to_task(body, submitter).map_err(|problem| problem.detail)
+}
+
 /// Converts the request body of a new run to a task that this caller submits.
-pub(crate) fn to_task(body: NewRunBody, caller: &CallerIdentity) -> Result<Task, Problem> {
+pub(crate) fn to_task(body: NewRunBody, submitter: &str) -> Result<Task, Problem> {
     refuse_unsupported_fields(&body)?;
     let Some(agent) = body.agent else {
         return Err(
@@ -80,7 +90,7 @@ pub(crate) fn to_task(body: NewRunBody, caller: &CallerIdentity) -> Result<Task,
         resource: parse_name("resource", body.resource, ResourceKey::new)?,
         start: body.start_at.map_or(EarliestStart::Now, EarliestStart::At),
         budget: parse_budget(body.budget)?,
-        submitter: Some(caller.principal.name.clone()),
+        submitter: Some(submitter.to_owned()),
         actor: body.actor,
         links: body.links,
         tags: body.tags,
@@ -118,6 +128,23 @@ pub(crate) async fn submit_task(
     caller: &CallerIdentity,
     task: Task,
 ) -> Result<RunView, Problem> {
+    check_task(app, caller, &task)?;
+    let view = app.longhaul().submit_and_show(task).await?;
+    let (run, agent, caller) = (view.id, &view.agent, &caller.principal.name);
+    tracing::info!(%run, agent, caller, "run submitted");
+    Ok(view)
+}
+
+/// Builds the response to a submitted task: 201 for a new run, 200 if the task was added to a run.
+pub(crate) fn submitted_response(view: &RunView) -> Result<Response, Problem> {
+    match view.added {
+        true => ok_response(view),
+        false => created_response(&format!("/v1/runs/{}", view.id), view),
+    }
+}
+
+/// Checks the agent, model, context and budget of a task.
+pub(crate) fn check_task(app: &App, caller: &CallerIdentity, task: &Task) -> Result<(), Problem> {
     let longhaul = app.longhaul();
     let agent = longhaul.agent(&task.agent).map_err(|suggestion| {
         let name = task.agent.clone();
@@ -147,10 +174,7 @@ pub(crate) async fn submit_task(
             ..problem
         })?;
     }
-    let view = longhaul.submit_and_show(task).await?;
-    let (run, caller) = (view.id, &caller.principal.name);
-    tracing::info!(%run, agent = %agent.name, caller, "run submitted");
-    Ok(view)
+    Ok(())
 }
 
 #[cfg(test)]

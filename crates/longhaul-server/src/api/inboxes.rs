@@ -12,14 +12,13 @@ use longhaul_core::task::EarliestStart;
 use longhaul_engine::Task;
 use longhaul_engine::handle::CallerIdentity;
 
-use crate::api::create_run::{parse_name, submit_task};
+use crate::api::create_run::{parse_name, submit_task, submitted_response};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::Operator;
 use crate::idempotency::{idempotency_key_header, scope_key_to_caller};
 use crate::params::NamePath;
 use crate::problem::Problem;
-use crate::response::created_response;
 
 fn to_task(
     body: NewTaskBody,
@@ -54,7 +53,10 @@ fn to_task(
     post, path = "/v1/inboxes/{name}/tasks", tag = "inboxes", operation_id = "post_task",
     params(("name" = String, Path, description = "Name of the inbox")),
     request_body = NewTaskBody,
-    responses((status = 201, description = "The new run; it is on disk", body = RunView)),
+    responses(
+        (status = 201, description = "The new run; it is on disk", body = RunView),
+        (status = 200, description = "The run to which the task was added as a message, because its lane is busy", body = RunView),
+    ),
 )]
 pub(crate) async fn post_task(
     State(app): State<App>,
@@ -72,6 +74,5 @@ pub(crate) async fn post_task(
     let mut task = to_task(body, inbox, agent, &caller)?;
     let named = task.idempotency_key.take().or(idempotency_key_header(&headers)?);
     task.idempotency_key = scope_key_to_caller(&caller, named);
-    let view = submit_task(&app, &caller, task).await?;
-    created_response(&format!("/v1/runs/{}", view.id), &view)
+    submitted_response(&submit_task(&app, &caller, task).await?)
 }

@@ -1,5 +1,5 @@
-//! API handler that lists the lanes with at least one run. The runs of a lane are executed one
-//! after another.
+//! API handlers that list, show, pause and resume lanes. The runs of a lane are executed one after
+//! another.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -9,8 +9,8 @@ use longhaul_core::id::LaneKey;
 
 use crate::api::create_run::parse_name;
 use crate::app::App;
-use crate::caller::Viewer;
-use crate::params::Query;
+use crate::caller::{Operator, Viewer};
+use crate::params::{NamePath, Query};
 use crate::problem::Problem;
 use crate::response::{ok_response, paginate};
 
@@ -18,7 +18,7 @@ use crate::response::{ok_response, paginate};
 const LANES_DEFAULT: usize = 100;
 const LANES_MAX: usize = 1_000;
 
-/// Lists the lanes with at least one run, by name.
+/// Lists the lanes that contain runs or are paused, by name.
 #[utoipa::path(
     get, path = "/v1/lanes", tag = "lanes", operation_id = "list_lanes",
     params(
@@ -38,4 +38,55 @@ pub(crate) async fn list_lanes(
     let after = parse_name("after", after, LaneKey::new)?;
     let lanes = app.longhaul().lanes(after.as_ref(), limit + 1).await?;
     ok_response(&paginate(lanes, limit, |lane| lane.lane.clone()))
+}
+
+/// Shows a lane.
+#[utoipa::path(
+    get, path = "/v1/lanes/{name}", tag = "lanes", operation_id = "show_lane",
+    params(("name" = String, Path, description = "Name of the lane")),
+    responses((status = 200, description = "The lane; it is empty if no run has entered it", body = LaneView)),
+)]
+pub(crate) async fn show_lane(
+    State(app): State<App>,
+    _: Viewer,
+    NamePath(name): NamePath,
+) -> Result<Response, Problem> {
+    ok_response(&app.longhaul().lane(&parse_lane(name)?).await?)
+}
+
+/// Pauses a lane: no run of it starts, and a run that has started goes on.
+#[utoipa::path(
+    post, path = "/v1/lanes/{name}/pause", tag = "lanes", operation_id = "pause_lane",
+    params(("name" = String, Path, description = "Name of the lane")),
+    responses((status = 200, description = "The paused lane", body = LaneView)),
+)]
+pub(crate) async fn pause_lane(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    NamePath(name): NamePath,
+) -> Result<Response, Problem> {
+    let lane = app.longhaul().pause_lane(&parse_lane(name)?).await?;
+    tracing::info!(lane = lane.lane, caller = caller.principal.name, "lane paused");
+    ok_response(&lane)
+}
+
+/// Resumes a paused lane.
+#[utoipa::path(
+    post, path = "/v1/lanes/{name}/resume", tag = "lanes", operation_id = "resume_lane",
+    params(("name" = String, Path, description = "Name of the lane")),
+    responses((status = 200, description = "The lane", body = LaneView)),
+)]
+pub(crate) async fn resume_lane(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    NamePath(name): NamePath,
+) -> Result<Response, Problem> {
+    let lane = app.longhaul().resume_lane(&parse_lane(name)?).await?;
+    tracing::info!(lane = lane.lane, caller = caller.principal.name, "lane resumed");
+    ok_response(&lane)
+}
+
+fn parse_lane(name: String) -> Result<LaneKey, Problem> {
+    LaneKey::new(name)
+        .map_err(|bad| Problem::unprocessable(format!("the name of the lane is invalid: {bad}")))
 }

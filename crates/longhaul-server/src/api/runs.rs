@@ -17,7 +17,7 @@ use longhaul_core::status::Status;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::api::create_run::{parse_budget, parse_name, submit_task, to_task};
+use crate::api::create_run::{parse_budget, parse_name, submit_task, submitted_response, to_task};
 use crate::app::App;
 use crate::body::{Json, OptionalJson};
 use crate::caller::{Operator, Viewer, require_role};
@@ -26,7 +26,7 @@ use crate::idempotency::{RequestHandle, idempotency_key_header, scope_key_to_cal
 use crate::openapi_types::{RunIdSchema, StatusListSchema};
 use crate::params::{Query, RunPath};
 use crate::problem::Problem;
-use crate::response::{created_response, ok_response, ok_response_with_permit, paginate};
+use crate::response::{ok_response, ok_response_with_permit, paginate};
 
 /// Default number of runs per page.
 const RUNS_DEFAULT: usize = 20;
@@ -40,7 +40,10 @@ const BRIEF_MAX: usize = 1_000;
     post, path = "/v1/runs", tag = "runs", operation_id = "submit_run",
     request_body = NewRunBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$")),
-    responses((status = 201, description = "The new run; it is on disk", body = RunView)),
+    responses(
+        (status = 201, description = "The new run; it is on disk", body = RunView),
+        (status = 200, description = "The run to which the task was added as a message, because its lane is busy", body = RunView),
+    ),
 )]
 pub(crate) async fn submit_run(
     State(app): State<App>,
@@ -48,10 +51,9 @@ pub(crate) async fn submit_run(
     headers: HeaderMap,
     Json(body): Json<NewRunBody>,
 ) -> Result<Response, Problem> {
-    let mut task = to_task(body, &caller)?;
+    let mut task = to_task(body, &caller.principal.name)?;
     task.idempotency_key = scope_key_to_caller(&caller, idempotency_key_header(&headers)?);
-    let view = submit_task(&app, &caller, task).await?;
-    created_response(&format!("/v1/runs/{}", view.id), &view)
+    submitted_response(&submit_task(&app, &caller, task).await?)
 }
 
 /// Lists runs, newest first.

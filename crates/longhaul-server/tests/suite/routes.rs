@@ -218,6 +218,77 @@ async fn a_question_is_answered_with_text() {
 }
 
 #[tokio::test]
+async fn a_batch_is_submitted_and_shown() {
+    let server = server_with([]).start().await;
+    let task = |input: &str| json!({ "agent": "tester", "input": input });
+    let body = json!({ "runs": [task("one"), task("two")], "mode": "sequential" });
+    let expected = [
+        ("/mode", json!("sequential")),
+        ("/runs/0/status", json!("pending")),
+        ("/runs/1/reason", json!("batch")),
+    ];
+    let keyed = || post("/v1/runs/batch", &body).header("idempotency-key", "b1");
+    let batch = check(&server, keyed(), 201, &expected).await;
+    let again = check(&server, keyed(), 201, &[]).await;
+    assert_eq!(batch["id"], again["id"]);
+    for run in batch["runs"].as_array().unwrap() {
+        assert_eq!(server.ended(run["id"].as_str().unwrap()).await["status"], "completed");
+    }
+    let path = format!("/v1/batches/{}", batch["id"].as_str().unwrap());
+    let shown = [
+        ("/mode", json!("sequential")),
+        ("/runs/0/id", batch["runs"][0]["id"].clone()),
+        ("/runs/1/id", batch["runs"][1]["id"].clone()),
+        ("/runs/1/status", json!("completed")),
+    ];
+    check(&server, get(path), 200, &shown).await;
+    let unknown = "/v1/batches/batch_00000000000000000000000001";
+    check(&server, get(unknown), 404, &[("/code", json!("no_batch"))]).await;
+    let many: Vec<_> = (0..1_001).map(|_| task("x")).collect();
+    for (runs, detail) in [
+        (json!([]), "a submit must have 1 to 1000 tasks, and this one has 0"),
+        (json!(many), "a submit must have 1 to 1000 tasks, and this one has 1001"),
+        (
+            json!([task("x"), { "agent": "nobody", "input": "x" }]),
+            "`runs[1]`: there is no agent named `nobody`",
+        ),
+    ] {
+        let refused = post("/v1/runs/batch", &json!({ "runs": runs }));
+        check(&server, refused, 422, &[("/detail", json!(detail))]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lane_is_paused_and_resumed() {
+    let server = server_with([]).start().await;
+    for path in ["/v1/lanes/a%2Fb", "/v1/lanes/a%2Fb/resume"] {
+        let empty = [("/busy", json!(false)), ("/waiting", json!(0)), ("/paused", json!(false))];
+        let lane = match path.ends_with("resume") {
+            true => request("POST", path),
+            false => get(path),
+        };
+        check(&server, lane, 200, &empty).await;
+    }
+    let paused = [("/lane", json!("a/b")), ("/paused", json!(true))];
+    check(&server, request("POST", "/v1/lanes/a%2Fb/pause"), 200, &paused).await;
+    let task = json!({ "agent": "tester", "input": "Hi.", "lane": "a/b" });
+    let run = check(&server, post("/v1/runs", &task), 201, &[("/reason", json!("lane"))]).await;
+    let waits = [("/busy", json!(false)), ("/waiting", json!(1)), ("/paused", json!(true))];
+    check(&server, get("/v1/lanes/a%2Fb"), 200, &waits).await;
+    let why = format!("/v1/runs/{}/why", run["id"].as_str().unwrap());
+    let paused = [
+        ("/message", json!("The lane `a/b` is paused.")),
+        ("/command", json!("longhaul lanes resume a/b")),
+    ];
+    check(&server, get(&why), 200, &paused).await;
+    check(&server, request("POST", "/v1/lanes/a%2Fb/resume"), 200, &[("/paused", json!(false))])
+        .await;
+    server.ended(run["id"].as_str().unwrap()).await;
+    let long = format!("/v1/lanes/{}/pause", "x".repeat(10_000));
+    check(&server, request("POST", long), 422, &[]).await;
+}
+
+#[tokio::test]
 async fn inboxes_agents_lanes_keys_and_health_respond() {
     let inboxes = |options: &mut longhaul_server::ServerOptions| {
         options.inboxes.insert("mail".into(), "tester".into());
@@ -236,7 +307,11 @@ async fn inboxes_agents_lanes_keys_and_health_respond() {
     let first = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &expected_fields).await;
     let again = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &expected_fields).await;
     assert_eq!(first["id"], again["id"]);
-    let lane = [("/data/0/lane", json!("l1")), ("/data/0/depth", json!(1))];
+    let lane = [
+        ("/data/0/lane", json!("l1")),
+        ("/data/0/busy", json!(true)),
+        ("/data/0/waiting", json!(0)),
+    ];
     check(&server, get("/v1/lanes"), 200, &lane).await;
     let agent = [("/data/0/name", json!("tester"))];
     check(&server, get("/v1/agents"), 200, &agent).await;

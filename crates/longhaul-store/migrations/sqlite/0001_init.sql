@@ -27,14 +27,17 @@ CREATE TABLE run (
   lane          TEXT,
   takes_lane    INTEGER NOT NULL,  -- 0 for a step of a chain, which uses the lane of its root
   lane_position INTEGER,           -- null if the run is not in its lane
+  collect_ms    INTEGER,           -- how long the run waits for messages after the last one
   thread        TEXT,
   resource      TEXT,
   submitter     TEXT,
+  batch         BLOB,              -- the runs of a batch are ordered by their ids
   created_at    INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX run_tree ON run (root, id);
 CREATE INDEX run_agent ON run (agent, id);
 CREATE INDEX run_lane ON run (lane, id) WHERE lane IS NOT NULL;
+CREATE INDEX run_batch ON run (batch, id) WHERE batch IS NOT NULL;
 CREATE UNIQUE INDEX run_lane_position ON run (lane, lane_position) WHERE lane_position IS NOT NULL;
 
 -- The current state of a run. Every append updates this row.
@@ -157,12 +160,14 @@ CREATE TABLE steer (
 CREATE INDEX steer_run ON steer (run, id);
 CREATE INDEX steer_queued ON steer (run) WHERE queued = 1;
 
--- head is the run that holds the lane, depth the number of runs in it.
+-- head is the run that holds the lane, depth the number of runs in it. A paused lane gets no
+-- new head.
 CREATE TABLE lane (
   lane          TEXT NOT NULL PRIMARY KEY,
   head          BLOB,
   depth         INTEGER NOT NULL,
-  next_position INTEGER NOT NULL
+  next_position INTEGER NOT NULL,
+  paused        INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
 -- Sandboxes that occupy a slot of their provider.

@@ -8,7 +8,7 @@ use rusqlite::{Result, params};
 
 use crate::sqlite::column::to_json;
 use crate::sqlite::error::ChangeError;
-use crate::sqlite::new_run::{RunOrigin, create_run};
+use crate::sqlite::new_run::{RunOrigin, create_run, save_key_of_added_task};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, gate, head, idempotency, records, slot, steer, timer, usage};
 
@@ -61,6 +61,7 @@ pub(crate) fn apply_change(
             let seq = subject.last_seq;
             idempotency::set_request_effect_once(tx, key, &RequestEffect::Events { run, seq })
         }
+        Change::SaveSubmitKey(key) => save_key_of_added_task(tx, run, key),
     }
 }
 

@@ -2,14 +2,19 @@
 //!
 //! Invariant: at most one run of a lane is active at a time.
 
-use longhaul_core::id::{LaneKey, RunId};
+use longhaul_core::change::{LaneEntry, TimerKind};
+use longhaul_core::id::{LaneKey, RunId, TimerId};
 use longhaul_core::port::records::LaneRow;
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::port::store::{BusyLane, RefusalReason};
+use longhaul_core::time::Timestamp;
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{ENDED, LANE_WAIT, get_parsed, get_u32, limit_to_column};
+use crate::sqlite::column::{
+    ENDED, LANE_WAIT, PARKED, READY, get_parsed, get_u32, limit_to_column,
+};
 use crate::sqlite::error::ChangeError;
-use crate::sqlite::queue::make_run_ready;
+use crate::sqlite::queue::{make_run_ready, make_run_wait_for_lane, remove_from_queue};
+use crate::sqlite::timer::arm_timer;
 use crate::sqlite::tx::Tx;
 
 /// Limit on the number of runs in a lane when a run enters it.
@@ -33,7 +38,7 @@ pub(crate) struct LanePosition {
 /// Selects the next run of a lane: the run with the lowest position in the lane among those that
 /// have not ended.
 pub(crate) const SELECT_NEXT_IN_LANE: &str =
-    "SELECT r.id, h.state FROM run r CROSS JOIN run_head h ON h.run = r.id
+    "SELECT r.id, h.state, r.collect_ms FROM run r CROSS JOIN run_head h ON h.run = r.id
       WHERE r.lane = ?1 AND r.lane_position IS NOT NULL AND h.state <> 5
       ORDER BY r.lane_position LIMIT 1";
 
@@ -57,13 +62,14 @@ pub(crate) fn enter_lane(
         "INSERT INTO lane (lane, head, depth, next_position) VALUES (?1, ?2, 1, 2)
          ON CONFLICT (lane) DO UPDATE
             SET depth = depth + 1, next_position = next_position + 1,
-                head = coalesce(head, excluded.head)
+                head = CASE paused WHEN 0 THEN coalesce(head, excluded.head) ELSE head END
           WHERE depth < ?3
          RETURNING next_position - 1, head",
         params![lane.as_str(), run.bytes(), depth_max],
         |row| {
-            let head: [u8; 16] = row.get(1)?;
-            Ok(LanePosition { seq: row.get(0)?, is_head: RunId::from_bytes(head) == run })
+            let head: Option<[u8; 16]> = row.get(1)?;
+            let is_head = head.map(RunId::from_bytes) == Some(run);
+            Ok(LanePosition { seq: row.get(0)?, is_head })
         },
     )?;
     entered.ok_or_else(full)
@@ -87,7 +93,7 @@ pub(crate) fn leave_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
     };
     let is_free = tx.query_one(
         "UPDATE lane SET depth = max(depth - 1, 0), head = nullif(head, ?2) WHERE lane = ?1
-         RETURNING head IS NULL",
+         RETURNING head IS NULL AND paused = 0",
         params![lane, run.bytes()],
         |row| row.get(0),
     )?;
@@ -100,23 +106,122 @@ pub(crate) fn leave_lane(tx: &Tx<'_>, run: RunId) -> Result<()> {
 /// Gives the lane to the first run in it that has not ended. This must be a separate statement
 /// after the update of the lane's row, so that the order of the lane is kept.
 pub(crate) fn promote_next_run(tx: &Tx<'_>, lane: &str) -> Result<()> {
-    let next: Option<([u8; 16], i64)> =
-        tx.query_one(SELECT_NEXT_IN_LANE, params![lane], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let run = next.map(|(run, _)| run);
+    let next: Option<([u8; 16], i64, Option<i64>)> =
+        tx.query_one(SELECT_NEXT_IN_LANE, params![lane], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    let run = next.map(|(run, ..)| run);
     tx.run("UPDATE lane SET head = ?2 WHERE lane = ?1", params![lane, run])?;
     match next {
         // A paused or parked run holds the lane from now on without becoming ready.
-        Some((run, LANE_WAIT)) => make_run_ready(tx, RunId::from_bytes(run)),
+        Some((run, LANE_WAIT, None)) => make_run_ready(tx, RunId::from_bytes(run)),
+        Some((run, LANE_WAIT, Some(window))) => {
+            start_after_window(tx, RunId::from_bytes(run), window)
+        }
         Some(_) | None => Ok(()),
     }
 }
 
+/// Makes a run ready that collects messages, or parks it until no message has arrived for
+/// `window_ms`. The last event of such a run is its last message.
+fn start_after_window(tx: &Tx<'_>, run: RunId, window_ms: i64) -> Result<()> {
+    let last: Option<i64> = tx.query_one(
+        "SELECT j.at FROM run_head h JOIN journal j ON j.run = h.run AND j.seq = h.last_seq
+          WHERE h.run = ?1 AND h.epoch = 0",
+        params![run.bytes()],
+        |row| row.get(0),
+    )?;
+    let due = last.map(|at| at.saturating_add(window_ms.saturating_mul(1_000)));
+    let Some(due) = due.filter(|due| *due > tx.now_micros()) else {
+        return make_run_ready(tx, run);
+    };
+    tx.run(
+        "UPDATE run_head SET state = ?2, reason = 'collect' WHERE run = ?1",
+        params![run.bytes(), PARKED],
+    )?;
+    let timer = TimerId::derive(run.bits(), "collect", tx.now);
+    arm_timer(tx, timer, (run, Timestamp::from_micros(due)), &TimerKind::Start)
+}
+
+/// Refuses a run whose lane contains runs that it must not queue behind.
+pub(crate) fn check_lane_entry(
+    tx: &Tx<'_>,
+    lane: &LaneKey,
+    entry: LaneEntry,
+) -> Result<(), ChangeError> {
+    if matches!(entry, LaneEntry::Enqueue | LaneEntry::Interrupt) {
+        return Ok(());
+    }
+    let last: Option<([u8; 16], bool, Option<[u8; 16]>)> = tx.query_one(
+        "SELECT r.id, h.epoch = 0, l.head
+           FROM run r JOIN run_head h ON h.run = r.id JOIN lane l ON l.lane = r.lane
+          WHERE r.lane = ?1 AND r.lane_position IS NOT NULL
+          ORDER BY r.lane_position DESC LIMIT 1",
+        params![lane.as_str()],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    match last {
+        Some((last, is_unclaimed, head)) if entry == LaneEntry::IfEmpty || is_unclaimed => {
+            Err(ChangeError::Refused(RefusalReason::LaneBusy(BusyLane {
+                lane: lane.clone(),
+                head: head.map(RunId::from_bytes),
+                last: RunId::from_bytes(last),
+            })))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Sets a timer for every run in the lane that cancels it, because `newer` interrupts it. The row of
+/// `newer` must not exist yet.
+pub(crate) fn interrupt_lane(tx: &Tx<'_>, lane: &LaneKey, newer: RunId) -> Result<()> {
+    let runs: Vec<[u8; 16]> = tx.query_all(
+        "SELECT id FROM run WHERE lane = ?1 AND lane_position IS NOT NULL",
+        params![lane.as_str()],
+        |row| row.get(0),
+    )?;
+    let kind = TimerKind::LaneInterrupted(newer);
+    runs.into_iter().map(RunId::from_bytes).try_for_each(|run| {
+        let timer = TimerId::derive(newer.bits(), &format!("interrupt:{run}"), tx.now);
+        arm_timer(tx, timer, (run, tx.now), &kind)
+    })
+}
+
+/// Pauses or resumes a lane and returns its row. The head of a paused lane goes on if a worker has
+/// claimed it before, and otherwise waits again.
+pub(crate) fn set_lane_paused(tx: &Tx<'_>, lane: &LaneKey, paused: bool) -> Result<LaneRow> {
+    tx.run(
+        "INSERT INTO lane (lane, head, depth, next_position, paused) VALUES (?1, NULL, 0, 1, ?2)
+         ON CONFLICT (lane) DO UPDATE SET paused = excluded.paused",
+        params![lane.as_str(), paused],
+    )?;
+    let head: Option<(Option<[u8; 16]>, bool)> = tx.query_one(
+        "SELECT l.head, h.run IS NOT NULL FROM lane l
+           LEFT JOIN run_head h ON h.run = l.head AND h.epoch = 0 AND h.state IN (?2, ?3)
+          WHERE l.lane = ?1",
+        params![lane.as_str(), READY, PARKED],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    match (head, paused) {
+        (Some((Some(unclaimed), true)), true) => {
+            let run = RunId::from_bytes(unclaimed);
+            remove_from_queue(tx, run)?;
+            make_run_wait_for_lane(tx, run)?;
+            tx.run("UPDATE lane SET head = NULL WHERE lane = ?1", params![lane.as_str()])?;
+        }
+        (Some((None, _)), false) => promote_next_run(tx, lane.as_str())?,
+        (_, true | false) => {}
+    }
+    let row = get_lane(tx, lane)?;
+    Ok(row.unwrap_or_else(|| LaneRow::empty(lane.clone())))
+}
+
 /// Lists lanes with waiting runs whose holder has ended. An ended root run still holds its lane
-/// while any run of its tree is open.
+/// while any run of its tree is open. Nothing is stuck in a paused lane.
 pub(crate) fn list_stuck_lanes(tx: &Tx<'_>) -> Result<Vec<String>> {
     tx.query_all(
         "SELECT l.lane FROM lane l
-          WHERE l.depth > 0
+          WHERE l.depth > 0 AND l.paused = 0
             AND NOT EXISTS (SELECT 1 FROM run t JOIN run_head th ON th.run = t.id
                              WHERE t.root = l.head AND th.state <> ?1)
             AND EXISTS (SELECT 1 FROM run r JOIN run_head h ON h.run = r.id
@@ -129,15 +234,15 @@ pub(crate) fn list_stuck_lanes(tx: &Tx<'_>) -> Result<Vec<String>> {
 
 /// Returns the row of a lane. `None` means that there is no such lane.
 pub(crate) fn get_lane(tx: &Tx<'_>, lane: &LaneKey) -> Result<Option<LaneRow>> {
-    let sql = "SELECT lane, head, depth FROM lane WHERE lane = ?1";
+    let sql = "SELECT lane, head, depth, paused FROM lane WHERE lane = ?1";
     tx.query_one(sql, params![lane.as_str()], lane_row)
 }
 
-/// Selects lanes that are not empty, ordered by name.
-pub(crate) const SELECT_LANES: &str =
-    "SELECT lane, head, depth FROM lane WHERE lane > ?1 AND depth > 0 ORDER BY lane LIMIT ?2";
+/// Selects lanes that are paused or not empty, ordered by name.
+pub(crate) const SELECT_LANES: &str = "SELECT lane, head, depth, paused FROM lane
+      WHERE lane > ?1 AND (depth > 0 OR paused = 1) ORDER BY lane LIMIT ?2";
 
-/// Lists lanes that are not empty, ordered by name, starting after the lane `after`.
+/// Lists lanes that are paused or not empty, ordered by name, starting after the lane `after`.
 pub(crate) fn list_lanes(
     tx: &Tx<'_>,
     after: Option<&LaneKey>,
@@ -154,5 +259,6 @@ fn lane_row(row: &Row<'_>) -> Result<LaneRow> {
         lane: get_parsed(row, 0)?,
         head: head.map(RunId::from_bytes),
         depth: get_u32(row, 2)?,
+        paused: row.get(3)?,
     })
 }

@@ -1,7 +1,7 @@
 //! Creates runs, either requested by a caller or decided by the events of another run. The runs of
 //! one request are created together or not at all.
 
-use longhaul_core::change::{DueTime, NewRun, TimerKind, TimerUpdate};
+use longhaul_core::change::{DueTime, LaneEntry, NewRun, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::id::{Epoch, RunId, Seq, TimerId};
 use longhaul_core::port::store::{
@@ -15,7 +15,9 @@ use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{ChangeError, CommandError};
 use crate::sqlite::journal::{AppendPoint, encode_events, insert_events};
-use crate::sqlite::lane::{LaneDepthLimit, LanePosition, enter_lane};
+use crate::sqlite::lane::{
+    LaneDepthLimit, LanePosition, check_lane_entry, enter_lane, interrupt_lane,
+};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{blob, budget, timer};
 
@@ -55,6 +57,9 @@ pub(crate) fn create_runs(
             Err(ChangeError::Refused(RefusalReason::LaneFull(lane))) => {
                 return Ok(CommandOutcome::Rollback(CreateRunsOutcome::LaneFull(lane)));
             }
+            Err(ChangeError::Refused(RefusalReason::LaneBusy(busy))) => {
+                return Ok(CommandOutcome::Rollback(CreateRunsOutcome::LaneBusy(busy)));
+            }
             Err(ChangeError::Refused(why)) => {
                 return Err(CommandError::InconsistentRows(format!(
                     "opening a run was refused: {why:?}"
@@ -89,6 +94,19 @@ fn find_existing_runs(
     }))
 }
 
+/// Saves the idempotency key of a task that is added to this run as a message. Refused if the key
+/// was already used.
+pub(crate) fn save_key_of_added_task(
+    tx: &Tx<'_>,
+    run: RunId,
+    key: &IdempotencyRecord,
+) -> Result<(), ChangeError> {
+    match find_existing_runs(tx, key)? {
+        Some(_) => Err(ChangeError::Refused(RefusalReason::SubmitKeyUsed)),
+        None => Ok(save_idempotency_key(tx, key, &[run])?),
+    }
+}
+
 fn save_idempotency_key(
     tx: &Tx<'_>,
     key: &IdempotencyRecord,
@@ -118,6 +136,10 @@ pub(crate) fn create_run(
     let lane = task.lane.as_ref().filter(|_| origin == RunOrigin::Run);
     let entered = match (task.start, lane) {
         (EarliestStart::Now, Some(lane)) => {
+            check_lane_entry(tx, lane, new_run.lane_entry)?;
+            if new_run.lane_entry == LaneEntry::Interrupt {
+                interrupt_lane(tx, lane, new_run.id)?;
+            }
             Some(enter_lane(tx, new_run.id, lane, LaneDepthLimit::Depth(new_run.lane_depth_max))?)
         }
         (EarliestStart::Now | EarliestStart::At(_) | EarliestStart::AfterBatch, _) => None,
@@ -150,8 +172,9 @@ fn insert_run(
     let task: &TaskSpec = &new.task;
     tx.exec(
         "INSERT INTO run (id, root, parent, agent, definition, inbox, kind, priority, lane,
-                          takes_lane, lane_position, thread, resource, submitter, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                          takes_lane, lane_position, thread, resource, submitter, batch,
+                          collect_ms, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         params![
             new.id.bytes(),
             task.root.bytes(),
@@ -167,6 +190,11 @@ fn insert_run(
             task.thread.as_ref().map(|thread| thread.as_str()),
             task.resource.as_ref().map(|resource| resource.as_str()),
             task.submitter,
+            task.batch.map(|batch| batch.id.bytes()),
+            match new.lane_entry {
+                LaneEntry::IfNoneWaits { window } => Some(count_to_column(window.0)),
+                LaneEntry::Enqueue | LaneEntry::IfEmpty | LaneEntry::Interrupt => None,
+            },
             tx.now_micros(),
         ],
     )

@@ -165,7 +165,7 @@ pub(crate) fn run_prune_step(
                 pruned.idempotency_keys +=
                     tx.run(sql, params![tx.now_micros(), count_to_column(ROWS_MAX)])?;
             }
-            tx.run("DELETE FROM lane WHERE depth = 0", ())?;
+            tx.run("DELETE FROM lane WHERE depth = 0 AND paused = 0", ())?;
         }
         PruneStep::Pages => {
             let sql = format!("PRAGMA incremental_vacuum({PAGES_MAX})");

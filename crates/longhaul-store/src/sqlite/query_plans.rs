@@ -13,6 +13,7 @@ use crate::sqlite::idempotency::SELECT_KNOWN;
 use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
+use crate::sqlite::run_row::SELECT_BATCH_RUNS;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
 use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED_TOKENS, SELECT_TOKEN};
 use crate::sqlite::{connect, schema};
@@ -110,6 +111,12 @@ fn notes_are_searched_and_listed_by_index() {
     check_query_plan(SEARCH_NOTES, &[search, row, "USE TEMP B-TREE FOR ORDER BY"]);
     let order = "SEARCH note USING INDEX note_order (resource=? AND number<?)";
     check_query_plan(SELECT_NOTES, &[order]);
+}
+
+#[test]
+fn runs_of_a_batch_use_an_index() {
+    let walk = "SEARCH run USING COVERING INDEX run_batch (batch=?)";
+    check_query_plan(SELECT_BATCH_RUNS, &[walk]);
 }
 
 #[test]

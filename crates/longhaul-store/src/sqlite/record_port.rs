@@ -4,7 +4,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{BatchId, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 use longhaul_core::port::records::{
@@ -20,7 +20,7 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver;
 use crate::sqlite::{
-    blob, budget, global_log, heartbeat, lane, note, records, repair, steer, timer, usage,
+    blob, budget, global_log, heartbeat, lane, note, records, repair, run_row, steer, timer, usage,
 };
 
 #[async_trait]
@@ -148,6 +148,18 @@ impl RecordStore for SqliteStore {
     ) -> Result<Vec<LaneRow>, StoreError> {
         let after = after.cloned();
         self.run_query(move |tx| lane::list_lanes(tx, after.as_ref(), limit)).await
+    }
+
+    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> Result<LaneRow, StoreError> {
+        let lane = lane.clone();
+        self.run_command(move |tx| {
+            Ok(CommandOutcome::Changed(lane::set_lane_paused(tx, &lane, paused)?))
+        })
+        .await
+    }
+
+    async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
+        self.run_query(move |tx| run_row::list_batch_runs(tx, batch)).await
     }
 
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {

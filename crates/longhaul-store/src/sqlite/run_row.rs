@@ -1,7 +1,7 @@
 //! Rows of runs, as shown in lists. All columns are derived from events and written together with
 //! the events.
 
-use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
+use longhaul_core::id::{BatchId, Epoch, RunId, Seq, WorkerId};
 use longhaul_core::port::store::{RunFilter, RunRow};
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
@@ -33,6 +33,14 @@ const FROM_OPEN_RUNS: &str =
 pub(crate) fn get_run_row(tx: &Tx<'_>, run: RunId) -> Result<Option<RunRow>> {
     let sql = format!("SELECT {COLUMNS} {FROM_RUNS} WHERE r.id = ?1");
     tx.query_one(&sql, params![run.bytes()], run_row)
+}
+
+/// Selects the runs of a batch, in the order in which they were submitted.
+pub(crate) const SELECT_BATCH_RUNS: &str = "SELECT id FROM run WHERE batch = ?1 ORDER BY id";
+
+/// Returns the runs of a batch, in the order in which they were submitted.
+pub(crate) fn list_batch_runs(tx: &Tx<'_>, batch: BatchId) -> Result<Vec<RunId>> {
+    tx.query_all(SELECT_BATCH_RUNS, params![batch.bytes()], |row| row.get(0).map(RunId::from_bytes))
 }
 
 /// Lists the rows of runs that match a filter, newest first.

@@ -28,12 +28,7 @@ pub(crate) fn update_timer(tx: &Tx<'_>, timer_update: &TimerUpdate) -> Result<()
                 DueTime::After(delay) => tx.now.plus(*delay),
                 DueTime::At(at) => *at,
             };
-            tx.exec(
-                "INSERT INTO timer (fire_at, timer, run, kind) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (timer) DO UPDATE
-                    SET fire_at = excluded.fire_at, run = excluded.run, kind = excluded.kind",
-                params![fire_at.as_micros(), timer.bytes(), run.bytes(), to_json(what)?],
-            )
+            Ok(arm_timer(tx, *timer, (*run, fire_at), what)?)
         }
         TimerUpdate::Consume(timer) => {
             let spent = tx.run("DELETE FROM timer WHERE timer = ?1", params![timer.bytes()])?;
@@ -43,6 +38,21 @@ pub(crate) fn update_timer(tx: &Tx<'_>, timer_update: &TimerUpdate) -> Result<()
             Ok(())
         }
     }
+}
+
+/// Sets a timer of a run to a time.
+pub(crate) fn arm_timer(
+    tx: &Tx<'_>,
+    timer: TimerId,
+    (run, fire_at): (RunId, Timestamp),
+    kind: &TimerKind,
+) -> Result<()> {
+    tx.exec(
+        "INSERT INTO timer (fire_at, timer, run, kind) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (timer) DO UPDATE
+            SET fire_at = excluded.fire_at, run = excluded.run, kind = excluded.kind",
+        params![fire_at.as_micros(), timer.bytes(), run.bytes(), to_json(kind)?],
+    )
 }
 
 /// Lists timers that are due, oldest first.

@@ -32,6 +32,7 @@ pub mod fixture;
 pub mod gate;
 pub mod global_log;
 pub mod lane;
+pub mod lane_entry;
 pub mod lane_race;
 pub mod list;
 pub mod note;
@@ -143,6 +144,14 @@ macro_rules! each_store_check {
                 a_start_time_comes_before_the_lane
                 a_chain_keeps_its_lane_to_the_end
                 lanes_are_listed_while_used
+                a_paused_lane_starts_no_run
+                a_paused_lane_lets_its_started_run_go_on
+            }
+            lane_entry {
+                a_run_enters_an_empty_lane_only
+                a_waiting_run_collects_messages
+                a_run_interrupts_its_lane
+                an_added_task_has_a_key
             }
             budget {
                 a_hold_is_settled

@@ -2,10 +2,11 @@
 //!
 //! Invariant: at most one run of a lane can run at a time.
 
-use longhaul_core::id::{LaneKey, RunId};
-use longhaul_core::port::store::RefusalReason;
+use longhaul_core::change::{LaneEntry, TimerKind};
+use longhaul_core::id::{LaneKey, RunId, TimerId};
+use longhaul_core::port::store::{BusyLane, RefusalReason};
 
-use crate::mem_store::rows::State;
+use crate::mem_store::rows::{State, Timer};
 use crate::mem_store::tx::{BrokenRule, ChangeResult, Tx, refuse};
 
 /// Whether a lane may reject a run.
@@ -34,7 +35,7 @@ impl Tx<'_> {
         let position = lane.next_position;
         lane.next_position += 1;
         lane.depth += 1;
-        let is_free = lane.head.is_none();
+        let is_free = lane.head.is_none() && !lane.paused;
         if is_free {
             lane.head = Some(run);
         }
@@ -82,8 +83,33 @@ impl Tx<'_> {
         }
     }
 
-    /// Gives the lane to its first run that has not ended.
+    /// Pauses or resumes a lane. The head of a paused lane goes on if a worker has claimed it
+    /// before, and otherwise waits again.
+    pub(crate) fn set_lane_paused(&mut self, key: &LaneKey, paused: bool) {
+        let mut lane = self.tables.lanes.get(key).cloned().unwrap_or_default();
+        lane.paused = paused;
+        let unclaimed = lane.head.filter(|run| {
+            self.tables.heads.get(run).is_some_and(|head| {
+                head.epoch.0 == 0 && matches!(head.state, State::Ready | State::Parked { .. })
+            })
+        });
+        if let (true, Some(run)) = (paused, unclaimed) {
+            self.set_state(run, State::LaneWait);
+            lane.head = None;
+        }
+        let is_free = lane.head.is_none();
+        self.tables.lanes.insert(key.clone(), lane);
+        if is_free {
+            self.promote(key);
+        }
+    }
+
+    /// Gives the lane to its first run that has not ended, or to nobody if the lane is paused.
     pub(crate) fn promote(&mut self, key: &LaneKey) {
+        if self.tables.lanes.get(key).is_some_and(|lane| lane.paused) {
+            self.tables.lanes.update(key, |lane| lane.head = None);
+            return;
+        }
         let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
         let members = self.tables.lane_members.range(everybody).map(|(_, run)| *run);
         let open: Vec<RunId> = members.filter(|run| !self.is_ended(*run)).take(2).collect();
@@ -96,9 +122,70 @@ impl Tx<'_> {
         for run in open.into_iter().take(goes) {
             let state = self.tables.heads.get(&run).map(|head| &head.state);
             if state == Some(&State::LaneWait) {
-                self.set_state(run, State::Ready);
+                self.start_after_window(run);
             }
         }
+    }
+
+    /// Makes a run ready, unless it collects messages and the last one is too recent. The last
+    /// event of such a run is its last message.
+    fn start_after_window(&mut self, run: RunId) {
+        let head = self.tables.heads.get(&run).filter(|head| head.epoch.0 == 0);
+        let due = head.and_then(|head| {
+            let window = head.collect_window?;
+            let last = self.tables.journal.get(&(run, head.last_seq))?;
+            Some(last.at.plus(window)).filter(|due| *due > self.now)
+        });
+        match due {
+            None => self.set_state(run, State::Ready),
+            Some(due) => {
+                self.set_state(run, State::Parked { reason: "collect", blocked: false });
+                let timer = Timer { run, due, kind: TimerKind::Start };
+                self.arm(TimerId::derive(run.bits(), "collect", self.now), timer);
+            }
+        }
+    }
+
+    /// Refuses a run whose lane contains runs that it must not queue behind.
+    pub(crate) fn check_lane_entry(&self, run: RunId, entry: LaneEntry) -> ChangeResult {
+        let lane = self.tables.heads.get(&run).and_then(|head| head.lane.clone());
+        let Some(key) = lane else {
+            return Ok(());
+        };
+        let Some(last) = self.lane_runs(&key).last().copied() else {
+            return Ok(());
+        };
+        let is_refused = match entry {
+            LaneEntry::Enqueue | LaneEntry::Interrupt => false,
+            LaneEntry::IfEmpty => true,
+            LaneEntry::IfNoneWaits { .. } => {
+                self.tables.heads.get(&last).is_some_and(|head| head.epoch.0 == 0)
+            }
+        };
+        if !is_refused {
+            return Ok(());
+        }
+        let head = self.tables.lanes.get(&key).and_then(|lane| lane.head);
+        refuse(RefusalReason::LaneBusy(BusyLane { lane: key, head, last }))
+    }
+
+    /// Arms a timer for every run in the lane of `newer` that cancels it.
+    pub(crate) fn interrupt_lane(&mut self, newer: RunId) {
+        let lane = self.tables.heads.get(&newer).and_then(|head| head.lane.clone());
+        let Some(key) = lane else {
+            return;
+        };
+        for run in self.lane_runs(&key) {
+            let timer = TimerId::derive(newer.bits(), &format!("interrupt:{run}"), self.now);
+            let kind = TimerKind::LaneInterrupted(newer);
+            self.arm(timer, Timer { run, due: self.now, kind });
+        }
+    }
+
+    /// Returns the runs in a lane, in order.
+    fn lane_runs(&self, key: &LaneKey) -> Vec<RunId> {
+        let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
+        self.tables.lane_members.range(everybody).map(|(_, run)| *run).collect()
     }
 
     /// Returns whether a run has ended or does not exist.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::change::{NewRun, TimerKind};
+use longhaul_core::change::{LaneEntry, NewRun, TimerKind};
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, TimerId};
 use longhaul_core::port::records::BudgetAccount;
 use longhaul_core::port::store::{
@@ -15,7 +15,7 @@ use longhaul_core::usage::{MicroUsd, Usage};
 
 use crate::mem_store::lane::LaneLimit;
 use crate::mem_store::rows::{Head, IdempotentOpen, RunTotals, State, Timer};
-use crate::mem_store::tx::{ChangeResult, JournalAppend, Rollback, Tx};
+use crate::mem_store::tx::{ChangeResult, JournalAppend, Rollback, Tx, refuse};
 
 /// How a run is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,14 +51,28 @@ impl Tx<'_> {
             self.open_run(run, RunOrigin::Run).map_err(map_refusal)?;
         }
         if let Some(key) = request.idempotency {
-            let remembered = IdempotentOpen {
-                body: key.body_hash,
-                runs: runs.clone(),
-                until: self.now.plus(key.ttl),
-            };
-            self.tables.idempotency_keys.insert((key.principal, key.key), remembered);
+            self.save_key(key, runs.clone());
         }
         Ok(CreateRunsOutcome::Created(runs))
+    }
+
+    fn save_key(&mut self, key: IdempotencyRecord, runs: Vec<RunId>) {
+        let until = self.now.plus(key.ttl);
+        let remembered = IdempotentOpen { body: key.body_hash, runs, until };
+        self.tables.idempotency_keys.insert((key.principal, key.key), remembered);
+    }
+
+    /// Saves the idempotency key of a task that is added to this run as a message.
+    pub(crate) fn save_key_of_added_task(
+        &mut self,
+        run: RunId,
+        key: IdempotencyRecord,
+    ) -> ChangeResult {
+        if self.earlier_response(&key).is_some() {
+            return refuse(RefusalReason::SubmitKeyUsed);
+        }
+        self.save_key(key, vec![run]);
+        Ok(())
     }
 
     fn earlier_response(&self, key: &IdempotencyRecord) -> Option<CreateRunsOutcome> {
@@ -77,7 +91,7 @@ impl Tx<'_> {
 
     /// Opens one run with the first events of its journal.
     pub(crate) fn open_run(&mut self, new: NewRun, origin: RunOrigin) -> ChangeResult {
-        let NewRun { id, task, events, lane_depth_max } = new;
+        let NewRun { id, task, events, lane_depth_max, lane_entry } = new;
         if self.tables.heads.contains(&id) {
             return Err(Rollback::Error(duplicate_run(id)));
         }
@@ -91,11 +105,22 @@ impl Tx<'_> {
             self.tables.accounts.insert(id, account);
         }
         let lane = task.lane.clone().filter(|_| origin == RunOrigin::Run);
-        self.tables.heads.insert(id, self.new_head(task, lane));
+        let collect_window = match lane_entry {
+            LaneEntry::IfNoneWaits { window } => Some(window),
+            LaneEntry::Enqueue | LaneEntry::IfEmpty | LaneEntry::Interrupt => None,
+        };
+        let head = Head { collect_window, ..self.new_head(task, lane) };
+        self.tables.heads.insert(id, head);
         let growth = JournalAppend { run: id, epoch: Epoch(0), events: &events };
         self.append_events(&growth)?;
         match start {
-            EarliestStart::Now => self.enter_lane(id, LaneLimit::Depth(lane_depth_max)),
+            EarliestStart::Now => {
+                self.check_lane_entry(id, lane_entry)?;
+                if lane_entry == LaneEntry::Interrupt {
+                    self.interrupt_lane(id);
+                }
+                self.enter_lane(id, LaneLimit::Depth(lane_depth_max))
+            }
             EarliestStart::At(due) => {
                 let timer = Timer { run: id, due, kind: TimerKind::Start };
                 self.arm(TimerId::derive(id.bits(), "start", self.now), timer);
@@ -121,6 +146,7 @@ impl Tx<'_> {
             format: 0,
             lane,
             lane_position: None,
+            collect_window: None,
             totals: RunTotals {
                 turns: 0,
                 usage: Usage::default(),
@@ -138,6 +164,9 @@ fn map_refusal(undo: Rollback<RefusalReason>) -> Rollback<CreateRunsOutcome> {
     match undo {
         Rollback::Answer(RefusalReason::LaneFull(lane)) => {
             Rollback::Answer(CreateRunsOutcome::LaneFull(lane))
+        }
+        Rollback::Answer(RefusalReason::LaneBusy(busy)) => {
+            Rollback::Answer(CreateRunsOutcome::LaneBusy(busy))
         }
         // Opening a run can be refused only by its lane.
         Rollback::Answer(other) => Rollback::Error(StoreError::Closed {

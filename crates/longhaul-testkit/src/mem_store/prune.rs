@@ -23,7 +23,7 @@ impl Tx<'_> {
         let keys = self.tables.idempotency_keys.remove_where(|_, key| key.until <= now);
         let replies = &mut self.tables.requests;
         let replies = replies.remove_where(|_, request| request.until <= now);
-        self.tables.lanes.remove_where(|_, lane| lane.depth == 0);
+        self.tables.lanes.remove_where(|_, lane| lane.depth == 0 && !lane.paused);
         let named = self.referenced_blobs();
         let blobs = self.tables.blobs.remove_where(|hash, content| {
             content.touched_at.plus(prune_request.blobs_older_than) < now && !named.contains(hash)

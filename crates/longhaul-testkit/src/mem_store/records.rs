@@ -63,11 +63,11 @@ impl Tables {
             .collect()
     }
 
-    /// Returns the lanes with at least one run after a name, in order of their names.
+    /// Returns the lanes that are paused or have runs after a name, in order of their names.
     pub(crate) fn lanes(&self, after: Option<&LaneKey>, limit: usize) -> Vec<LaneRow> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.lanes.range((from.cloned(), Bound::Unbounded));
-        let used = rest.filter(|(_, lane)| lane.depth > 0);
+        let used = rest.filter(|(_, lane)| lane.depth > 0 || lane.paused);
         used.take(limit).map(|(key, lane)| lane_row(key, lane)).collect()
     }
 
@@ -157,5 +157,5 @@ impl Tx<'_> {
 }
 
 fn lane_row(key: &LaneKey, lane: &Lane) -> LaneRow {
-    LaneRow { lane: key.clone(), head: lane.head, depth: lane.depth }
+    LaneRow { lane: key.clone(), head: lane.head, depth: lane.depth, paused: lane.paused }
 }

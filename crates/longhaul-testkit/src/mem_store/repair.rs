@@ -75,7 +75,7 @@ impl Tx<'_> {
         let queue = || self.tables.slot_waits.iter().any(|((_, at), _)| *at == run);
         match reason {
             "approval" | "question" | "signal" | "blocked" => !gate(),
-            "timer" | "retry" | "rate_limit" | "message" | "start_at" => !timer(),
+            "timer" | "retry" | "rate_limit" | "message" | "start_at" | "collect" => !timer(),
             "sandbox_slot" => !queue() && !timer(),
             // A person, a child run or the previous run of its batch wakes it.
             _ => false,
@@ -104,7 +104,7 @@ impl Tx<'_> {
             let mut heads = self.tables.heads.iter().map(|(_, head)| head);
             heads.any(|head| head.task.root == root && !head.state.is_ended())
         });
-        someone_waits && !holds
+        someone_waits && !holds && !lane.paused
     }
 
     fn withdraw_gates_of_ended(&mut self) -> u64 {

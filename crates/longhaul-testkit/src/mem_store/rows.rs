@@ -109,6 +109,8 @@ pub(crate) struct Head {
     pub(crate) lane: Option<LaneKey>,
     /// Position in the lane while the run is in it.
     pub(crate) lane_position: Option<u64>,
+    /// How long the run waits for messages after the last one, before it starts.
+    pub(crate) collect_window: Option<Millis>,
     pub(crate) totals: RunTotals,
     pub(crate) created_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
@@ -177,6 +179,7 @@ pub(crate) struct Lane {
     pub(crate) head: Option<RunId>,
     pub(crate) depth: u32,
     pub(crate) next_position: u64,
+    pub(crate) paused: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
 use longhaul_core::id::{
-    KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
+    BatchId, KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
@@ -26,6 +26,7 @@ use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::mem_store::journal;
+use crate::mem_store::rows::Head;
 use crate::mem_store::store::MemStore;
 
 type StoreResult<T> = Result<T, StoreError>;
@@ -179,6 +180,22 @@ impl RecordStore for MemStore {
 
     async fn list_lanes(&self, after: Option<&LaneKey>, limit: usize) -> StoreResult<Vec<LaneRow>> {
         Ok(self.read_tx(|tx| tx.tables.lanes(after, limit)))
+    }
+
+    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> StoreResult<LaneRow> {
+        self.write_tx(|tx| {
+            tx.set_lane_paused(lane, paused);
+            let row = tx.tables.lane(lane);
+            Ok(row.unwrap_or_else(|| LaneRow::empty(lane.clone())))
+        })
+    }
+
+    async fn batch_runs(&self, batch: BatchId) -> StoreResult<Vec<RunId>> {
+        Ok(self.read_tx(|tx| {
+            let heads = tx.tables.heads.iter();
+            let of_batch = |head: &Head| head.task.batch.is_some_and(|place| place.id == batch);
+            heads.filter(|(_, head)| of_batch(head)).map(|(run, _)| *run).collect()
+        }))
     }
 
     async fn claimed_runs(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {

@@ -3,9 +3,9 @@
 //! The caller must check the diagnostics before the agent is used.
 
 use longhaul_core::id::AgentName;
-use longhaul_core::policy::ParkedLanePolicy;
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{GATE_TIMEOUT, ResultGate, TimeoutAction};
+use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy};
 use longhaul_engine::agent::{Agent, BudgetPatch, RetryPatch};
 
 use crate::agents::diagnostics::{Diagnostics, FieldReader};
@@ -19,14 +19,12 @@ use crate::agents::{output, runtime_fields};
 use crate::config::settings::{factor_to_percent, fraction_to_percent, usd_to_micros};
 use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
 
-/// Values of the field `lane_busy` (how a task is handled whose lane is busy), each with whether
-/// this build supports it.
-const LANE_BUSY: &[(&str, bool)] = &[
-    ("enqueue", true),
-    ("steer", false),
-    ("collect", false),
-    ("interrupt", false),
-    ("reject", false),
+const LANE_BUSY: &[(&str, LaneBusyPolicy)] = &[
+    ("enqueue", LaneBusyPolicy::Enqueue),
+    ("steer", LaneBusyPolicy::Steer),
+    ("collect", LaneBusyPolicy::Collect),
+    ("interrupt", LaneBusyPolicy::Interrupt),
+    ("reject", LaneBusyPolicy::Reject),
 ];
 
 const LANE_ON_PARK: &[(&str, ParkedLanePolicy)] =
@@ -206,12 +204,10 @@ fn parse_lane_fields(fields: &mut FieldReader<'_, '_>, agent: &mut Agent) {
         diagnostics.parse_one_of(entry, LANE_ON_PARK)
     };
     agent.lane_on_park = fields.parse("lane_on_park", on_park).unwrap_or_default();
-    if let Some(entry) = fields.get("lane_busy")
-        && fields.diagnostics.parse_one_of(entry, LANE_BUSY) == Some(false)
-    {
-        let text = entry.node.as_text().unwrap_or_default();
-        fields.diagnostics.report_unsupported_field(entry.position, &format!("lane_busy: {text}"));
-    }
+    let when_busy = |diagnostics: &mut Diagnostics, entry: &TableEntry| {
+        diagnostics.parse_one_of(entry, LANE_BUSY)
+    };
+    agent.lane_busy = fields.parse("lane_busy", when_busy).unwrap_or_default();
 }
 
 fn parse_body(

@@ -72,6 +72,10 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key("worker.crash_limit", ValueKind::UnsignedInt).with_default("3"),
     // Inboxes that this worker serves.
     key("worker.inboxes", ValueKind::TextList).with_default("[\"default\"]"),
+    // Maximum number of runs in one lane. A submit to a full lane is refused.
+    key("lanes.depth", ValueKind::PositiveInt).with_default("10000"),
+    // How long a run that collects messages waits after the last one (`lane_busy: collect`).
+    key("lanes.collect", ValueKind::Duration).with_default("\"1s\""),
     // Agent for tasks of this inbox that name none.
     key("inboxes.*.agent", ValueKind::Text),
     // Inbound webhooks.

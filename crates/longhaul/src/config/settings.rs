@@ -176,6 +176,8 @@ impl Config {
                 ),
                 ..RetryPolicy::default()
             },
+            lane_depth_max: small("lanes.depth").unwrap_or_default(),
+            collect_window: duration("lanes.collect"),
         }
     }
 

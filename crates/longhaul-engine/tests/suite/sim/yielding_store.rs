@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{BatchId, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 use longhaul_core::policy::gate::GateRow;
@@ -226,6 +226,14 @@ impl RecordStore for YieldingStore {
         limit: usize,
     ) -> Result<Vec<LaneRow>, StoreError> {
         yield_around(self.records.list_lanes(after, limit)).await
+    }
+
+    async fn set_lane_paused(&self, lane: &LaneKey, paused: bool) -> Result<LaneRow, StoreError> {
+        yield_around(self.records.set_lane_paused(lane, paused)).await
+    }
+
+    async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError> {
+        yield_around(self.records.batch_runs(batch)).await
     }
 
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {

@@ -91,6 +91,8 @@ fn idle_run_can_wake(test_run: &TestRun) {
         Wait::Approval(gates) => !gates.is_empty() && gates.iter().all(is_open),
         Wait::Question(gate) | Wait::Signal(gate) | Wait::Blocked(gate) => is_open(gate),
         Wait::Timer(_) | Wait::RateLimit(_) | Wait::Retry(_) | Wait::Message(_) => armed,
+        // The store sets the timer that starts a run.
+        Wait::StartAt(_) | Wait::Batch => true,
         Wait::Child(_) | Wait::SandboxSlot | Wait::Budget(_) | Wait::Worker => true,
     };
     assert!(wakes, "nothing can wake the parked run: {wait:?}");

@@ -1,6 +1,6 @@
 //! Fixture for the checks: a store, and helpers to act on it.
 
-use longhaul_core::change::{Batch, Change, LANE_DEPTH_MAX, NewRun};
+use longhaul_core::change::{Batch, Change, LANE_DEPTH_MAX, LaneEntry, NewRun};
 use longhaul_core::event::run::RunCreated;
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, Epoch, InboxName, LaneKey, RunId, Seq, WorkerId};
@@ -60,6 +60,7 @@ impl StoreFixture {
             task,
             events: vec![Event::RunCreated(Box::new(created))],
             lane_depth_max: LANE_DEPTH_MAX,
+            lane_entry: LaneEntry::default(),
         }
     }
 

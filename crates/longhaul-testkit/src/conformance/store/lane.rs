@@ -3,7 +3,7 @@
 use longhaul_core::change::{Change, NewRun, SchedulingUpdate};
 use longhaul_core::id::{RunId, WorkerId};
 use longhaul_core::port::records::LaneRow;
-use longhaul_core::port::store::{CreateRunsOutcome, RefusalReason};
+use longhaul_core::port::store::{CreateRunsOutcome, PruneRequest, RefusalReason};
 use longhaul_core::status::Status;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::{Clock, Millis};
@@ -260,6 +260,58 @@ pub async fn lanes_are_listed_while_used(fixture: StoreFixture) {
     assert_eq!(listed(9).await, ["b"]);
     assert_eq!(lane(&fixture, "none").await, None);
     assert_eq!(fixture.claim(worker).await.len(), 1);
+}
+
+/// No run of a paused lane starts, neither a run that is ready nor one that is submitted later. A
+/// resumed lane goes on in order.
+pub async fn a_paused_lane_starts_no_run(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let runs = fixture.open_in_lane("a", 2).await;
+    let paused = set_paused(&fixture, "a", true).await;
+    assert_eq!((paused.head, paused.waiting(), paused.paused), (None, 2, true));
+    fixture.assert_status(runs[0], Status::Pending, "lane").await;
+    let later = fixture.open_in_lane("a", 1).await;
+    assert_nothing_ready(&fixture, worker).await;
+    fixture.assert_consistent().await;
+    let resumed = set_paused(&fixture, "a", false).await;
+    assert_eq!((resumed.head, resumed.waiting(), resumed.paused), (Some(runs[0]), 2, false));
+    for run in [runs[0], runs[1], later[0]] {
+        claim_run(&fixture, worker, run).await.end().await;
+    }
+    // An empty lane stays paused, also when empty lanes are pruned.
+    set_paused(&fixture, "b", true).await;
+    let request = PruneRequest {
+        runs_older_than: Millis::from_secs(1),
+        blobs_older_than: Millis::from_secs(1),
+        limit: 9,
+    };
+    fixture.harness.store.prune(request).await.expect("prune");
+    let listed = fixture.harness.records.list_lanes(None, 9).await.expect("lanes");
+    let listed: Vec<_> = listed.iter().map(|row| (row.lane.to_string(), row.paused)).collect();
+    assert_eq!(listed, [("b".to_owned(), true)]);
+    fixture.open_in_lane("b", 1).await;
+    assert_nothing_ready(&fixture, worker).await;
+}
+
+/// A run that has started goes on while its lane is paused, and its end promotes nobody.
+pub async fn a_paused_lane_lets_its_started_run_go_on(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let runs = fixture.open_in_lane("a", 2).await;
+    let mut held = claim_run(&fixture, worker, runs[0]).await;
+    held.park("child").await;
+    let paused = set_paused(&fixture, "a", true).await;
+    assert_eq!((paused.head, paused.waiting()), (Some(runs[0]), 1));
+    assert_appended(&fixture.append_outside(runs[0], events_batch([resumed()])).await);
+    claim_run(&fixture, worker, runs[0]).await.end().await;
+    assert_lane(&fixture, "a", None, 1).await;
+    assert_nothing_ready(&fixture, worker).await;
+    fixture.assert_consistent().await;
+    set_paused(&fixture, "a", false).await;
+    claim_run(&fixture, worker, runs[1]).await;
+}
+
+async fn set_paused(fixture: &StoreFixture, key: &str, paused: bool) -> LaneRow {
+    fixture.harness.records.set_lane_paused(&lane_key(key), paused).await.expect("lane")
 }
 
 fn park_releasing_lane() -> longhaul_core::change::Batch {

@@ -183,7 +183,9 @@ pub async fn concurrent_requests_with_one_key_open_once(fixture: StoreFixture) {
         assert_eq!(new.count(), 1, "{outcomes:?}");
         let named = outcomes.iter().map(|outcome| match outcome {
             CreateRunsOutcome::Created(runs) | CreateRunsOutcome::Existing(runs) => runs.clone(),
-            CreateRunsOutcome::KeyReused | CreateRunsOutcome::LaneFull(_) => panic!("{outcome:?}"),
+            CreateRunsOutcome::KeyReused
+            | CreateRunsOutcome::LaneFull(_)
+            | CreateRunsOutcome::LaneBusy(_) => panic!("{outcome:?}"),
         });
         let named: Vec<Vec<RunId>> = named.collect();
         assert!(named.iter().all(|runs| *runs == named[0]), "{named:?}");

@@ -165,7 +165,9 @@ pub async fn expired_keys_and_empty_lanes_are_pruned(fixture: StoreFixture) {
             fixture.harness.store.create_runs(request(&fixture, key, keep)).await.expect("open");
         match outcome {
             CreateRunsOutcome::Created(runs) | CreateRunsOutcome::Existing(runs) => runs[0],
-            CreateRunsOutcome::KeyReused | CreateRunsOutcome::LaneFull(_) => panic!("{outcome:?}"),
+            CreateRunsOutcome::KeyReused
+            | CreateRunsOutcome::LaneFull(_)
+            | CreateRunsOutcome::LaneBusy(_) => panic!("{outcome:?}"),
         }
     };
     let short = open("short", Millis(10)).await;

@@ -4,7 +4,7 @@ use longhaul_core::change::{Change, DueTime, TimerKind, TimerUpdate};
 use longhaul_core::id::{RunId, TimerId};
 use longhaul_core::port::store::RefusalReason;
 use longhaul_core::status::Status;
-use longhaul_core::task::EarliestStart;
+use longhaul_core::task::{BatchMode, BatchPosition, EarliestStart};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::conformance::store::batches::{
@@ -123,7 +123,7 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
     let batch = fixture.ids.batch();
     let in_batch = |start| {
         move |task: &mut longhaul_core::task::TaskSpec| {
-            task.batch = Some(batch);
+            task.batch = Some(BatchPosition { id: batch, mode: BatchMode::Sequential, next: None });
             task.start = start;
         }
     };
@@ -145,6 +145,9 @@ pub async fn a_run_of_a_batch_waits_for_its_turn(fixture: StoreFixture) {
     assert_eq!(due(&fixture, 9).await, [timer]);
     assert_appended(&fixture.append_outside(second, fire_timer_batch(timer)).await);
     assert_eq!(fixture.claim_one(worker).await.run, second);
+    let listed = async |batch| fixture.harness.records.batch_runs(batch).await.expect("runs");
+    assert_eq!(listed(batch).await, [first, second]);
+    assert_eq!(listed(fixture.ids.batch()).await, []);
 }
 
 async fn due(fixture: &StoreFixture, limit: usize) -> Vec<TimerId> {

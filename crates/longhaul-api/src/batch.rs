@@ -1,0 +1,48 @@
+//! Batches: runs that are submitted together.
+
+use longhaul_core::id::BatchId;
+use longhaul_core::task::BatchMode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::run::RunView;
+use crate::submit::NewRunBody;
+
+/// Body of a request that submits a batch.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewBatch)]
+pub struct NewBatchBody {
+    /// Runs of the batch, 1 to 1,000, in order.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub runs: Vec<NewRunBody>,
+    /// Order in which the runs execute. Default: `parallel`.
+    #[serde(default)]
+    #[schema(value_type = BatchModeView, required = false)]
+    pub mode: BatchMode,
+}
+
+/// A batch with its runs.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Batch)]
+pub struct BatchView {
+    /// Id of the batch.
+    #[schema(value_type = String)]
+    pub id: BatchId,
+    /// Order in which the runs execute.
+    #[schema(value_type = BatchModeView)]
+    pub mode: BatchMode,
+    /// Runs of the batch, in order.
+    pub runs: Vec<RunView>,
+}
+
+/// OpenAPI schema of [`BatchMode`]: the order in which the runs of a batch execute.
+#[derive(Debug, ToSchema)]
+#[schema(as = BatchMode, rename_all = "snake_case")]
+pub enum BatchModeView {
+    /// All runs may execute at the same time.
+    Parallel,
+    /// Each run starts when the run before it has completed. If a run does not complete, the
+    /// remaining runs are cancelled.
+    Sequential,
+}

@@ -1,0 +1,157 @@
+//! `longhaul batch`: submits a file of tasks as a batch, and shows a batch.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use longhaul_api::batch::BatchView;
+use longhaul_api::submit::NewRunBody;
+use longhaul_core::id::BatchId;
+use longhaul_core::task::BatchMode;
+
+use crate::client::connect::{connect, connect_or_create_store, find_server};
+use crate::error::CliError;
+use crate::table::{self, TableCell};
+use crate::{output, runtime};
+
+/// Maximum size of a file of tasks in bytes.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+const EXAMPLES: &str = "Examples:
+  longhaul batch submit tasks.jsonl                one task per line, such as
+                                                   {\"agent\": \"writer\", \"input\": \"Hello\"}
+  longhaul batch submit tasks.jsonl --sequential   each task starts when the one before it has
+                                                   completed; after a failure the rest is cancelled
+  longhaul batch submit - < tasks.jsonl
+  longhaul batch show batch_01k3rzc...
+
+A task has the fields of the body of POST /v1/runs. All tasks are submitted, or none.";
+
+/// Arguments of `longhaul batch`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BatchCommand {
+    #[command(subcommand)]
+    command: BatchSubcommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BatchSubcommand {
+    /// Submits the tasks of a file, one JSON object per line: all of them or none
+    #[command(after_help = EXAMPLES)]
+    Submit(SubmitBatchCommand),
+    /// Shows the runs of a batch, in order
+    #[command(after_help = EXAMPLES)]
+    Show(ShowBatchCommand),
+}
+
+#[derive(Debug, Args)]
+struct SubmitBatchCommand {
+    /// File of tasks, one JSON object per line; `-` reads them from stdin
+    file: PathBuf,
+    /// Start each task when the one before it has completed; cancel the rest after a failure
+    #[arg(long)]
+    sequential: bool,
+    /// Idempotency key: submit only once, even if this command is repeated with the same key
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Print the batch as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ShowBatchCommand {
+    /// Id of the batch
+    batch: BatchId,
+    /// Print the batch as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl BatchCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            BatchSubcommand::Submit(submit) => submit.run(),
+            BatchSubcommand::Show(show) => show.run(),
+        }
+    }
+}
+
+impl SubmitBatchCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let runs = parse_tasks(&read_file(&self.file)?)?;
+        let mode = match self.sequential {
+            true => BatchMode::Sequential,
+            false => BatchMode::Parallel,
+        };
+        let client = connect_or_create_store(find_server()?)?;
+        let submit = client.submit_batch(runs, mode, self.idempotency_key.clone());
+        let batch = runtime::build_current_thread()?.block_on(submit)?;
+        if self.json {
+            return output::print_json(&batch);
+        }
+        output::print_line(&batch.id.to_string()).context(format!("{} was submitted", batch.id))?;
+        batch.runs.iter().try_for_each(|run| output::print_line(&format!("  {}", run.id)))
+    }
+}
+
+impl ShowBatchCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let client = connect()?;
+        let batch = runtime::build_current_thread()?.block_on(client.get_batch(self.batch))?;
+        match self.json {
+            true => output::print_json(&batch),
+            false => print_batch(&batch),
+        }
+    }
+}
+
+fn print_batch(batch: &BatchView) -> anyhow::Result<()> {
+    let (mode, count) = (batch.mode.as_str(), batch.runs.len());
+    output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
+    let rows = batch.runs.iter().map(|run| {
+        vec![
+            TableCell::new(run.id.to_string()),
+            TableCell::new(&run.agent),
+            TableCell::new(run.status.as_str()),
+            TableCell::new(&run.now),
+        ]
+    });
+    table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows)
+}
+
+fn read_file(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        return output::read_stdin(FILE_BYTES_MAX, "the file of tasks");
+    }
+    let name = path.display();
+    let unreadable =
+        |why: std::io::Error| CliError::usage_error(format!("`{name}` can't be read: {why}"));
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => {
+            let message = format!("`{name}` is longer than {FILE_BYTES_MAX} bytes");
+            Err(CliError::usage_error(message).into())
+        }
+        false => Ok(text),
+    }
+}
+
+/// Parses the tasks of a file. Empty lines are skipped.
+fn parse_tasks(text: &str) -> anyhow::Result<Vec<NewRunBody>> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let tasks = lines.map(|(index, line)| {
+        serde_json::from_str(line).map_err(|why| {
+            let message = format!("line {} is not a task: {why}", index + 1);
+            anyhow::Error::from(
+                CliError::usage_error(message).hint("see the format", "longhaul batch --help"),
+            )
+        })
+    });
+    tasks.collect()
+}

@@ -1,0 +1,171 @@
+//! `longhaul lanes`: lists lanes and shows, pauses or resumes one. The runs of a lane execute one at
+//! a time.
+
+use clap::{Args, Subcommand};
+use longhaul_api::lane::LaneView;
+use longhaul_core::id::LaneKey;
+use longhaul_core::port::store::RunFilter;
+use longhaul_core::status::Status;
+
+use crate::client::RunClient;
+use crate::client::connect::{connect_or_create_store, find_server, try_connect};
+use crate::style::Tone;
+use crate::table::{self, TableCell};
+use crate::{output, runtime};
+
+/// Maximum number of lanes, or of runs of one lane, that are listed.
+const ROWS_MAX: usize = 1_000;
+
+const EXAMPLES: &str = "Examples:
+  longhaul submit writer \"Go on.\" --lane docs
+  longhaul lanes                  lanes that contain runs or are paused
+  longhaul lanes show docs        the runs of one lane that have not ended
+  longhaul lanes pause docs       no run of the lane starts; a run that has started goes on
+  longhaul lanes resume docs";
+
+/// Arguments of `longhaul lanes`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct LanesCommand {
+    #[command(subcommand)]
+    command: Option<LanesSubcommand>,
+    #[command(flatten)]
+    list: ListLanesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LanesSubcommand {
+    /// Lists the lanes that contain runs or are paused
+    #[command(after_help = EXAMPLES)]
+    Ls(ListLanesCommand),
+    /// Shows a lane and its runs that have not ended, oldest first
+    #[command(after_help = EXAMPLES)]
+    Show(LaneArgs),
+    /// Pauses a lane: no run of it starts, and a run that has started goes on
+    #[command(after_help = EXAMPLES)]
+    Pause(LaneArgs),
+    /// Resumes a paused lane
+    #[command(after_help = EXAMPLES)]
+    Resume(LaneArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListLanesCommand {
+    /// Print the lanes as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct LaneArgs {
+    /// Name of the lane, as in `--lane`
+    lane: LaneKey,
+    /// Print the lane as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl LanesCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            None => self.list.run(),
+            Some(LanesSubcommand::Ls(list)) => list.run(),
+            Some(LanesSubcommand::Show(lane)) => lane.show(),
+            Some(LanesSubcommand::Pause(lane)) => {
+                lane.change(async |client| client.pause_lane(&lane.lane).await)
+            }
+            Some(LanesSubcommand::Resume(lane)) => {
+                lane.change(async |client| client.resume_lane(&lane.lane).await)
+            }
+        }
+    }
+}
+
+impl ListLanesCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let lanes = match try_connect()? {
+            Some(client) => {
+                runtime::build_current_thread()?.block_on(client.list_lanes(ROWS_MAX))?
+            }
+            None => Vec::new(),
+        };
+        if self.json {
+            return output::print_json_list(&lanes);
+        }
+        if lanes.is_empty() {
+            output::eprint_line("No lane contains a run.   Use one: longhaul submit --lane NAME");
+            return Ok(());
+        }
+        table::print_table(&["LANE", "STATUS", "WAITING", "RUN"], lanes.iter().map(lane_row))
+    }
+}
+
+impl LaneArgs {
+    fn show(&self) -> anyhow::Result<()> {
+        let client = connect_or_create_store(find_server()?)?;
+        let lane = runtime::build_current_thread()?.block_on(client.get_lane(&self.lane))?;
+        if self.json {
+            return output::print_json(&lane);
+        }
+        output::print_text(&describe_lane(&lane))?;
+        let filter = RunFilter {
+            lane: Some(self.lane.clone()),
+            statuses: Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect(),
+            limit: ROWS_MAX,
+            ..RunFilter::default()
+        };
+        let mut runs = runtime::build_current_thread()?.block_on(client.list_runs(filter))?;
+        runs.reverse();
+        let rows = runs.iter().map(|run| {
+            vec![
+                TableCell::new(run.id.to_string()),
+                TableCell::new(&run.agent),
+                TableCell::new(run.status.as_str()),
+                TableCell::new(&run.now),
+            ]
+        });
+        match runs.is_empty() {
+            true => Ok(()),
+            false => table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows),
+        }
+    }
+
+    /// Pauses or resumes the lane with `change`, and prints its new state.
+    fn change(
+        &self,
+        change: impl AsyncFnOnce(&RunClient) -> anyhow::Result<LaneView>,
+    ) -> anyhow::Result<()> {
+        let client = connect_or_create_store(find_server()?)?;
+        let lane = runtime::build_current_thread()?.block_on(change(&client))?;
+        match self.json {
+            true => output::print_json(&lane),
+            false => output::print_text(&describe_lane(&lane)),
+        }
+    }
+}
+
+/// Returns a sentence about the state of a lane.
+fn describe_lane(lane: &LaneView) -> String {
+    let LaneView { lane: name, head, waiting, paused, .. } = lane;
+    let state = match (head, paused) {
+        (Some(head), false) => format!("is busy with {head}"),
+        (None, false) => "is free".to_owned(),
+        (Some(head), true) => format!("is paused; {head} goes on"),
+        (None, true) => "is paused".to_owned(),
+    };
+    format!("The lane `{name}` {state}; {waiting} waiting.")
+}
+
+fn lane_row(lane: &LaneView) -> Vec<TableCell> {
+    let (status, tone) = match (lane.paused, lane.busy) {
+        (true, _) => ("paused", Tone::Dim),
+        (false, true) => ("busy", Tone::Good),
+        (false, false) => ("free", Tone::Dim),
+    };
+    vec![
+        TableCell::new(&lane.lane),
+        TableCell::new(status).with_tone(tone),
+        TableCell::new(lane.waiting.to_string()),
+        TableCell::new(lane.head.map(|run| run.to_string()).unwrap_or_default()),
+    ]
+}

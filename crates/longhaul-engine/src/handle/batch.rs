@@ -1,0 +1,77 @@
+//! Submits and shows batches: runs that are submitted together and execute in parallel or one after
+//! another.
+
+use longhaul_api::batch::BatchView;
+use longhaul_core::id::{BatchId, RunId};
+use longhaul_core::task::{BatchMode, BatchPosition, EarliestStart};
+use longhaul_run::Rejection;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::handle::submit::{SubmitOutcome, check_task_count, creation_request};
+use crate::run_session::replay_without_transcript;
+use crate::task::Task;
+use crate::view::created_run_view;
+
+impl Longhaul {
+    /// Submits tasks as a batch: all of them or none. The idempotency key of the first task covers
+    /// the whole batch.
+    pub async fn submit_batch(
+        &self,
+        tasks: Vec<Task>,
+        mode: BatchMode,
+    ) -> Result<BatchView, Error> {
+        check_task_count(tasks.len())?;
+        let idempotency = self.idempotency_record(&tasks, Some(mode));
+        let id = BatchId::from_bits(self.services.ids.next_id_bits());
+        let ids: Vec<RunId> = tasks.iter().map(|_| self.new_run_id()).collect();
+        let mut built = Vec::with_capacity(tasks.len());
+        for (index, (mut task, run)) in tasks.into_iter().zip(ids.iter().copied()).enumerate() {
+            let mut position = BatchPosition { id, mode, next: None };
+            if mode == BatchMode::Sequential {
+                position.next = ids.get(index + 1).copied();
+                task.start = start_in_sequence(index, task.start)?;
+            }
+            built.push(self.build_new_run(task, run, Some(position))?);
+        }
+        let views = built.iter().map(|(run, _)| created_run_view(run, self.services.clock.now()));
+        let runs = views.collect::<Result<_, _>>()?;
+        match self.create_runs(creation_request(built, idempotency)).await? {
+            SubmitOutcome::Created(_) => Ok(BatchView { id, mode, runs }),
+            SubmitOutcome::Existing(runs) => {
+                let first = runs.first().ok_or(Error::BatchNotFound(id))?;
+                let (first, _) = replay_without_transcript(&self.services, *first).await?;
+                let existing = first.task().batch.ok_or(Error::IdempotencyKeyReused)?;
+                self.batch(existing.id).await
+            }
+            // Tasks of a batch are never added to other runs.
+            SubmitOutcome::Added(_) => Err(Error::BatchNotFound(id)),
+        }
+    }
+
+    /// Returns a batch with its runs, in order.
+    pub async fn batch(&self, batch: BatchId) -> Result<BatchView, Error> {
+        let ids = self.services.records.batch_runs(batch).await?;
+        let first = ids.first().ok_or(Error::BatchNotFound(batch))?;
+        let (first, _) = replay_without_transcript(&self.services, *first).await?;
+        let mode = first.task().batch.map_or(BatchMode::default(), |position| position.mode);
+        let mut runs = Vec::with_capacity(ids.len());
+        for run in ids {
+            runs.push(self.get_run(run).await?);
+        }
+        Ok(BatchView { id: batch, mode, runs })
+    }
+}
+
+/// Returns the start condition of a task in a sequential batch. Only the first task can have a
+/// start time.
+fn start_in_sequence(index: usize, start: EarliestStart) -> Result<EarliestStart, Error> {
+    match (index, start) {
+        (0, start) => Ok(start),
+        (_, EarliestStart::Now | EarliestStart::AfterBatch) => Ok(EarliestStart::AfterBatch),
+        (_, EarliestStart::At(_)) => {
+            let why = "only the first task of a sequential batch can have a start time";
+            Err(Rejection::InvalidTask(why.to_owned()).into())
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Submits a task whose lane may be busy, by the `lane_busy` policy of its agent.
+//!
+//! Invariant: no task is lost. The store decides whether the lane is busy in the transaction that
+//! would create the run. A message that arrives too late for a run is submitted again.
+
+use longhaul_core::change::{Blob, Change, NewRun};
+use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
+use longhaul_core::id::{RunId, SteerId};
+use longhaul_core::policy::LaneBusyPolicy;
+use longhaul_core::port::store::{
+    AppendRequest, AppendResult, Author, BusyLane, CreateRunsOutcome, IdempotencyRecord,
+    RefusalReason, RunRow,
+};
+use longhaul_run::DecideContext;
+use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::submit::lane_entry;
+
+use crate::agent::Agent;
+use crate::error::Error;
+use crate::event_text;
+use crate::handle::Longhaul;
+use crate::handle::submit::{SubmitOutcome, creation_request, lane_busy_error};
+use crate::template;
+
+/// Maximum number of attempts to add a task to a run. After that the task waits for its lane.
+const ATTEMPTS_MAX: usize = 16;
+
+/// Outcome of an attempt to add a task to an existing run.
+enum AddOutcome {
+    /// The text of the task was added to this run.
+    Added(RunId),
+    /// The run has ended or started in the meantime, so the lane must be looked at again.
+    Outdated,
+    /// The task can't be added to a run and must wait for its lane.
+    Impossible,
+}
+
+impl Longhaul {
+    /// Creates the run of a task, or adds the task to an existing run if its lane is busy.
+    pub(super) async fn create_or_add(
+        &self,
+        new: &NewRun,
+        definition: &Blob,
+        idempotency: Option<IdempotencyRecord>,
+    ) -> Result<SubmitOutcome, Error> {
+        let enqueue =
+            || creation_request(vec![(new.clone(), definition.clone())], idempotency.clone());
+        let agent = self.agent(new.task.agent.as_str()).ok();
+        let Some(agent) = agent.filter(|agent| !agent.lane_busy.is_enqueue()) else {
+            return self.create_runs(enqueue()).await;
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let mut request = enqueue();
+            for run in &mut request.runs {
+                run.lane_entry = lane_entry(agent.lane_busy, self.defaults.collect_window);
+            }
+            let busy = match self.services.store.create_runs(request).await? {
+                CreateRunsOutcome::LaneBusy(busy) => busy,
+                outcome => return self.submit_outcome(outcome),
+            };
+            if agent.lane_busy == LaneBusyPolicy::Reject {
+                return Err(lane_busy_error(busy));
+            }
+            match self.add_to_run(&agent, new, &busy, idempotency.as_ref()).await? {
+                AddOutcome::Added(run) => return Ok(SubmitOutcome::Added(run)),
+                AddOutcome::Outdated => {}
+                AddOutcome::Impossible => break,
+            }
+        }
+        self.create_runs(enqueue()).await
+    }
+
+    /// Adds a task as a message to the run that holds the lane, or to the run that waits for it.
+    async fn add_to_run(
+        &self,
+        agent: &Agent,
+        new: &NewRun,
+        busy: &BusyLane,
+        idempotency: Option<&IdempotencyRecord>,
+    ) -> Result<AddOutcome, Error> {
+        let collects = agent.lane_busy == LaneBusyPolicy::Collect;
+        let target = if collects { Some(busy.last) } else { busy.head };
+        // A message has no context or history of its own, and a Rust function reads no messages.
+        let only_text = new.task.context.is_empty() && new.task.history.is_empty();
+        let Some(run) = target.filter(|_| only_text && !agent.fixed_model) else {
+            return Ok(AddOutcome::Impossible);
+        };
+        let Some(row) = self.services.store.get_run(run).await? else {
+            return Ok(AddOutcome::Outdated);
+        };
+        if row.agent != new.task.agent {
+            return Ok(AddOutcome::Impossible);
+        }
+        if row.status.is_terminal() || (collects && row.epoch.0 > 0) {
+            return Ok(AddOutcome::Outdated);
+        }
+        // The waiting run must not have started when it gets the message, so the append names the
+        // last event of the run.
+        let author = match collects {
+            true => Author::Closer { after: row.last_seq },
+            false => Author::Outsider,
+        };
+        let Some(mut request) = self.message_request(agent, new, &row, author).await? else {
+            return Ok(AddOutcome::Impossible);
+        };
+        request.batch.changes.extend(idempotency.cloned().map(Change::SaveSubmitKey));
+        Ok(match self.services.store.append(request).await? {
+            AppendResult::Committed { .. } => {
+                self.services.notifier.notify_run_changed(run);
+                AddOutcome::Added(run)
+            }
+            AppendResult::Refused(RefusalReason::SteersFull) => AddOutcome::Impossible,
+            // A key that was used in the meantime is found by the next attempt.
+            AppendResult::Conflict
+            | AppendResult::Fenced
+            | AppendResult::RunEnded
+            | AppendResult::RunNotFound
+            | AppendResult::Refused(_) => AddOutcome::Outdated,
+        })
+    }
+
+    /// Returns the request that appends the text of a task to a run as a message. `None` if the text
+    /// can't be a message.
+    async fn message_request(
+        &self,
+        agent: &Agent,
+        new: &NewRun,
+        row: &RunRow,
+        author: Author,
+    ) -> Result<Option<AppendRequest>, Error> {
+        let task = &new.task;
+        let values = template::template_values(&task.input, &task.context);
+        let text = event_text::task_text(agent, task, &values).map_err(|reason| {
+            Error::Template { agent: agent.name.to_string(), what: "the event text", reason }
+        })?;
+        let message = SteerMessage {
+            steer: SteerId::from_bits(new.id.bits()),
+            text,
+            delivery: SteerDelivery::default(),
+            by: task.submitter.clone().unwrap_or_default(),
+        };
+        let now = self.services.records.now().await?;
+        let snapshot = RunSnapshot { run: row.id, status: row.status };
+        let command = self.redact_command(RunCommand::Steer(message));
+        // An empty text, or one that is too long for a message, stays a task of its own.
+        let batch = decide_command(&snapshot, command, DecideContext::new(now)).ok();
+        Ok(batch.map(|batch| AppendRequest { run: row.id, author, batch }))
+    }
+}

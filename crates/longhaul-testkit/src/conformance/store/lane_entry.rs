@@ -1,0 +1,139 @@
+//! Conditions under which a new run enters its lane, and tasks that are added to runs in it.
+
+use longhaul_core::change::{Change, LaneEntry, NewRun, TimerKind};
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::{
+    AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, RefusalReason,
+};
+use longhaul_core::raw::Hash;
+use longhaul_core::status::Status;
+use longhaul_core::time::{Clock, Millis};
+
+use crate::conformance::store::batches::{
+    BatchExt as _, cancel_batch, fire_timer_batch, steer_batch,
+};
+use crate::conformance::store::fixture::{StoreFixture, assert_appended, lane_key, refused};
+
+const WINDOW: Millis = Millis(100);
+const COLLECT: LaneEntry = LaneEntry::IfNoneWaits { window: WINDOW };
+
+/// A run that needs an empty lane is refused while any run is in the lane.
+pub async fn a_run_enters_an_empty_lane_only(fixture: StoreFixture) {
+    let first = create(&fixture, LaneEntry::IfEmpty).await;
+    assert_eq!(busy(&fixture, LaneEntry::IfEmpty).await, (Some(first), first));
+    let second = create(&fixture, LaneEntry::Enqueue).await;
+    assert_eq!(busy(&fixture, LaneEntry::IfEmpty).await, (Some(first), second));
+    let worker = fixture.worker().await;
+    fixture.claim_one(worker).await.end().await;
+    assert_eq!(busy(&fixture, LaneEntry::IfEmpty).await, (Some(second), second));
+    fixture.harness.records.set_lane_paused(&lane_key("a"), true).await.expect("pause");
+    assert_eq!(busy(&fixture, LaneEntry::IfEmpty).await, (None, second));
+    let last = fixture.row(second).await.last_seq;
+    assert_appended(&fixture.append_as_closer(second, last, cancel_batch()).await);
+    create(&fixture, LaneEntry::IfEmpty).await;
+}
+
+/// At most one run of a lane collects messages. It starts when no message has arrived for its
+/// window.
+pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let first = create(&fixture, COLLECT).await;
+    assert_eq!(busy(&fixture, COLLECT).await, (Some(first), first), "no worker has claimed it");
+    let mut held = fixture.claim_one(worker).await;
+    let second = create(&fixture, COLLECT).await;
+    assert_eq!(busy(&fixture, COLLECT).await, (Some(first), second));
+    fixture.advance(Millis(WINDOW.0 * 2));
+    let after = fixture.row(second).await.last_seq;
+    let message = steer_batch(fixture.ids.steer(), "more");
+    assert_appended(&fixture.append_as_closer(second, after, message.clone()).await);
+    let due = fixture.harness.clock.now().plus(WINDOW);
+    fixture.advance(Millis(WINDOW.0 / 2));
+    held.end().await;
+    fixture.assert_status(second, Status::Pending, "collect").await;
+    assert!(fixture.try_claim_one(worker).await.is_none());
+    fixture.assert_consistent().await;
+    assert_eq!(fixture.harness.records.next_timer_due().await.expect("next"), Some(due));
+    // A message that is based on an old state of the run is refused.
+    let late = fixture.append_as_closer(second, after, steer_batch(fixture.ids.steer(), "x")).await;
+    assert_eq!(late, AppendResult::Conflict);
+    fixture.advance(WINDOW);
+    let timers = fixture.harness.records.due_timers(9).await.expect("due");
+    assert_eq!((timers[0].run, &timers[0].kind), (second, &TimerKind::Start));
+    assert_appended(&fixture.append_outside(second, fire_timer_batch(timers[0].timer)).await);
+    fixture.claim_one(worker).await.end().await;
+    // Without a recent message the next run starts at once.
+    let third = create(&fixture, COLLECT).await;
+    let mut held = fixture.claim_one(worker).await;
+    assert_eq!(held.run, third);
+    let fourth = create(&fixture, COLLECT).await;
+    fixture.advance(WINDOW);
+    held.end().await;
+    assert_eq!(fixture.claim_one(worker).await.run, fourth);
+}
+
+/// A run that interrupts its lane sets a timer for every other run in it.
+pub async fn a_run_interrupts_its_lane(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let older =
+        [create(&fixture, LaneEntry::Enqueue).await, create(&fixture, LaneEntry::Enqueue).await];
+    fixture.claim_one(worker).await;
+    let newest = create(&fixture, LaneEntry::Interrupt).await;
+    let timers = fixture.harness.records.due_timers(9).await.expect("due");
+    let mut cancelled: Vec<RunId> = timers.iter().map(|timer| timer.run).collect();
+    cancelled.sort();
+    assert_eq!(cancelled, older);
+    assert!(timers.iter().all(|timer| timer.kind == TimerKind::LaneInterrupted(newest)));
+    fixture.assert_status(newest, Status::Pending, "lane").await;
+}
+
+/// The key of a task that was added to a run is remembered like the key of a new run.
+pub async fn an_added_task_has_a_key(fixture: StoreFixture) {
+    let run = create(&fixture, LaneEntry::Enqueue).await;
+    let add = async |key: IdempotencyRecord| {
+        let batch = steer_batch(fixture.ids.steer(), "more");
+        fixture.append_outside(run, batch.with_change(Change::SaveSubmitKey(key))).await
+    };
+    assert_appended(&add(key("body")).await);
+    assert_eq!(refused(add(key("body")).await), RefusalReason::SubmitKeyUsed);
+    let steers = fixture.harness.records.queued_steers(run).await.expect("steers");
+    assert_eq!(steers.len(), 1);
+    let open = async |key: IdempotencyRecord| {
+        let runs = vec![fixture.new_run(|_| {})];
+        let request = CreateRunsRequest { runs, blobs: Vec::new(), idempotency: Some(key) };
+        fixture.harness.store.create_runs(request).await.expect("open")
+    };
+    assert_eq!(open(key("body")).await, CreateRunsOutcome::Existing(vec![run]));
+    assert_eq!(open(key("other")).await, CreateRunsOutcome::KeyReused);
+}
+
+fn key(body: &str) -> IdempotencyRecord {
+    IdempotencyRecord {
+        principal: "ops".to_owned(),
+        key: "k".to_owned(),
+        body_hash: Hash::digest(body.as_bytes()),
+        ttl: Millis::from_secs(60),
+    }
+}
+
+fn new_run(fixture: &StoreFixture, entry: LaneEntry) -> NewRun {
+    NewRun { lane_entry: entry, ..fixture.new_run(|task| task.lane = Some(lane_key("a"))) }
+}
+
+/// Creates a run in the lane `a`.
+async fn create(fixture: &StoreFixture, entry: LaneEntry) -> RunId {
+    let new = new_run(fixture, entry);
+    let id = new.id;
+    assert_eq!(fixture.open_runs(vec![new]).await, CreateRunsOutcome::Created(vec![id]));
+    id
+}
+
+/// Asserts that a run is refused, and returns the head and the last run of the lane.
+async fn busy(fixture: &StoreFixture, entry: LaneEntry) -> (Option<RunId>, RunId) {
+    match fixture.open_runs(vec![new_run(fixture, entry)]).await {
+        CreateRunsOutcome::LaneBusy(BusyLane { lane, head, last }) => {
+            assert_eq!(lane, lane_key("a"));
+            (head, last)
+        }
+        other => panic!("the lane is not busy: {other:?}"),
+    }
+}
