@@ -78,7 +78,6 @@ pub enum LaneBusyPolicy {
 
 impl LaneBusyPolicy {
     /// Returns whether the task waits for the lane, which is the default.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub const fn is_enqueue(&self) -> bool {
         matches!(self, Self::Enqueue)
     }

@@ -100,7 +100,7 @@ fn a_sequential_batch_survives_the_kill_of_its_worker() {
         assert_eq!(ends, 1, "{events:?}");
     }
     let shown = project.run(&["batch", "show", id], 0).out;
-    assert_eq!(shown.matches("completed").count(), 3, "{shown}");
+    assert_eq!(shown.matches("The run completed.").count(), 3, "{shown}");
 }
 
 #[test]

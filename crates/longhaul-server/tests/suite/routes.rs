@@ -1,5 +1,6 @@
 //! Every documented route with a valid request: its status and the content of its response.
 
+use longhaul_core::policy::LaneBusyPolicy;
 use serde_json::{Value, json};
 
 use crate::suite::harness::client::{TestRequest, get, post, request};
@@ -243,7 +244,7 @@ async fn a_batch_is_submitted_and_shown() {
     ];
     check(&server, get(path), 200, &shown).await;
     let unknown = "/v1/batches/batch_00000000000000000000000001";
-    check(&server, get(unknown), 404, &[("/code", json!("no_batch"))]).await;
+    assert_eq!(server.send(get(unknown)).await.expect(404)["code"], "no_batch");
     let many: Vec<_> = (0..1_001).map(|_| task("x")).collect();
     for (runs, detail) in [
         (json!([]), "a submit must have 1 to 1000 tasks, and this one has 0"),
@@ -254,8 +255,34 @@ async fn a_batch_is_submitted_and_shown() {
         ),
     ] {
         let refused = post("/v1/runs/batch", &json!({ "runs": runs }));
-        check(&server, refused, 422, &[("/detail", json!(detail))]).await;
+        assert_eq!(server.send(refused).await.expect(422)["detail"], detail);
     }
+}
+
+#[tokio::test]
+async fn a_task_of_a_busy_lane_is_added_or_refused() {
+    let with_policy = |policy| {
+        server_with([]).agent(move |agent| {
+            agent.lane = Some("l1".into());
+            agent.lane_busy = policy;
+        })
+    };
+    let task = |input: &str| post("/v1/runs", &json!({ "agent": "tester", "input": input }));
+    let server = with_policy(LaneBusyPolicy::Steer).open().await;
+    let run = check(&server, task("one"), 201, &[]).await;
+    assert_eq!(run["added"], Value::Null);
+    let added = [("/id", run["id"].clone()), ("/added", json!(true))];
+    let keyed = || task("two").idempotency_key("k");
+    check(&server, keyed(), 200, &added).await;
+    check(&server, keyed(), 200, &added).await;
+    let steers = format!("/v1/runs/{}/steer", run["id"].as_str().unwrap());
+    let sent = check(&server, get(&steers), 200, &[("/data/0/text", json!("two"))]).await;
+    assert_eq!(sent["data"].as_array().unwrap().len(), 1);
+    let server = with_policy(LaneBusyPolicy::Reject).open().await;
+    check(&server, task("one"), 201, &[]).await;
+    assert_eq!(server.send(task("two")).await.expect(409)["code"], "lane_busy");
+    let long = json!({ "agent": "tester", "input": "x", "lane": "x".repeat(10_000) });
+    server.send(post("/v1/runs", &long)).await.expect(422);
 }
 
 #[tokio::test]
@@ -285,7 +312,7 @@ async fn a_lane_is_paused_and_resumed() {
         .await;
     server.ended(run["id"].as_str().unwrap()).await;
     let long = format!("/v1/lanes/{}/pause", "x".repeat(10_000));
-    check(&server, request("POST", long), 422, &[]).await;
+    server.send(request("POST", long)).await.expect(422);
 }
 
 #[tokio::test]
