@@ -262,8 +262,9 @@ impl RunEnv {
 }
 
 /// Returns the names of the models of a run. A prepared run keeps its models. Otherwise the task's
-/// model comes first. Without one, an idle tick of an agent with `idle_models` gets the configured
-/// idle model or `idle_models`, and any other run gets the agent's models.
+/// model comes first. Without one, an idle tick gets the idle model: for an agent with `idle_models`
+/// the configured one or these, for any other agent that of the provider of its own model. All
+/// other runs get the agent's models.
 fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<String> {
     let perceived = run.transcript().models();
     if perceived.iter().any(|name| !name.is_empty()) {
@@ -273,12 +274,15 @@ fn model_names(services: &EngineServices, run: &Run, agent: &Agent) -> Vec<Strin
     if let Some(named) = &task.model {
         return vec![named.clone()];
     }
-    let is_idle = event_kind(agent, task) == Some(IDLE_TICK) && !agent.idle_models.is_empty();
-    match services.models.idle_model_override().filter(|_| is_idle) {
-        Some(idle) => vec![idle],
-        None if is_idle => agent.idle_models.clone(),
-        None => agent.models.clone(),
+    if event_kind(agent, task) != Some(IDLE_TICK) {
+        return agent.models.clone();
     }
+    let own = agent.models.first().map(String::as_str);
+    let (idle, others) = match agent.idle_models.is_empty() {
+        true => (services.models.idle_model_of_provider(own), &agent.models),
+        false => (services.models.idle_model_override(), &agent.idle_models),
+    };
+    idle.map_or_else(|| others.clone(), |idle| vec![idle])
 }
 
 /// Returns the names of all tools of an agent, including `read_output` and similar tools that its

@@ -77,6 +77,13 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
     }
 }
 
+    /// Returns the name of the idle model of the provider that has this model: the model for idle
+    /// ticks of agents without `idle_models`. `None` means that the provider has none. The name
+    /// `None` means the project's default model.
+    fn idle_model_of_provider(&self, _name: Option<&str>) -> Option<String> {
+        None
+    }
+
 /// A model that can be called, with its full name.
 #[derive(Debug, Clone)]
 pub struct ResolvedModel {

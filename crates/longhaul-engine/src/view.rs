@@ -34,7 +34,8 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         agent_version: task.definition,
         status: row.status,
         reason: row.reason.clone().or_else(|| batch_stop_reason(run)),
-        now: explain_run_state(run).message,
+        // Waiting for a lane, a batch or a start time is recorded only in the row.
+        now: queue_reason(row).unwrap_or_else(|| explain_run_state(run).message),
         input: task.input.clone(),
         context: task.context.clone(),
         turns: row.turns,
@@ -79,6 +80,21 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
     let mut entries = new.events.iter().zip(1..).map(|(event, seq)| Entry {
         run: new.id,
         seq: Seq(seq),
+/// Describes what a queued run waits for, if that is recorded in its row and not in its journal.
+pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
+    let lane = row.lane.as_ref().map(ToString::to_string);
+    match row.reason.as_deref()? {
+        "lane" => Some(format!(
+            "The run waits for the run before it in the lane `{}`.",
+            lane.unwrap_or_default()
+        )),
+        "start_at" => Some("The run waits for its start time.".to_owned()),
+        "collect" => Some("The run waits a moment for more messages.".to_owned()),
+        "batch" => Some("The run waits for the run before it in its batch.".to_owned()),
+        _ => None,
+    }
+}
+
         at: now,
         epoch: Epoch(0),
         event: event.clone(),

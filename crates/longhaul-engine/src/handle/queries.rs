@@ -17,7 +17,7 @@ use longhaul_run::explain::explain_run_state;
 use crate::error::Error;
 use crate::handle::Longhaul;
 use crate::run_session::{replay_run, replay_without_transcript};
-use crate::view::run_view;
+use crate::view::{queue_reason, run_view};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::why::RunExplanation;
@@ -140,21 +140,6 @@ impl Longhaul {
     /// Returns the current time of the store.
     pub async fn store_time(&self) -> Result<Timestamp, Error> {
         Ok(self.services.records.now().await?)
-    }
-}
-
-/// Describes what a queued run waits for, if that is recorded in its row and not in its journal.
-fn queue_reason(row: &RunRow) -> Option<String> {
-    let lane = row.lane.as_ref().map(ToString::to_string);
-    match row.reason.as_deref()? {
-        "lane" => Some(format!(
-            "The run waits for the run before it in the lane `{}`.",
-            lane.unwrap_or_default()
-        )),
-        "start_at" => Some("The run waits for its start time.".to_owned()),
-        "collect" => Some("The run waits a moment for more messages.".to_owned()),
-        "batch" => Some("The run waits for the run before it in its batch.".to_owned()),
-        _ => None,
     }
 }
 

@@ -59,6 +59,21 @@ async fn an_event_is_rendered_as_text_for_the_model() {
 }
 
 #[tokio::test]
+async fn an_idle_tick_without_idle_models_gets_the_idle_model_of_the_provider() {
+    for (own, kind, expected) in [
+        ("real/conversation", "idle_tick", "real/provider-idle"),
+        ("real/conversation", "player_action", "real/conversation"),
+        ("other/model", "idle_tick", "other/model"),
+    ] {
+        let engine = engine_with([FakeReply::Text("done")])
+            .agent(|agent| agent.models = vec![own.into()])
+            .start();
+        submit_event(&engine, kind, Value::Null).await;
+        assert_eq!(engine.model.requests()[0].model, expected, "{own} {kind}");
+    }
+}
+
+#[tokio::test]
 async fn an_event_run_has_at_most_six_turns() {
     let calls = (0..9).map(|n| FakeReply::call("look", json!({ "count": n })));
     let engine = engine_with_events(calls.collect());

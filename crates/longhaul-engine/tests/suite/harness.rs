@@ -269,6 +269,11 @@ impl ModelResolver for FakeModels {
     }
 }
 
+
+    fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
+        let (provider, _) = name?.split_once('/')?;
+        (provider == "real").then(|| "real/provider-idle".to_owned())
+    }
 /// An engine with its store and workers.
 #[derive(Debug)]
 pub(crate) struct TestEngine {

@@ -1,6 +1,8 @@
 //! Tests of submitting tasks: idempotency, atomicity and error messages.
 
 use longhaul_core::port::store::RunFilter;
+use longhaul_core::task::EarliestStart;
+use longhaul_core::time::Millis;
 use longhaul_engine::handle::SubmitOutcome;
 use longhaul_engine::{Error, Task};
 use serde_json::json;
@@ -45,6 +47,18 @@ async fn an_idempotency_key_is_used_once_and_for_one_request() {
     other_task.submitter = Some("cli:ben".into());
     engine.longhaul.submit(other_task).await.unwrap();
     assert_eq!(rows(&engine).await, 2, "keys of different callers are independent");
+}
+
+#[tokio::test]
+async fn the_view_and_the_explanation_of_a_run_with_a_start_time_agree() {
+    let engine = engine_with([]).build();
+    let now = engine.longhaul.store_time().await.unwrap();
+    let mut task = Task::new("tester", "x");
+    task.start = EarliestStart::At(now.plus(Millis::from_secs(3_600)));
+    let run = engine.longhaul.submit(task).await.unwrap();
+    let view = engine.longhaul.get_run(run).await.unwrap();
+    assert_eq!(view.now, "The run waits for its start time.");
+    assert_eq!(engine.longhaul.explain_run(run).await.unwrap().message, view.now);
 }
 
 #[tokio::test]

@@ -149,4 +149,8 @@ impl ModelResolver for RecordingModelResolver {
     fn idle_model_override(&self) -> Option<String> {
         self.models.idle_model_override()
     }
+
+    fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
+        self.models.idle_model_of_provider(name)
+    }
 }

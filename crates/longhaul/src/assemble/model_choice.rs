@@ -87,6 +87,19 @@ impl ModelSelector {
         moonshot_model(&self.env, IDLE_MODEL_VAR, || None).map(|(model, _)| model)
     }
 
+    /// Returns the idle model of the provider that has this model: the model for runs that an
+    /// `idle_tick` event starts, if the agent's file sets none. `None` as the name means the default
+    /// model.
+    pub fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
+        let choice = self.choose_model(name, |_| None).ok()?;
+        let (provider, _) = choice.name.split_once('/')?;
+        let listed = || self.prices.idle_model(provider);
+        if provider == MOONSHOT_PROVIDER {
+            return moonshot_model(&self.env, IDLE_MODEL_VAR, listed).map(|(model, _)| model);
+        }
+        listed().map(|model| format!("{provider}/{model}"))
+    }
+
     /// Selects a model. `ollama` returns the first model of a running Ollama server; it is called
     /// only if nothing else is configured.
     ///

@@ -245,4 +245,8 @@ impl ModelResolver for ModelRegistry {
     fn idle_model_override(&self) -> Option<String> {
         self.selector.as_ref().ok()?.idle_model_override()
     }
+
+    fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
+        self.selector.as_ref().ok()?.idle_model_of_provider(name)
+    }
 }

@@ -188,3 +188,10 @@ impl ModelResolver for RegisteredModelResolver {
         self.fallback.idle_model_override()
     }
 }
+
+    fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
+        match name.is_some_and(|name| self.models.contains_key(name)) {
+            true => None,
+            false => self.fallback.idle_model_of_provider(name),
+        }
+    }

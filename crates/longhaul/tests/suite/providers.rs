@@ -87,6 +87,27 @@ fn the_model_is_chosen_in_the_documented_order() {
 }
 
 #[test]
+fn an_idle_tick_without_an_idle_model_gets_that_of_the_provider() {
+    for (toml, env, named, expected) in [
+        ("", &[KIMI][..], None, Some("moonshot/kimi-k2-0905-chat")),
+        ("", &[], Some("moonshot/kimi-k2.5"), Some("moonshot/kimi-k2-0905-chat")),
+        ("", &[("KIMI_IDLE_MODEL", "k")], Some("moonshot/kimi-k2.5"), Some("moonshot/k")),
+        (
+            "[models]\nfast = \"moonshot/x\"\n",
+            &[("KIMI_IDLE_MODEL", "k")],
+            Some("fast"),
+            Some("moonshot/k"),
+        ),
+        ("", &[ANTHROPIC, ("KIMI_IDLE_MODEL", "k")], None, None),
+        ("", &[("KIMI_IDLE_MODEL", "k")], Some("scripted/tidy"), None),
+        ("", &[], None, None),
+    ] {
+        let idle = selector(toml, env).idle_model_of_provider(named);
+        assert_eq!(idle.as_deref(), expected, "{toml} {env:?} {named:?}");
+    }
+}
+
+#[test]
 fn without_a_model_the_error_lists_every_way_to_set_one() {
     for (toml, env, named, expected) in [
         (
