@@ -14,6 +14,18 @@ use utoipa::ToSchema;
 
 use crate::schema;
 
+/// Numbers of retries and takeovers of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Retries)]
+pub struct RetriesView {
+    /// Number of model calls that were repeated because the provider had failed.
+    pub model_calls: u32,
+    /// Number of tool calls that were started again because their worker had died.
+    pub tool_calls: u32,
+    /// Number of workers that took over the run from a worker that had died.
+    pub takeovers: u32,
+}
+
 /// A run with all its details.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Run)]
@@ -60,6 +72,8 @@ pub struct RunView {
     pub waiting_ms: u64,
     /// Number of the current attempt of the run, from 1.
     pub attempt: u32,
+    /// Numbers of retries and takeovers, which are independent of the attempts of the run.
+    pub retries: RetriesView,
     /// Epoch of the current claim: a number that grows with every claim of the run by a worker.
     pub epoch: u64,
     /// Model that the run uses, as `provider/model`.

@@ -15,6 +15,7 @@ use longhaul_core::policy::gate::{AnswerScope, Decision};
 use longhaul_core::status::Wait;
 use longhaul_core::time::Timestamp;
 
+use crate::format::format_duration;
 use crate::sanitize;
 
 /// Maximum number of characters of a text on one line.
@@ -72,6 +73,20 @@ impl EventPrinter {
             Event::TurnInterrupted(interrupted) => {
                 Some((format!("turn {}", interrupted.turn), "interrupted by a message".into()))
             }
+            Event::RunOverdue(overdue) => labeled(
+                "overdue",
+                format!(
+                    "longer than its soft timeout of {}",
+                    format_duration(overdue.soft_timeout)
+                ),
+            ),
+            Event::RunTimedOut(timed_out) => labeled(
+                "timed out",
+                format!(
+                    "stopped at its hard timeout of {}",
+                    format_duration(timed_out.hard_timeout)
+                ),
+            ),
             Event::ToolCompleted(ended) => labeled(
                 "",
                 format!("  {}: {}", self.tool_name(ended.call), tool_result_text(ended)),

@@ -69,7 +69,7 @@ fn detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     rows.push(("cost", cost_text(run)));
     let (active, waiting) = (duration(run.active_ms), duration(run.waiting_ms));
     rows.push(("time", format!("{active} active, {waiting} waiting")));
-    rows.push(("attempt", run.attempt.to_string()));
+    rows.push(("attempt", attempt_text(run)));
     let optional = [("lane", &run.lane), ("thread", &run.thread), ("resource", &run.resource)];
     for (name, value) in optional {
         rows.extend(value.clone().map(|value| (name, value)));
@@ -97,6 +97,19 @@ fn input_text(run: &RunView) -> String {
         | serde_json::Value::Array(_)
         | serde_json::Value::Object(_)) => other.to_string(),
     }
+}
+
+/// Formats the number of the attempt, followed by the retries and takeovers that do not count as
+/// attempts.
+fn attempt_text(run: &RunView) -> String {
+    let retries = run.retries;
+    let counts = [
+        (retries.model_calls, "model retries"),
+        (retries.tool_calls, "tool retries"),
+        (retries.takeovers, "takeovers"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    counts.fold(run.attempt.to_string(), |text, (count, name)| format!("{text}, {name}: {count}"))
 }
 
 fn usage_with_cap_text(amount: u64, cap: Option<u64>) -> String {

@@ -20,7 +20,8 @@ use crate::event::environment::{
 use crate::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised};
 use crate::event::run::{
     RunBlocked, RunCancelled, RunClaimed, RunCompleted, RunControlRequest, RunCreated, RunFailed,
-    RunForked, RunOverdue, RunPrepared, RunRecovered, RunRetried, RunRetryScheduled, RunWaiting,
+    RunForked, RunOverdue, RunPrepared, RunRecovered, RunRetried, RunRetryScheduled, RunTimedOut,
+    RunWaiting,
 };
 use crate::event::steer::{SteerDelivered, SteerDropped, SteerMessage, SteerWithdrawn};
 use crate::event::tool::{
@@ -98,6 +99,8 @@ events! {
     RunWaiting(RunWaiting) = "run.waiting" v 1 format 1 outside None;
     /// An attempt of the run has exceeded its soft timeout.
     RunOverdue(RunOverdue) = "run.overdue" v 1 format 1 outside None;
+    /// An attempt of the run has reached its hard timeout.
+    RunTimedOut(RunTimedOut) = "run.timed_out" v 1 format 1 outside None;
     /// A worker took over a run whose previous worker had died.
     RunRecovered(RunRecovered) = "run.recovered" v 1 format 1 outside None;
     /// A caller requested to pause the run.

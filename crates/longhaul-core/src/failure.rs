@@ -35,6 +35,10 @@ string_enum! {
         Lost = "lost",
         /// The runtime cancelled the request because the run was stopped.
         Stopped = "stopped",
+        /// A handler (a function of a program) failed permanently.
+        HandlerFailed = "handler_failed",
+        /// A handler (a function of a program) failed for a reason that may pass.
+        HandlerFailedTransiently = "handler_failed_transiently",
     }
 }
 
@@ -47,12 +51,14 @@ impl FailureClass {
             | Self::Timeout
             | Self::Network
             | Self::Server
+            | Self::HandlerFailedTransiently
             | Self::Lost => true,
             Self::ContextOverflow
             | Self::Auth
             | Self::InvalidRequest
             | Self::Refused
             | Self::Quota
+            | Self::HandlerFailed
             | Self::Stopped => false,
         }
     }

@@ -4,6 +4,8 @@
 //! When an append conflicts with another writer, the new entries are folded and the same input is
 //! decided again. The work that produced the input is not repeated.
 
+use std::sync::Arc;
+
 use longhaul_core::change::{Batch, Change, LateToolResult};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
@@ -14,7 +16,7 @@ use longhaul_core::port::store::{
     AppendRequest, AppendResult, Author, Claim, JournalPage, JournalReadRequest, RefusalReason,
     StoreError,
 };
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_core::usage::RemainingBudget;
 use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
 use longhaul_run::input::{ToolCallResult, ToolCallStatus};
@@ -143,8 +145,11 @@ impl RunSession {
                 self.submit_late_results(input).await?;
                 return Ok(CommitOutcome::Lost);
             }
-            let ctx =
-                DecideContext { now: self.now(), remaining_budget: self.remaining_budget.take() };
+            let ctx = DecideContext {
+                now: self.now(),
+                remaining_budget: self.remaining_budget.take(),
+                random: self.random_for(&input),
+            };
             let batch = match decide(&self.run, input.clone(), ctx) {
                 Ok(batch) if batch.is_empty() => {
                     return self.count_rejection("the input has no effect");
@@ -166,6 +171,21 @@ impl RunSession {
                 }
             }
         }
+    }
+
+    /// Returns a random number for the jitter of a retry that may follow the input. 0 if none can
+    /// follow.
+    fn random_for(&self, input: &Input) -> u64 {
+        if !matches!(input, Input::ModelFailed { .. } | Input::ToolsDone(_)) {
+            return 0;
+        }
+        let bytes = self.services.ids.random_bytes().unwrap_or_default();
+        bytes.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// Returns the clock of this driver.
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.services.clock)
     }
 
     /// Decides and appends an input that must not be lost, such as durable progress of a call. An

@@ -75,7 +75,6 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
     fn idle_model_override(&self) -> Option<String> {
         None
     }
-}
 
     /// Returns the name of the idle model of the provider that has this model: the model for idle
     /// ticks of agents without `idle_models`. `None` means that the provider has none. The name
@@ -84,6 +83,7 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
         None
     }
 
+}
 /// A model that can be called, with its full name.
 #[derive(Debug, Clone)]
 pub struct ResolvedModel {

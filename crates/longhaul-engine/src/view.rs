@@ -3,7 +3,7 @@
 
 use longhaul_api::agent::AgentView;
 use longhaul_api::gate::{AnswerView, GateView};
-use longhaul_api::run::{BudgetView, OutputView, RunView, micro_usd_to_usd};
+use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, micro_usd_to_usd};
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, Seq};
@@ -51,6 +51,11 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         active_ms: row.active.0,
         waiting_ms: elapsed.saturating_sub(row.active.0),
         attempt: control.attempt,
+        retries: RetriesView {
+            model_calls: control.retries.model_calls,
+            tool_calls: control.retries.tool_calls,
+            takeovers: control.retries.takeovers,
+        },
         epoch: row.epoch.0,
         model: model.map(str::to_owned).or_else(|| task.model.clone()),
         thread: task.thread.as_ref().map(ToString::to_string),
@@ -75,11 +80,6 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
     }
 }
 
-/// Returns the API view of a run that was just created, without reading it back from the store.
-pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, Error> {
-    let mut entries = new.events.iter().zip(1..).map(|(event, seq)| Entry {
-        run: new.id,
-        seq: Seq(seq),
 /// Describes what a queued run waits for, if that is recorded in its row and not in its journal.
 pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
     let lane = row.lane.as_ref().map(ToString::to_string);
@@ -95,6 +95,11 @@ pub(crate) fn queue_reason(row: &RunRow) -> Option<String> {
     }
 }
 
+/// Returns the API view of a run that was just created, without reading it back from the store.
+pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, Error> {
+    let mut entries = new.events.iter().zip(1..).map(|(event, seq)| Entry {
+        run: new.id,
+        seq: Seq(seq),
         at: now,
         epoch: Epoch(0),
         event: event.clone(),

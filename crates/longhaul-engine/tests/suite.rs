@@ -32,6 +32,7 @@ mod suite {
     mod store_faults;
     mod submit;
     mod tool_traits;
+    mod timeouts;
     mod untrusted_secrets;
     mod worker;
 }

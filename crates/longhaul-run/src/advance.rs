@@ -3,6 +3,7 @@
 //! All due events go into one batch, so a turn costs two commits: the reply with the starts of its
 //! calls, and the results with the start of the next turn.
 
+mod attempt_end;
 pub(crate) mod call_events;
 mod call_order;
 mod conclude;
@@ -15,8 +16,9 @@ mod steer;
 mod tool_calls;
 mod turn_start;
 
+pub(crate) use attempt_end::{retry_or_fail, schedule_retry};
 pub(crate) use finish::{fail_run, settle_work_of_dead_drivers};
-pub(crate) use park::{missing_start, park_run_with_timer};
+pub(crate) use park::missing_start;
 
 use std::ops::ControlFlow;
 
@@ -58,6 +60,12 @@ fn advance_one_round(decision: &mut DecisionBuilder<'_>) -> Result<ControlFlow<(
     }
     if control.blocked_on.is_some() {
         return park::keep_run_blocked(decision);
+    }
+    if control.is_timed_out()
+        && !busy
+        && let Some(flow) = attempt_end::end_timed_out_attempt(decision)?
+    {
+        return Ok(flow);
     }
     match &decision.control.stage {
         Stage::New => park::park_until_start(decision),

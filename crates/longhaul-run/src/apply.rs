@@ -60,6 +60,7 @@ impl ControlState {
             | (Some(WakeTarget::ParkedOrPaused), Some(IdleReason::Paused)) => self.idle = None,
             _ => {}
         }
+        let was_concluding = matches!(self.stage, Stage::Concluding(_));
         let mut messages = self.dispatch_event(event)?;
         if is_progress_event(event) {
             self.crashes = 0;
@@ -80,6 +81,8 @@ impl ControlState {
             Event::RunPaused(_) => self.apply_run_paused(),
             Event::RunResumed(data) => self.apply_run_resumed(data),
             Event::RunBlocked(data) => self.apply_run_blocked(data),
+            Event::RunOverdue(_) => self.apply_run_overdue(),
+            Event::RunTimedOut(_) => self.apply_run_timed_out(),
             Event::RunCancelRequested(data) => self.apply_cancel_requested(data),
             Event::RunCancelled(data) => self.apply_run_cancelled(data),
             Event::RunCompleted(data) => self.apply_run_completed(data),
@@ -117,8 +120,7 @@ impl ControlState {
             Event::RuleRevoked(data) => self.apply_rule_revoked(data),
             Event::MemoryCompacted(data) => self.apply_memory_compacted(data),
             // Informational events, which don't change the state.
-            Event::RunOverdue(_)
-            | Event::RunForked(_)
+            Event::RunForked(_)
             | Event::ToolProgress(_)
             | Event::GateVoted(_)
             | Event::GateReminded(_)

@@ -1,9 +1,9 @@
-//! The time and the budget that a decision depends on.
+//! The time, the budget and the random number that a decision depends on.
 
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::RemainingBudget;
 
-/// Context of a decision: the store's time and the remaining budget.
+/// Context of a decision: the store's time, the remaining budget and a random number.
 #[derive(Debug, Clone, Copy)]
 pub struct DecideContext {
     /// Current time according to the store.
@@ -11,11 +11,13 @@ pub struct DecideContext {
     /// Remaining budget, known only after the store has refused an append for lack of budget.
     /// `None` means that the budget is not known to be short.
     pub remaining_budget: Option<RemainingBudget>,
+    /// Random number for the jitter of a retry delay. 0 means no jitter.
+    pub random: u64,
 }
 
 impl DecideContext {
-    /// Creates a context with this time and an unknown remaining budget.
+    /// Creates a context with this time, an unknown remaining budget and no jitter.
     pub const fn new(now: Timestamp) -> Self {
-        Self { now, remaining_budget: None }
+        Self { now, remaining_budget: None, random: 0 }
     }
 }

@@ -6,6 +6,7 @@
 mod model_failed;
 mod model_replied;
 mod release;
+mod timeouts;
 mod tool_results;
 
 use longhaul_core::change::{Batch, Blob, SchedulingUpdate};
@@ -50,6 +51,7 @@ pub fn decide(run: &Run, input: Input, ctx: DecideContext) -> Result<Batch, Reje
             decision.perception_refresh = Some(*refresh);
             advance_run(&mut decision)?;
         }
+        Input::TimeoutPassed { elapsed } => timeouts::record_timeout(&mut decision, elapsed)?,
         Input::Progress(progress) => tool_results::record_tool_progress(&mut decision, progress)?,
         Input::ModelReplied(replied) => record_model_reply(&mut decision, *replied)?,
         Input::ModelFailed { failure, cost, active } => {

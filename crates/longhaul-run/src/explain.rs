@@ -53,7 +53,14 @@ fn explain_state(run: &Run) -> StateExplanation {
             explanation("The run is paused.".into(), format!("longhaul resume {id}"))
         }
         (_, Some(IdleReason::Parked { wait, .. })) => explain_wait(run, wait),
-        (_, None) => explanation(explain_progress(run), format!("longhaul watch {id}")),
+        (_, None) => {
+            let overdue = match run.control.is_overdue() {
+                true => " It takes longer than its soft timeout.",
+                false => "",
+            };
+            let message = format!("{}{overdue}", explain_progress(run));
+            explanation(message, format!("longhaul watch {id}"))
+        }
     }
 }
 
@@ -88,6 +95,10 @@ fn explain_wait(run: &Run, wait: &Wait) -> StateExplanation {
         }
         Wait::RateLimit(until) => (
             format!("The provider limits the request rate; the next attempt is at {until}."),
+            format!("longhaul steer {id} TEXT"),
+        ),
+        Wait::Retry(until) if run.control.is_timed_out() => (
+            format!("The attempt reached its hard timeout; the next attempt is at {until}."),
             format!("longhaul steer {id} TEXT"),
         ),
         Wait::Retry(until) => (

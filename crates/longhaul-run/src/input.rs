@@ -31,6 +31,11 @@ pub enum Input {
     Prepared(Box<RunPrepared>, Vec<Blob>),
     /// The perception (the context provider's data) was fetched again before a turn.
     PerceptionRefreshed(Box<PerceptionRefresh>),
+    /// A timeout of the attempt has passed during the work in progress.
+    TimeoutPassed {
+        /// Duration of the work in progress, which no event has recorded yet.
+        elapsed: Millis,
+    },
     /// A running tool call has reported its progress.
     Progress(ToolProgress),
     /// The model has replied to a call.

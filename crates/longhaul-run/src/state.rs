@@ -3,6 +3,7 @@
 //! The journal is the source of truth. The state can always be rebuilt from it, so a checkpoint of
 //! the state is only a cache that any build may discard.
 
+pub(crate) mod attempt_time;
 pub mod call;
 pub mod control;
 pub mod loop_guard;
@@ -120,6 +121,8 @@ impl Run {
         if entry.seq != self.seq.next() {
             return Err(replay_error(entry, "there is a gap before it"));
         }
+        let has_running_call = self.control.has_running_call();
+        self.control.attempt_time.record_entry(entry, has_running_call);
         let messages = self.control.apply(&entry.event).map_err(|why| replay_error(entry, why))?;
         if let Event::RunPrepared(preparation) = &entry.event {
             self.transcript.apply_preparation(preparation);

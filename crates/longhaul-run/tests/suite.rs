@@ -23,4 +23,5 @@ mod suite {
     mod refusals;
     mod steers;
     mod strictness;
+    mod timeouts;
 }

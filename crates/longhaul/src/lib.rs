@@ -54,7 +54,7 @@ pub use worker::{Worker, WorkerHandle};
 
 pub use async_trait::async_trait;
 pub use longhaul_api::gate::{AnswerView, GateView};
-pub use longhaul_api::run::{BudgetView, OutputView, RunView, UsageView};
+pub use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, UsageView};
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
 pub use longhaul_core::id::{

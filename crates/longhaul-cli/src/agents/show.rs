@@ -140,6 +140,8 @@ fn format_retry(retry: RetryPatch) -> String {
         ("first after", format_option(retry.initial_delay, duration::format)),
         ("times", format_option(retry.multiplier_percent, times)),
         ("at most", format_option(retry.max_delay, duration::format)),
+        ("reported after", format_option(retry.soft_timeout, duration::format)),
+        ("ended after", format_option(retry.hard_timeout, duration::format)),
     ])
 }
 

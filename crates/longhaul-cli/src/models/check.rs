@@ -238,7 +238,9 @@ impl ProviderCheckResult<'_> {
             FailureClass::Auth | FailureClass::Quota => ProviderHealth::KeyRefused,
             FailureClass::InvalidRequest
             | FailureClass::ContextOverflow
-            | FailureClass::Refused => ProviderHealth::Unexpected,
+            | FailureClass::Refused
+            | FailureClass::HandlerFailed
+            | FailureClass::HandlerFailedTransiently => ProviderHealth::Unexpected,
             FailureClass::RateLimit
             | FailureClass::Overloaded
             | FailureClass::Timeout

@@ -140,13 +140,12 @@ fn the_contract_file_loads_except_for_sandbox_and_time_limits() {
             later("9:44", "network"),
             later("9:59", "volume"),
             later("9:102", "env_file"),
-            later("11:26", "hard_timeout") + "; `budget: { active_time: 4h }` limits a run",
         ]
     );
     let mut kinds = loaded.problems.iter().map(|problem| problem.kind);
     assert!(kinds.all(|kind| kind == ProblemKind::Unsupported));
     let refused = loaded.find("implement").unwrap_err();
-    assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 7));
+    assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 6));
 }
 
 #[test]
@@ -162,7 +161,6 @@ fn supported_fields_of_the_contract_are_read() {
     let later = ["skills", "sandbox", "output"];
     let text: String = CONTRACT
         .replace(", shell, mcp:github", "")
-        .replace(", hard_timeout: 4h", "")
         .split_inclusive('\n')
         .filter(|line| !later.iter().any(|key| line.starts_with(key)))
         .collect();

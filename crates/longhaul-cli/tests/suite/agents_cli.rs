@@ -113,7 +113,6 @@ fn agent_version(folder: &Path, name: &str) -> String {
 fn every_field_is_shown() {
     let text: String = super::agents::CONTRACT
         .replace("shell, mcp:github", "mcp:github")
-        .replace(", hard_timeout: 4h", "")
         .replace("sandbox: { provider", "sandbox: { isolation: none }\nprovider")
         .split_inclusive('\n')
         .filter(|line| !line.starts_with("provider"))

@@ -45,6 +45,8 @@ const NON_DEFAULT_VALUES: &[(&str, &str)] = &[
     ("retry.initial_delay", "[retry]\ninitial_delay = \"2s\""),
     ("retry.max_delay", "[retry]\nmax_delay = \"3s\""),
     ("retry.multiplier", "[retry]\nmultiplier = 3.0"),
+    ("retry.soft_timeout", "[retry]\nsoft_timeout = \"1m\""),
+    ("retry.hard_timeout", "[retry]\nhard_timeout = \"1m\""),
     ("budget.usd", "[budget]\nusd = 1"),
     ("budget.active_time", "[budget]\nactive_time = \"1h\""),
     ("budget.turns", "[budget]\nturns = 1"),
@@ -87,10 +89,12 @@ fn with_user_file(toml: &str) -> (TempDir, ProcessEnv) {
     (folder, here)
 }
 
-/// Returns the retry delays in order, for a few more attempts than are configured.
+/// Returns the retry delays in order, for a few more attempts than are configured, and the timeouts
+/// of an attempt.
 fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
     let more = RetryPolicy { max_retries: retry.max_retries + 4, ..retry };
-    (1..9).map(|attempt| more.delay_after(attempt)).collect()
+    let delays = (1..9).map(|attempt| more.delay_after(attempt));
+    delays.chain([retry.soft_timeout, retry.hard_timeout]).collect()
 }
 
 /// Returns everything that parts of the runtime get from the configuration.
@@ -177,10 +181,6 @@ fn unsupported_tables_are_refused() {
             "[sandbox]\nprovider = \"local\"\n",
             "`sandbox.provider`: the setting has no effect, because sandboxes are not supported by this build yet: remove it",
         ),
-        (
-            "[retry]\nhard_timeout = \"5m\"\n",
-            "`retry.hard_timeout`: the setting has no effect, because time limits of one attempt (`budget.active_time` limits a run) are not supported by this build yet: remove it",
-        ),
     ] {
         let (_folder, here) = with_user_file(toml);
         let error = load(&here, &[]).unwrap_err().to_string();
@@ -255,8 +255,8 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("initial_delay", "2s", Applied),
             ("max_delay", "3s", Applied),
             ("multiplier", "3", Applied),
-            ("soft_timeout", "1m", Unsupported),
-            ("hard_timeout", "1m", Unsupported),
+            ("soft_timeout", "1m", Applied),
+            ("hard_timeout", "1m", Applied),
         ],
     ),
     (

@@ -95,6 +95,15 @@ pub struct RunOverdue {
     pub soft_timeout: Millis,
 }
 
+/// An attempt of the run has reached its hard timeout. Its calls are aborted, then the attempt ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTimedOut {
+    /// Active time of the attempt so far.
+    pub active: Millis,
+    /// Hard timeout that the attempt has reached.
+    pub hard_timeout: Millis,
+}
+
 /// A worker took over a run whose previous worker had died.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRecovered {

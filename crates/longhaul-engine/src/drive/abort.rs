@@ -5,8 +5,8 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 
-use longhaul_core::time::Clock;
-use longhaul_run::Input;
+use longhaul_core::time::{Clock, Millis};
+use longhaul_run::{Input, Run};
 
 use crate::drive::progress::{ProgressThrottle, ProgressUpdate};
 use crate::error::Error;
@@ -21,6 +21,8 @@ pub(super) enum AbortReason {
     Cancelled,
     /// A person sent a message that interrupts the run.
     Interrupted,
+    /// The attempt of the run has reached its hard timeout.
+    TimedOut,
     /// The worker shuts down, and its drain timeout has passed.
     Shutdown,
     /// The worker has lost its lease or its claim on the run.
@@ -48,6 +50,9 @@ pub(super) struct AbortSignals<'a> {
     /// Source of progress reports of running calls, which are appended to the journal while
     /// waiting.
     pub(super) progress: Option<(&'a ProgressThrottle, &'a dyn Clock)>,
+    /// Time of the monotonic clock in nanoseconds at which the work started. `None` means that the
+    /// timeouts of the attempt don't abort the work.
+    pub(super) timed_since: Option<u64>,
 }
 
 /// Waits for the next progress update of a running call. If there is no throttle, waits forever.
@@ -55,6 +60,28 @@ async fn next_progress_update(throttle: Option<(&ProgressThrottle, &dyn Clock)>)
     match throttle {
         Some((throttle, clock)) => throttle.next_update(clock).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Waits for a duration. `None` waits forever.
+async fn wait_for_timeout(clock: &dyn Clock, timeout: Option<Millis>) {
+    match timeout {
+        Some(timeout) => clock.sleep(timeout).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Logs that a timeout of the attempt has passed.
+fn log_timeout(run: &Run) {
+    let (id, agent) = (run.id(), &run.task().agent);
+    let attempt = run.control().attempt;
+    match run.control().is_timed_out() {
+        true => {
+            tracing::warn!(run = %id, %agent, attempt, "the attempt has reached its hard timeout")
+        }
+        false => {
+            tracing::warn!(run = %id, %agent, attempt, "the attempt has exceeded its soft timeout")
+        }
     }
 }
 
@@ -89,7 +116,7 @@ impl AbortReason {
     /// context, was aborted. `None` if this driver has lost its claim on the run.
     pub(super) const fn input_after_abort(self) -> Option<Input> {
         match self {
-            Self::Cancelled | Self::Interrupted => Some(Input::Advance),
+            Self::Cancelled | Self::Interrupted | Self::TimedOut => Some(Input::Advance),
             Self::Shutdown => Some(Input::Release),
             Self::Lost => None,
         }
@@ -104,7 +131,7 @@ impl<'a> AbortSignals<'a> {
         lease: &'a Lease,
         shutdown: &'a Shutdown,
     ) -> Self {
-        Self { session, lease, shutdown, interruptible: false, progress: None }
+        Self { session, lease, shutdown, interruptible: false, progress: None, timed_since: None }
     }
 
     /// Waits until the work is done or there is a reason to abort it.
@@ -116,26 +143,54 @@ impl<'a> AbortSignals<'a> {
             if let Some(reason) = self.journaled_abort_reason() {
                 return Ok(AbortableOutcome::Aborted(reason));
             }
-            tokio::select! {
+            let clock = self.session.clock();
+            let update = tokio::select! {
                 biased;
                 done = work.as_mut() => return Ok(AbortableOutcome::Done(done)),
                 () = self.lease.wait_until_lost() => return Ok(AbortableOutcome::Aborted(AbortReason::Lost)),
                 () = self.shutdown.wait_for_abort() => return Ok(AbortableOutcome::Aborted(AbortReason::Shutdown)),
-                () = self.session.wait_for_notification() => {}
-                update = next_progress_update(self.progress) => {
-                    let mut done = None;
-                    let commit = pin!(commit_progress_update(self.session, update));
-                    // The calls keep running, however long the store takes.
-                    let committed = run_while_polling(work.as_mut(), commit, &mut done).await?;
-                    match (done, committed) {
-                        (Some(done), _) => return Ok(AbortableOutcome::Done(done)),
-                        (None, CommitOutcome::Lost) => return Ok(AbortableOutcome::Aborted(AbortReason::Lost)),
-                        (None, CommitOutcome::Applied) => continue,
-                    }
+                () = self.session.wait_for_notification() => {
+                    self.session.apply_new_entries().await?;
+                    continue;
                 }
+                update = next_progress_update(self.progress) => update,
+                () = wait_for_timeout(&*clock, self.time_to_timeout(&*clock)) => {
+                    let elapsed = self.elapsed(&*clock);
+                    ProgressUpdate::Durable(Input::TimeoutPassed { elapsed })
+                }
+            };
+            let is_timeout = matches!(update, ProgressUpdate::Durable(Input::TimeoutPassed { .. }));
+            let mut done = None;
+            let committed = {
+                let commit = pin!(commit_progress_update(self.session, update));
+                // The calls keep running, however long the store takes.
+                run_while_polling(work.as_mut(), commit, &mut done).await?
+            };
+            if is_timeout {
+                log_timeout(self.session.run());
             }
-            self.session.apply_new_entries().await?;
+            match (done, committed) {
+                (Some(done), _) => return Ok(AbortableOutcome::Done(done)),
+                (None, CommitOutcome::Lost) => {
+                    return Ok(AbortableOutcome::Aborted(AbortReason::Lost));
+                }
+                (None, CommitOutcome::Applied) => {}
+            }
         }
+    }
+
+    /// Returns how long the work has been running. Zero if the timeouts don't apply to it.
+    fn elapsed(&self, clock: &dyn Clock) -> Millis {
+        let nanos = self.timed_since.map(|since| clock.monotonic_nanos().saturating_sub(since));
+        Millis(nanos.unwrap_or_default() / 1_000_000)
+    }
+
+    /// Returns the duration until the next timeout of the attempt passes. `None` if there is none.
+    fn time_to_timeout(&self, clock: &dyn Clock) -> Option<Millis> {
+        self.timed_since?;
+        let control = self.session.run().control();
+        let active = control.attempt_active().plus(self.elapsed(clock));
+        Some(control.next_timeout()?.minus(active))
     }
 
     /// Returns the reason to abort the work that is already in the journal, if there is one.
@@ -146,6 +201,9 @@ impl<'a> AbortSignals<'a> {
         }
         if run.is_cancelling() {
             return Some(AbortReason::Cancelled);
+        }
+        if self.timed_since.is_some() && run.control().is_timed_out() {
+            return Some(AbortReason::TimedOut);
         }
         let cuts_in = self.interruptible && run.has_interrupting_steer();
         cuts_in.then_some(AbortReason::Interrupted)

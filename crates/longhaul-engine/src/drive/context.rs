@@ -130,7 +130,9 @@ impl DriveContext {
         let mut signals = AbortSignals::new(&mut self.session, &self.lease, &self.shutdown);
         match signals.wait_unless_aborted(waiting).await? {
             AbortableOutcome::Done(AbortableOutcome::Done(trial)) => self.trial = trial,
-            AbortableOutcome::Aborted(AbortReason::Cancelled | AbortReason::Interrupted) => {}
+            AbortableOutcome::Aborted(
+                AbortReason::Cancelled | AbortReason::Interrupted | AbortReason::TimedOut,
+            ) => {}
             AbortableOutcome::Done(AbortableOutcome::Aborted(_))
             | AbortableOutcome::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
                 return Ok(false);
@@ -174,9 +176,9 @@ impl DriveContext {
                 return Ok(DriverSetupOutcome::Blocked(message.into()));
             }
             // A cancelled run ends without external tools.
-            AbortableOutcome::Aborted(AbortReason::Cancelled | AbortReason::Interrupted) => {
-                ExternalTools::new()
-            }
+            AbortableOutcome::Aborted(
+                AbortReason::Cancelled | AbortReason::Interrupted | AbortReason::TimedOut,
+            ) => ExternalTools::new(),
             AbortableOutcome::Aborted(AbortReason::Shutdown | AbortReason::Lost) => {
                 return Ok(DriverSetupOutcome::Lost);
             }

@@ -151,6 +151,7 @@ async fn call_model(
     let question = pin!(question);
     let mut signals = AbortSignals {
         interruptible: true,
+        timed_since: Some(ctx.services.clock.monotonic_nanos()),
         ..AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown)
     };
     Ok(match signals.wait_unless_aborted(question).await? {
@@ -165,9 +166,9 @@ async fn call_model(
             let message = format!("the model adapter of {} panicked", found.name);
             ModelRequestOutcome::Failed(Failure::new(FailureClass::Server, message), None)
         }
-        AbortableOutcome::Aborted(AbortReason::Cancelled | AbortReason::Shutdown) => {
-            ModelRequestOutcome::Failed(cancelled_request_failure(), None)
-        }
+        AbortableOutcome::Aborted(
+            AbortReason::Cancelled | AbortReason::Shutdown | AbortReason::TimedOut,
+        ) => ModelRequestOutcome::Failed(cancelled_request_failure(), None),
         AbortableOutcome::Aborted(AbortReason::Interrupted) => {
             interrupted_outcome(&*found.model, &request, sink.complete_text())
         }

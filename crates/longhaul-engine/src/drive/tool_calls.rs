@@ -49,7 +49,7 @@ pub(super) async fn run_tool_calls(
     if !start_tool_calls(ctx, tasks).await {
         return Ok(None);
     }
-    let gathered = collect_finished_tool_calls(ctx).await?;
+    let gathered = collect_finished_tool_calls(ctx, since).await?;
     // Appended before the results: progress of a call is rejected once the call has ended.
     for report in ctx.progress.take_durable_reports() {
         let Ok(CommitOutcome::Applied) = ctx.session.commit_durably(report).await else {
@@ -101,14 +101,16 @@ async fn start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) -> b
     true
 }
 
-/// Waits until tool calls have ended or should be aborted. `None` means that there are no results
-/// to report.
+/// Waits until tool calls have ended or should be aborted. `since` is the time of the monotonic
+/// clock from which the waiting counts as active. `None` means that there are no results to report.
 async fn collect_finished_tool_calls(
     ctx: &mut DriveContext,
+    since: u64,
 ) -> Result<Option<Vec<FinishedToolCall>>, Error> {
     let mut signals = AbortSignals {
         interruptible: true,
         progress: Some((&ctx.progress, &*ctx.services.clock)),
+        timed_since: Some(since),
         ..AbortSignals::new(&mut ctx.session, &ctx.lease, &ctx.shutdown)
     };
     let calls = &mut ctx.calls;
@@ -158,10 +160,11 @@ async fn abort_tool_calls(
     let message = match reason {
         AbortReason::Cancelled => "the call was stopped: the run was cancelled",
         AbortReason::Interrupted => "the call was stopped: a message interrupted it",
+        AbortReason::TimedOut => "the call was stopped: the attempt reached its hard timeout",
         AbortReason::Shutdown | AbortReason::Lost => "the call was stopped: the worker shut down",
     };
     let mut ended: Vec<FinishedToolCall> = match reason {
-        AbortReason::Cancelled | AbortReason::Interrupted => {
+        AbortReason::Cancelled | AbortReason::Interrupted | AbortReason::TimedOut => {
             let stopped = calls.cancel(|call| call.may_repeat || call.is_cancel_safe);
             stopped
                 .into_iter()

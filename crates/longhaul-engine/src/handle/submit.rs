@@ -5,6 +5,7 @@
 
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::{InboxName, LaneKey, RunId};
+use longhaul_core::policy::retry::{DEFAULT_HARD_TIMEOUT, DEFAULT_SOFT_TIMEOUT};
 use longhaul_core::port::store::{
     BusyLane, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
 };
@@ -176,8 +177,14 @@ impl Longhaul {
         };
         let lane = resolve_lane(&agent, &task)?;
         let mut policy = agent.run_policy(&self.defaults, task.budget);
-        if event_text::is_event_task(&agent, task.kind.as_deref(), task.event) {
+        let is_event = event_text::is_event_task(&agent, task.kind.as_deref(), task.event);
+        if is_event {
             policy.max_turns.get_or_insert(event_text::EVENT_TURNS_MAX);
+        }
+        // Only handlers have a fixed model.
+        if is_event || agent.fixed_model {
+            policy.retry.soft_timeout.get_or_insert(DEFAULT_SOFT_TIMEOUT);
+            policy.retry.hard_timeout.get_or_insert(DEFAULT_HARD_TIMEOUT);
         }
         let spec = TaskSpec {
             definition: definition.hash(),

@@ -267,8 +267,6 @@ impl ModelResolver for FakeModels {
         let (name, model) = (name.to_owned(), model.clone());
         Ok(ResolvedModel { name, model })
     }
-}
-
 
     fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
         let (provider, _) = name?.split_once('/')?;
@@ -276,6 +274,8 @@ impl ModelResolver for FakeModels {
     }
 /// An engine with its store and workers.
 #[derive(Debug)]
+}
+
 pub(crate) struct TestEngine {
     pub(crate) longhaul: Longhaul,
     pub(crate) model: Arc<FakeModel>,

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::suite::harness::model::{FakeReply, results};
 use crate::suite::harness::tool::{EffectLog, FakeTool};
-use crate::suite::harness::{TestEngine, engine_with, outcome_text};
+use crate::suite::harness::{SECRET, TestEngine, engine_with, outcome_text};
 use longhaul_testkit::latch::Latch;
 
 /// A text of a hundred kilobytes with one line to search for.

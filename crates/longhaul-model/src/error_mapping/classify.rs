@@ -130,7 +130,9 @@ pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
         | FailureClass::Refused
         | FailureClass::Quota
         | FailureClass::Lost
-        | FailureClass::Stopped => class,
+        | FailureClass::Stopped
+        | FailureClass::HandlerFailed
+        | FailureClass::HandlerFailedTransiently => class,
     }
 }
 

@@ -68,8 +68,19 @@ impl ControlState {
         self.driven = false;
     }
 
+    pub(super) fn apply_run_overdue(&mut self) -> ApplyResult {
+        self.attempt_time.overdue = true;
+        NO_MESSAGES
+    }
+
+    pub(super) fn apply_run_timed_out(&mut self) -> ApplyResult {
+        self.attempt_time.timed_out = true;
+        NO_MESSAGES
+    }
+
     pub(super) fn apply_run_recovered(&mut self) -> ApplyResult {
         self.crashed_epoch = None;
+        self.retries.takeovers = self.retries.takeovers.saturating_add(1);
         NO_MESSAGES
     }
 
@@ -156,6 +167,7 @@ impl ControlState {
         pending.retry_attempt = None;
         pending.failures = 0;
         self.attempt = data.attempt;
+        self.attempt_time = self.attempt_time.restarted(self.totals.active);
         NO_MESSAGES
     }
 }

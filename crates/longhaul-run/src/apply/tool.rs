@@ -2,6 +2,8 @@
 //!
 //! Invariant: a call has at most one result.
 
+use std::sync::Arc;
+
 use longhaul_core::event::tool::{
     LateToolResultEvent, ToolEnded, ToolInDoubt, ToolStarted, ToolVerified, VerifyOutcome,
 };
@@ -41,6 +43,8 @@ impl ControlState {
         NO_MESSAGES
     }
 
+        self.retries.tool_calls =
+            self.retries.tool_calls.saturating_add(u32::from(data.attempt > 1));
     pub(super) fn apply_tool_ended(&mut self, data: &ToolEnded, is_error: bool) -> ApplyResult {
         let call = self.call_mut(data.call)?;
         if call.is_done() {

@@ -1,17 +1,18 @@
 //! Handles a failed model call: switches to a fallback model, retries the call or the run, or ends
 //! the run. A delay before a retry is a timer; nothing sleeps here.
 
+use std::ops::ControlFlow;
+
 use longhaul_core::change::{Change, HoldSettlement, UsageRow};
 use longhaul_core::event::Event;
-use longhaul_core::event::run::RunRetryScheduled;
 use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::policy::retry::model_retry_delay;
-use longhaul_core::status::{RunError, Wait};
+use longhaul_core::status::RunError;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd};
 
-use crate::advance::{advance_run, fail_run, park_run_with_timer};
+use crate::advance::{advance_run, fail_run, retry_or_fail, schedule_retry};
 use crate::decide::model_replied::running_model_call;
 use crate::decide::release::release_run;
 use crate::decision::DecisionBuilder;
@@ -29,7 +30,9 @@ pub(super) fn handle_model_failure(
     active: Millis,
 ) -> Result<(), Rejection> {
     let class = failure.class;
-    let stops = decision.control.cancel.is_some() || decision.control.pending_failure.is_some();
+    let control = &decision.control;
+    let stops =
+        control.cancel.is_some() || control.pending_failure.is_some() || control.is_timed_out();
     let instead = match stops {
         true => None,
         false => fallback_model(decision, &failure),
@@ -53,18 +56,26 @@ pub(super) fn handle_model_failure(
     // A failed optional call does not count as a failure of the run, but its retry is delayed too.
     let failures = pending.failures.max(1);
     if let Some(delay) = model_retry_delay(decision.run.id, failures, &failure) {
-        return schedule_retry(decision, delay, class);
+        let flow = schedule_retry(decision, delay, class)?;
+        return advance_unless_parked(decision, flow);
     }
-    let again = decision.control.policy.retry.delay_after(decision.control.attempt);
-    match again.filter(|_| class.is_transient()) {
-        Some(after) => {
-            let after = Millis(after.0.max(failure.retry_after.unwrap_or(Millis::ZERO).0));
-            let attempt = decision.control.attempt + 1;
-            let scheduled = RunRetryScheduled { attempt, delay: after, class };
-            decision.record_event(Event::RunRetryScheduled(scheduled))?;
-            schedule_retry(decision, after, class)
+    let flow = match class.is_transient() {
+        true => {
+            let delay_min = failure.retry_after.unwrap_or_default();
+            retry_or_fail(decision, (class, delay_min), run_error(&failure))?
         }
-        None => fail_run(decision, run_error(&failure)).map(|_| ()),
+        false => fail_run(decision, run_error(&failure))?,
+    };
+    advance_unless_parked(decision, flow)
+}
+
+fn advance_unless_parked(
+    decision: &mut DecisionBuilder<'_>,
+    flow: ControlFlow<()>,
+) -> Result<(), Rejection> {
+    match flow {
+        ControlFlow::Continue(()) => advance_run(decision),
+        ControlFlow::Break(()) => Ok(()),
     }
 }
 
@@ -149,21 +160,6 @@ fn record_failed_model_call(
     Ok(())
 }
 
-fn schedule_retry(
-    decision: &mut DecisionBuilder<'_>,
-    delay: Millis,
-    class: FailureClass,
-) -> Result<(), Rejection> {
-    if decision.control.pause.is_some() {
-        return advance_run(decision);
-    }
-    let until = decision.ctx.now.plus(delay);
-    let timer = decision.set_wake_timer("retry", delay);
-    let wait =
-        if class == FailureClass::RateLimit { Wait::RateLimit(until) } else { Wait::Retry(until) };
-    park_run_with_timer(decision, wait, timer).map(|_| ())
-}
-
 fn run_error(failure: &Failure) -> RunError {
     let hint = match failure.class {
         FailureClass::Auth => "check the provider's key",
@@ -178,6 +174,9 @@ fn run_error(failure: &Failure) -> RunError {
         | FailureClass::Server
         | FailureClass::Lost
         | FailureClass::Stopped => "submit the task again later",
+        FailureClass::HandlerFailed | FailureClass::HandlerFailedTransiently => {
+            return RunError::new("handler_failed", failure.message.clone(), "");
+        }
     };
     RunError::new(failure.class.as_str(), failure.message.clone(), hint)
 }

@@ -18,6 +18,7 @@ use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::state::call::Call;
+use crate::state::attempt_time::AttemptTime;
 use crate::state::loop_guard::LoopGuard;
 use crate::state::output_retries::OutputRetries;
 use crate::state::stage::{RunningModelCall, RunningToolCalls, Stage};
@@ -56,6 +57,12 @@ pub struct ControlState {
     pub(crate) blocked_on: Option<GateId>,
     pub attempt: u32,
     /// Number of completed turns of the run.
+    /// Active time of the current attempt.
+    #[serde(default)]
+    pub(crate) attempt_time: AttemptTime,
+    /// Numbers of retries and takeovers.
+    #[serde(default)]
+    pub retries: RetryCounts,
     pub turns: u32,
     /// Number of the last turn that was completed or interrupted.
     pub(crate) turn: u32,
@@ -125,6 +132,17 @@ pub struct QueuedSteer {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageTotals {
     /// Tokens that the run has used so far.
+/// Numbers of retries of a run, which are independent of each other and of the run's attempts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryCounts {
+    /// Number of model calls that were repeated because the provider had failed.
+    pub model_calls: u32,
+    /// Number of tool calls that were started again because their worker had died.
+    pub tool_calls: u32,
+    /// Number of drivers that took over the run from a driver that had died.
+    pub takeovers: u32,
+}
+
     pub usage: Usage,
     /// Total cost of the run so far, without calls whose price is unknown.
     pub cost: MicroUsd,
@@ -161,6 +179,8 @@ impl ControlState {
             turn: 0,
             steers: Vec::new(),
             gates: Vec::new(),
+            attempt_time: AttemptTime::default(),
+            retries: RetryCounts::default(),
             approvals: Vec::new(),
             totals: UsageTotals::default(),
             transcript_bytes: 0,
@@ -179,6 +199,28 @@ impl ControlState {
         match (&running.model, &self.compactor) {
             (Some(_), Some(compactor)) => compactor.pricing,
             (None, _) | (_, None) => self.pricing,
+    /// Returns the active time of the current attempt, without the work in progress.
+    pub const fn attempt_active(&self) -> Millis {
+        self.attempt_time.active(self.totals.active)
+    }
+
+    /// Returns the active time of the current attempt at which its next timeout passes. `None` means
+    /// that no timeout is left.
+    pub fn next_timeout(&self) -> Option<Millis> {
+        self.attempt_time.next_timeout(&self.policy.retry)
+    }
+
+    /// Returns whether the current attempt has exceeded its soft timeout.
+    pub const fn is_overdue(&self) -> bool {
+        self.attempt_time.overdue
+    }
+
+    /// Returns whether the current attempt has reached its hard timeout, so that its work must be
+    /// aborted.
+    pub const fn is_timed_out(&self) -> bool {
+        self.attempt_time.timed_out
+    }
+
         }
     }
 

@@ -32,6 +32,7 @@ const SCRIPTS: &[&str] = &[
 /// Kinds of events that are not written by the state machine.
 const OTHER_KINDS: &[(&str, &str)] = &[
     ("run.overdue", r#"{"active":9000,"soft_timeout":8000}"#),
+    ("run.timed_out", r#"{"active":9000,"hard_timeout":8000}"#),
     ("run.forked", r#"{"from":"run_01j0000000e008000j6hb7h6nw","before":7}"#),
     ("tool.progress", r#"{"call":"t1.1","message":"3 of 7"}"#),
     (

@@ -126,7 +126,7 @@ impl TestRun {
         input: Input,
         left: Option<RemainingBudget>,
     ) -> Result<Batch, Rejection> {
-        let ctx = DecideContext { now: self.now, remaining_budget: left };
+        let ctx = DecideContext { remaining_budget: left, ..DecideContext::new(self.now) };
         self.decided(input, ctx)
     }
 

@@ -163,17 +163,9 @@ fn parse_retry(diagnostics: &mut Diagnostics, entry: &TableEntry) -> Option<Retr
         initial_delay: fields.parse("initial_delay", Diagnostics::parse_duration),
         max_delay: fields.parse("max_delay", Diagnostics::parse_duration),
         multiplier_percent: fields.parse("multiplier", multiplier).map(factor_to_percent),
-        ..RetryPatch::default()
+        soft_timeout: fields.parse("soft_timeout", Diagnostics::parse_duration),
+        hard_timeout: fields.parse("hard_timeout", Diagnostics::parse_duration),
     };
-    for key in ["soft_timeout", "hard_timeout"] {
-        if let Some(entry) = fields.get(key) {
-            let message = format!(
-                "`{key}` is not supported by this build yet: remove it; \
-                 `budget: {{ active_time: 4h }}` limits a run"
-            );
-            fields.diagnostics.report_unsupported(entry.position, message);
-        }
-    }
     fields.report_unknown_fields();
     Some(retry)
 }

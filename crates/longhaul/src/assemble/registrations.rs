@@ -187,7 +187,6 @@ impl ModelResolver for RegisteredModelResolver {
     fn idle_model_override(&self) -> Option<String> {
         self.fallback.idle_model_override()
     }
-}
 
     fn idle_model_of_provider(&self, name: Option<&str>) -> Option<String> {
         match name.is_some_and(|name| self.models.contains_key(name)) {
@@ -195,3 +194,4 @@ impl ModelResolver for RegisteredModelResolver {
             false => self.fallback.idle_model_of_provider(name),
         }
     }
+}

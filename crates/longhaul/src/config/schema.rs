@@ -45,9 +45,6 @@ impl SettingKey {
 
 const SANDBOX_UNSUPPORTED: ValueKind = ValueKind::Unsupported("sandboxes");
 
-const ATTEMPT_TIMEOUTS_UNSUPPORTED: ValueKind =
-    ValueKind::Unsupported("time limits of one attempt (`budget.active_time` limits a run)");
-
 /// All settings, in the order in which they are shown.
 pub const SETTING_KEYS: &[SettingKey] = &[
     // Folder for the data of the runtime.
@@ -98,10 +95,10 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key("retry.max_delay", ValueKind::Duration).with_default("\"5s\""),
     // Factor by which the delay grows.
     key("retry.multiplier", ValueKind::Factor).with_default("2.0"),
-    // Active time after which an attempt is overdue.
-    key("retry.soft_timeout", ATTEMPT_TIMEOUTS_UNSUPPORTED),
-    // Active time after which an attempt is ended.
-    key("retry.hard_timeout", ATTEMPT_TIMEOUTS_UNSUPPORTED),
+    // Active time after which an attempt is overdue. Default: 2m for handlers and events, else none.
+    key("retry.soft_timeout", ValueKind::MinDuration(1)),
+    // Active time after which an attempt is ended. Default: 5m for handlers and events, else none.
+    key("retry.hard_timeout", ValueKind::MinDuration(1)),
     // How long to wait for a provider that is temporarily unavailable.
     key("retry.outage", ValueKind::Unsupported("waits for a provider that is down")),
     // Maximum cost in dollars of a tree of runs.

@@ -174,7 +174,8 @@ impl Config {
                 multiplier_percent: factor_to_percent(
                     self.float("retry.multiplier").unwrap_or_default(),
                 ),
-                ..RetryPolicy::default()
+                soft_timeout: self.duration("retry.soft_timeout"),
+                hard_timeout: self.duration("retry.hard_timeout"),
             },
             lane_depth_max: small("lanes.depth").unwrap_or_default(),
             collect_window: duration("lanes.collect"),

@@ -217,6 +217,7 @@ fn driver(verb: &str, rest: &str) -> Option<Input> {
         }
         "look" => Some(inputs::perception_refreshed(rest)),
         "checked" => Some(inputs::replied_with_check(rest)),
+        "late" => Some(Input::TimeoutPassed { elapsed: Millis::from_secs(rest.parse().unwrap()) }),
         "progress" => Some(Input::Progress(ToolProgress {
             call: call(),
             percent: None,

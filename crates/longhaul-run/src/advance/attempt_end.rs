@@ -1,0 +1,114 @@
+//! Ends an attempt of a run: schedules the next attempt, or fails the run if there is none.
+
+use std::ops::ControlFlow;
+
+use longhaul_core::event::Event;
+use longhaul_core::event::run::RunRetryScheduled;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::failure::FailureClass;
+use longhaul_core::status::{RunError, Wait};
+use longhaul_core::time::Millis;
+
+use crate::advance::call_events::record_call_result;
+use crate::advance::finish::fail_run;
+use crate::advance::park::park_run_with_timer;
+use crate::decision::DecisionBuilder;
+use crate::rejection::Rejection;
+use crate::state::call::{Call, ToolCallState};
+use crate::state::stage::Stage;
+
+const NOT_RUN: &str = "not run: the attempt of the run has reached its hard timeout";
+
+/// Ends the attempt of a run after its hard timeout, once no call is running. `None` means that the
+/// run first continues as usual: it waits for a person, or it has its output.
+pub(super) fn end_timed_out_attempt(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<Option<ControlFlow<()>>, Rejection> {
+    match &decision.control.stage {
+        Stage::ModelPending(pending) if pending.retry_attempt.is_none() => {
+            let timeout = decision.control.policy.retry.hard_timeout.unwrap_or_default();
+            let message = format!(
+                "attempt {} of the run was stopped after its hard timeout of {}",
+                decision.control.attempt,
+                format_duration(timeout)
+            );
+            let hint = "raise `hard_timeout` under `retry` of the agent, or split the task";
+            let error = RunError::new("timeout", message, hint);
+            retry_or_fail(decision, (FailureClass::Timeout, Millis::ZERO), error).map(Some)
+        }
+        Stage::ToolsRunning(_) => skip_unfinished_calls(decision),
+        Stage::New
+        | Stage::ModelPending(_)
+        | Stage::ModelRunning(_)
+        | Stage::Concluding(_)
+        | Stage::Ended(_) => Ok(None),
+    }
+}
+
+/// Records results for the calls that would start or wait now. Calls in doubt and questions to
+/// people stay open. `None` means that there was no such call.
+fn skip_unfinished_calls(
+    decision: &mut DecisionBuilder<'_>,
+) -> Result<Option<ControlFlow<()>>, Rejection> {
+    let ends = |call: &&Call| {
+        matches!(
+            call.state,
+            ToolCallState::Unevaluated
+                | ToolCallState::Ready
+                | ToolCallState::Gated(_)
+                | ToolCallState::Started(_)
+                | ToolCallState::Sleeping(_)
+        )
+    };
+    let skipped: Vec<Call> = decision.control.calls().iter().filter(ends).cloned().collect();
+    for call in &skipped {
+        if let ToolCallState::Gated(gate) = call.state {
+            decision.withdraw_gate(gate, "the attempt has reached its hard timeout")?;
+        }
+        record_call_result(decision, call.id, ToolOutput::text(NOT_RUN), true)?;
+    }
+    Ok((!skipped.is_empty()).then_some(ControlFlow::Continue(())))
+}
+
+/// Schedules the next attempt of the run after a transient failure of this class, at the earliest
+/// after this delay. Fails the run with the error if no attempt is left.
+pub(crate) fn retry_or_fail(
+    decision: &mut DecisionBuilder<'_>,
+    (class, delay_min): (FailureClass, Millis),
+    error: RunError,
+) -> Result<ControlFlow<()>, Rejection> {
+    let attempt = decision.control.attempt;
+    let retry = decision.control.policy.retry;
+    let Some(delay) = retry.jittered_delay_after(attempt, decision.ctx.random) else {
+        return fail_run(decision, error);
+    };
+    let delay = delay.max(delay_min);
+    let scheduled = RunRetryScheduled { attempt: attempt + 1, delay, class };
+    decision.record_event(Event::RunRetryScheduled(scheduled))?;
+    schedule_retry(decision, delay, class)
+}
+
+/// Parks the run until a call or the run itself is retried. A run that is about to be paused is not
+/// parked.
+pub(crate) fn schedule_retry(
+    decision: &mut DecisionBuilder<'_>,
+    delay: Millis,
+    class: FailureClass,
+) -> Result<ControlFlow<()>, Rejection> {
+    if decision.control.pause.is_some() {
+        return Ok(ControlFlow::Continue(()));
+    }
+    let until = decision.ctx.now.plus(delay);
+    let timer = decision.set_wake_timer("retry", delay);
+    let wait =
+        if class == FailureClass::RateLimit { Wait::RateLimit(until) } else { Wait::Retry(until) };
+    park_run_with_timer(decision, wait, timer)
+}
+
+/// Formats a duration in seconds or milliseconds.
+fn format_duration(duration: Millis) -> String {
+    match duration.0 {
+        millis if millis % 1_000 == 0 => format!("{} s", millis / 1_000),
+        millis => format!("{millis} ms"),
+    }
+}

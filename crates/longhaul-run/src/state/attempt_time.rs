@@ -1,0 +1,77 @@
+//! Active time of the current attempt of a run, which its timeouts limit.
+//!
+//! The durations of calls are measured by drivers and journaled with the results. Only for a call
+//! whose driver died or released the run, the times of journal entries are used. Time between
+//! drivers and in waits is not counted.
+
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::policy::retry::RetryPolicy;
+use longhaul_core::status::Wait;
+use longhaul_core::time::{Millis, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// Active time of the current attempt of a run, and which of its timeouts have passed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AttemptTime {
+    /// Active time of the run when the attempt started.
+    start: Millis,
+    /// Time of calls whose duration was not recorded, because their driver died or released the run.
+    unrecorded: Millis,
+    /// Time of the last entry of a driver up to which all durations are recorded.
+    recorded_until: Timestamp,
+    /// Time of the last entry of a driver.
+    last_entry: Timestamp,
+    /// Whether the soft timeout has passed.
+    pub(crate) overdue: bool,
+    /// Whether the hard timeout has passed.
+    pub(crate) timed_out: bool,
+}
+
+impl AttemptTime {
+    /// Returns the active time of the attempt, given the active time of the run.
+    pub(crate) const fn active(&self, total: Millis) -> Millis {
+        total.minus(self.start).plus(self.unrecorded)
+    }
+
+    /// Returns the active time of the attempt at which its next timeout passes. `None` means that no
+    /// timeout is left.
+    pub(crate) fn next_timeout(&self, retry: &RetryPolicy) -> Option<Millis> {
+        if self.timed_out {
+            return None;
+        }
+        let soft = retry.soft_timeout.filter(|_| !self.overdue);
+        soft.into_iter().chain(retry.hard_timeout).min()
+    }
+
+    /// Returns the time of a new attempt, given the active time of the run.
+    pub(crate) fn restarted(&self, total: Millis) -> Self {
+        let Self { recorded_until, last_entry, .. } = *self;
+        Self { start: total, recorded_until, last_entry, ..Self::default() }
+    }
+
+    /// Accounts for the time of an entry that is about to be applied.
+    pub(crate) fn record_entry(&mut self, entry: &Entry, has_running_call: bool) {
+        // An entry of an outsider says nothing about how long the driver has worked.
+        if entry.event.from_outside().is_some() {
+            return;
+        }
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "all other entries follow recorded durations"
+        )]
+        match &entry.event {
+            Event::RunClaimed(_) => {
+                if has_running_call {
+                    let worked = self.last_entry.duration_since(self.recorded_until);
+                    self.unrecorded = self.unrecorded.plus(worked);
+                }
+                self.recorded_until = entry.at;
+            }
+            Event::ToolProgress(_) | Event::RunOverdue(_) | Event::RunTimedOut(_) => {}
+            Event::RunWaiting(data) if data.wait == Wait::Worker => {}
+            _ => self.recorded_until = entry.at,
+        }
+        self.last_entry = entry.at;
+    }
+}
