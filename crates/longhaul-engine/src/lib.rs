@@ -13,6 +13,7 @@ pub mod clock;
 mod compactor;
 pub mod context_providers;
 mod control_tools;
+pub mod counters;
 pub mod crash_guard;
 pub mod deltas;
 pub mod drive;

@@ -15,6 +15,7 @@ use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::ModelResponse;
 use longhaul_core::port::redact::{Redact, find_placeholder, placeholder_name, secret_placeholder};
 use longhaul_core::raw::RawJson;
+use longhaul_core::status::RunOutput;
 
 use crate::agent::{Agent, AgentRegistry};
 use crate::template;
@@ -143,6 +144,9 @@ impl Redaction<'_> {
     /// Redacts secrets in the output of a tool call.
     pub(crate) fn redact_output(self, mut output: ToolOutput) -> ToolOutput {
         output.content = self.redact_parts(output.content);
+        for artifact in &mut output.artifacts {
+            *artifact = self.redact_json(artifact);
+        }
         output
     }
 
@@ -184,7 +188,18 @@ impl Redaction<'_> {
             reply: self.redact_reply(&response.reply),
             stop: response.stop.map_text(|text| self.redact_text(text)),
             model: self.redact_text(response.model),
+            output: response.output.map(|output| self.redact_run_output(output)),
             ..response
+        }
+    }
+
+    fn redact_run_output(self, output: RunOutput) -> RunOutput {
+        let artifacts = output.artifacts.iter();
+        RunOutput {
+            text: self.redact_text(output.text),
+            data: self.redact_optional_json(output.data.as_ref()),
+            confidence: output.confidence,
+            artifacts: artifacts.map(|artifact| self.redact_json(artifact)).collect(),
         }
     }
 

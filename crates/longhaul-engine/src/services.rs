@@ -23,6 +23,7 @@ use longhaul_core::time::{Clock, Millis};
 use crate::agent::Agent;
 use crate::agent::config::PerceptionSource;
 use crate::changes::ChangeFeed;
+use crate::counters::EngineCounters;
 use crate::deltas::DeltaBroadcast;
 use crate::error::Error;
 use crate::id_gen::{IdGenerator, UuidV7Generator};
@@ -208,6 +209,8 @@ pub struct EngineServices {
     pub notifier: DriverNotifier,
     /// Cache of parsed agent definitions, by hash.
     pub definitions: AgentDefinitionCache,
+    /// Counters of this process.
+    pub counters: EngineCounters,
 }
 
 impl EngineServices {
@@ -234,6 +237,7 @@ impl EngineServices {
             changes: ChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
+            counters: EngineCounters::default(),
         }
     }
 }

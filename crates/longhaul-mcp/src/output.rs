@@ -53,7 +53,7 @@ pub(super) fn parse_output(answer: &Value, sink: &ImageSink) -> Result<ToolOutpu
         }
         return Err(ToolFailure::new(all));
     }
-    Ok(ToolOutput { content: truncate_parts(parts), full: None })
+    Ok(ToolOutput { content: truncate_parts(parts), ..ToolOutput::default() })
 }
 
 /// Returns a response as truncated JSON text.

@@ -338,6 +338,7 @@ impl<W: ProviderApi> Model for ModelAdapter<W> {
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.redacted_model_name(model),
+            output: None,
         })
     }
 }

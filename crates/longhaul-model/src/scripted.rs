@@ -125,6 +125,7 @@ impl Model for ScriptedModel {
             cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.name.clone(),
             reply: rendered,
+            output: None,
         })
     }
 }

@@ -66,6 +66,11 @@ impl ControlState {
             self.crashes = 0;
         }
         messages.extend(self.take_tool_results());
+        if let Stage::Concluding(concluding) = &mut self.stage
+            && !was_concluding
+        {
+            concluding.output.artifacts.extend(self.artifacts.iter().cloned());
+        }
         self.transcript_bytes += messages.iter().map(Message::estimated_bytes).sum::<u64>();
         Ok(messages)
     }

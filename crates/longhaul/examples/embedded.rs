@@ -96,6 +96,7 @@ impl Model for FixedReplyModel {
             usage: Usage::default(),
             cost: None,
             model: "fixed".to_owned(),
+            output: None,
         })
     }
 }

@@ -36,6 +36,7 @@ use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_engine::Longhaul;
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::read_output::ReadOutputTool;
 use longhaul_engine::redaction::Redaction;
 #[cfg(feature = "server")]
@@ -69,6 +70,7 @@ use crate::assemble::redactor::{ProjectRedactor, build_redactor};
 use crate::assemble::registrations::Registrations;
 use crate::assemble::trusted_tools::TrustCheckedTools;
 use crate::config::settings::{Config, StoreUrl};
+use crate::handler::tasks::HandlerTasks;
 use crate::mcp::file::McpFile;
 use crate::skills;
 use crate::trust::items::{SEND_MESSAGE_TOOL, SHELL_TOOL};
@@ -220,7 +222,9 @@ fn open_with_store_url(
     })?);
     let out = OutboundTools::new(&config, &clock).map_err(AssembleError::Setting)?;
     let tools = with_store_tools(build_tools(&config, &clock, &out)?, &store)?;
-    let mut registered = registered.with_converted_handlers(&store)?;
+    let counters = EngineCounters::default();
+    let handler_tasks = HandlerTasks::new(Arc::clone(&clock), counters.clone());
+    let mut registered = registered.with_converted_handlers(&store, &handler_tasks)?;
     let tools = registered.extend_tool_registry(tools)?;
     with_load_context(
         &config,
@@ -248,6 +252,7 @@ fn open_with_store_url(
         tool_source: Arc::new(withheld),
         context_providers: registered.context_providers(Arc::new(context_providers)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
+        counters,
         ..EngineServices::from_single_store(Arc::clone(&store), clock, models, tools)
     };
     let agents = registered.extend_agent_registry(loaded.registry());

@@ -157,6 +157,12 @@ impl Runtime {
         Lane::new(self.longhaul(), name.as_ref())
     }
 
+    /// Returns the number of handlers that were aborted by a timeout or a cancel and have not returned
+    /// yet, because they do not yield. Each of them blocks a thread of the program.
+    pub fn stuck_handlers(&self) -> usize {
+        self.longhaul().services().counters.stuck_handlers()
+    }
+
     /// Returns access to the gates: questions and approvals that wait for a person.
     pub fn gates(&self) -> Gates<'_> {
         Gates(self.longhaul())
@@ -193,7 +199,7 @@ mod tests {
     use std::future::pending;
 
     use super::*;
-    use crate::handler::HandlerError;
+    use crate::handler::request::HandlerError;
 
     #[tokio::test]
     async fn followers_of_a_driven_run_subscribe_to_that_run_only() -> Result<(), Error> {

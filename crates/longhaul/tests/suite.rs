@@ -7,6 +7,7 @@ mod suite {
     mod ephemeral;
     mod features;
     mod handler;
+    mod handler_retry;
     mod lanes;
     mod mcp_file;
     mod mcp_tools;

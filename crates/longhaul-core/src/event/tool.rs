@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{CallId, Epoch};
 use crate::message::Part;
 use crate::policy::effect::InDoubtPolicy;
-use crate::raw::BlobRef;
+use crate::raw::{BlobRef, RawJson};
 use crate::time::{Millis, Timestamp};
 
 /// A tool call is about to start. The event is durable before the call starts.
@@ -42,12 +42,26 @@ pub struct ToolOutput {
     /// Complete output, if `content` contains only a part of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<BlobRef>,
+    /// Artifacts that the call created, such as references to files. They become artifacts of the
+    /// run's result, and the model does not see them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<RawJson>,
+    /// Whether the call failed for a reason that may pass, so that a retry may succeed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub transient: bool,
 }
 
 impl ToolOutput {
     /// Creates an output that consists of one text.
     pub fn text(text: impl Into<std::sync::Arc<str>>) -> Self {
-        Self { content: vec![Part::Text(text.into())], full: None }
+        Self { content: vec![Part::Text(text.into())], ..Self::default() }
+    }
+
+    /// Adds an artifact, such as a reference to a file that the call created.
+    #[must_use]
+    pub fn with_artifact(mut self, artifact: &impl Serialize) -> Self {
+        self.artifacts.push(RawJson::from_serialize(artifact));
+        self
     }
 }
 

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::id::RunId;
 use crate::message::{Message, Reply, StopReason};
 use crate::raw::StoredText;
+use crate::status::RunOutput;
 use crate::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
 
 /// A language model that generates replies.
@@ -98,6 +99,10 @@ pub struct ModelResponse {
     pub cost: Option<MicroUsd>,
     /// Model name as reported by the provider.
     pub model: String,
+    /// Result of the run, if the model determines it and not the text of its reply. `None` for every
+    /// model of a provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<RunOutput>,
 }
 
 /// Receives the text of a reply while it is generated.

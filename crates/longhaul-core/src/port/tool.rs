@@ -213,17 +213,28 @@ impl Progress for NoopProgress {
 pub struct ToolFailure {
     message: String,
     is_outcome_unknown: bool,
+    is_transient: bool,
 }
 
 impl ToolFailure {
     /// Creates a failure of a call that is known to have failed.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), is_outcome_unknown: false }
+        Self { message: message.into(), is_outcome_unknown: false, is_transient: false }
+    }
+
+    /// Creates a failure of a call that is known to have failed, for a reason that may pass.
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self { is_transient: true, ..Self::new(message) }
     }
 
     /// Creates a failure of a call that may have taken effect.
     pub fn outcome_unknown(message: impl Into<String>) -> Self {
-        Self { message: message.into(), is_outcome_unknown: true }
+        Self { is_outcome_unknown: true, ..Self::new(message) }
+    }
+
+    /// Returns whether the call failed for a reason that may pass.
+    pub const fn is_transient(&self) -> bool {
+        self.is_transient
     }
 
     /// Returns whether it is unknown if the call has taken effect.

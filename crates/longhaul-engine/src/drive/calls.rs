@@ -197,7 +197,8 @@ async fn run_tool_call(request: ToolCallRequest) -> FinishedToolCall {
                     true => status_of_unknown_result(request.class),
                     false => ToolCallStatus::Failed,
                 };
-                (end, ToolOutput::text(failure.message()))
+                let transient = failure.is_transient();
+                (end, ToolOutput { transient, ..ToolOutput::text(failure.message()) })
             }
             Err(panic) => {
                 let message = format!("the tool panicked: {}", panics::panic_message(&*panic));

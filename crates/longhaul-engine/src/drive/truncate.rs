@@ -22,6 +22,9 @@ const TAIL_BYTES: usize = 3 * 1024;
 /// are stored.
 const STORED_BYTES_MAX: usize = 10 * 1024 * 1024;
 
+/// Maximum size in bytes of an artifact of a tool call.
+const ARTIFACT_BYTES_MAX: usize = 64 * 1024;
+
 /// Returns the output as the model sees it, and the blobs to store: the full text if it was
 /// truncated, and the images that the output refers to.
 pub(super) fn truncate_output(
@@ -29,6 +32,15 @@ pub(super) fn truncate_output(
     mut output: ToolOutput,
     images: Vec<Blob>,
 ) -> (ToolOutput, Vec<Blob>) {
+    let artifacts = output.artifacts.len();
+    output.artifacts.retain(|artifact| artifact.as_str().len() <= ARTIFACT_BYTES_MAX);
+    let left_out = artifacts - output.artifacts.len();
+    if left_out > 0 {
+        let note = format!(
+            "[longhaul] Artifacts longer than {ARTIFACT_BYTES_MAX} bytes were left out: {left_out}."
+        );
+        output.content.push(Part::Text(note.into()));
+    }
     let mut stored = Vec::new();
     for part in &mut output.content {
         if let Part::Image(image) = part {
@@ -67,7 +79,7 @@ fn truncate_text(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>)
     let mut content = vec![Part::Text(excerpt.into())];
     content.extend(images.cloned());
     let full = Some(blob.blob_ref);
-    (ToolOutput { content, full }, Some(blob))
+    (ToolOutput { content, full, ..output }, Some(blob))
 }
 
 /// Returns the part of the text that is stored, and a sentence that tells the model what was
@@ -137,7 +149,7 @@ mod tests {
         let whole = "x".repeat(SHOWN_BYTES_MAX + 1);
         let content =
             vec![Part::Text(whole.into()), image(&attached), image(&missing), image(&attached)];
-        let output = ToolOutput { content, full: None };
+        let output = ToolOutput { content, ..ToolOutput::default() };
         let (output, blobs) = truncate_output(CALL, output, vec![unsaid, attached.clone()]);
         let full = output.full.expect("the full output is stored");
         let stored: Vec<_> = blobs.iter().map(|blob| blob.blob_ref).collect();

@@ -98,6 +98,7 @@ fn model_call_outcome(event: &Event) -> Option<ModelCallOutcome> {
             usage: done.usage,
             cost: done.cost,
             model: done.model.clone(),
+            output: None,
         })),
         Event::TurnFailed(failed) => Some(ModelCallOutcome::Failure(failed.failure.clone())),
         Event::TurnInterrupted(_) => Some(ModelCallOutcome::Interrupted),
@@ -115,5 +116,6 @@ fn summary_response(compacted: &MemoryCompacted) -> ModelResponse {
         usage: compacted.usage,
         cost: compacted.cost,
         model: compacted.model.clone(),
+        output: None,
     }
 }

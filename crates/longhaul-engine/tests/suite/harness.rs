@@ -26,6 +26,7 @@ use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, Perce
 use longhaul_engine::agent::{Agent, AgentRegistry, PolicyDefaults};
 use longhaul_engine::changes::ChangeFeed;
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::deltas::DeltaBroadcast;
 use longhaul_engine::hooks::Hooks;
 use longhaul_engine::id_gen::UuidV7Generator;
@@ -195,6 +196,7 @@ impl TestEngineBuilder {
             changes: ChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
+            counters: EngineCounters::default(),
         };
         let mut agents = AgentRegistry::default();
         agents.register(self.agent);

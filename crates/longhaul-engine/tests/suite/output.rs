@@ -119,7 +119,7 @@ fn image_tool() -> FakeTool {
             ctx.images.add(unsaid).unwrap();
             let never = ImageRef { blob: BlobRef::for_content(b"never"), ..attached.clone() };
             let content = [Part::Image(attached), Part::Image(never)];
-            Ok(ToolOutput { content: content.into(), full: None })
+            Ok(ToolOutput { content: content.into(), ..ToolOutput::default() })
         }
         .boxed()
     })
@@ -149,4 +149,31 @@ async fn an_image_is_stored_with_its_result() {
         |message| matches!(&**message, Message::Results(results) if results[0].content == content),
     );
     assert!(is_sent, "{requests:#?}");
+}
+
+#[tokio::test]
+async fn artifacts_of_calls_become_artifacts_of_the_run() {
+    let tool = FakeTool::new("act", Pure, &EffectLog::default()).with_action(|_, _| {
+        async move {
+            let secret = format!("https://host/{SECRET}");
+            Ok(ToolOutput::text("wrote it")
+                .with_artifact(&json!({ "path": "a.txt" }))
+                .with_artifact(&secret)
+                .with_artifact(&"x".repeat(70_000)))
+        }
+        .boxed()
+    });
+    let calls = || FakeReply::call("act", json!({}));
+    let engine = engine_with([calls(), calls()]).tools([tool]).start();
+    let run = engine.submit().await;
+    engine.ended(run).await;
+    let output = engine.longhaul.get_run(run).await.unwrap().output.unwrap();
+    let artifacts: Vec<&str> = output.artifacts.iter().map(|artifact| artifact.as_str()).collect();
+    let each = [r#"{"path":"a.txt"}"#, r#""https://host/{{secret:WORD}}""#];
+    assert_eq!(artifacts, [each, each].concat());
+    let (shown, is_error) = &shown_results(&engine)[0];
+    assert!(
+        shown.contains("Artifacts longer than 65536 bytes were left out: 1.") && !is_error,
+        "{shown}"
+    );
 }

@@ -18,6 +18,7 @@ use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
 use longhaul_engine::changes::ChangeFeed;
+use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::deltas::DeltaBroadcast;
 use longhaul_engine::id_gen::UuidV7Generator;
 use longhaul_engine::notifier::DriverNotifier;
@@ -82,6 +83,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         changes: ChangeFeed::default(),
         notifier: DriverNotifier::default(),
         definitions: AgentDefinitionCache::default(),
+        counters: EngineCounters::default(),
     };
     EngineProcess::new(services, ctx, yielding)
 }

@@ -16,6 +16,9 @@ use crate::state::call::{Call, ToolCallState};
 use crate::state::control::ControlState;
 use crate::state::stage::PendingTimer;
 
+/// Maximum number of artifacts of a run. Each of them is limited by the engine.
+const ARTIFACTS_MAX: usize = 256;
+
 impl ControlState {
     pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut Call, &'static str> {
         let mut calls = self.calls_mut().iter_mut();
@@ -51,6 +54,12 @@ impl ControlState {
             return Err("a call has only one result");
         }
         call.state = ToolCallState::Done { output: data.output.clone(), is_error };
+        if !data.output.artifacts.is_empty() {
+            let artifacts = Arc::make_mut(&mut self.artifacts);
+            artifacts.extend(data.output.artifacts.iter().cloned());
+            artifacts.truncate(ARTIFACTS_MAX);
+        }
+        let call = self.call_mut(data.call)?;
         if call.classification.tool.as_str() == FINISH && !is_error {
             let first = legacy_output_from_finish_call(&call.arguments().to_value());
             if let Some(tools) = self.running_tools_mut() {

@@ -97,7 +97,7 @@ pub(super) fn record_reply(
         output_check: replied.output_check,
         output: None,
     });
-    done.output = final_output(&done);
+    done.output = response.output.or_else(|| final_output(&done));
     decision.record_event(Event::TurnCompleted(done))?;
     charge.turns = 1;
     charge.settle_budget(decision, response.model, replied.active);

@@ -11,6 +11,7 @@ use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::budget::{Budget, BudgetCap};
 use longhaul_core::policy::gate::{GateSpec, RulePattern};
+use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, Wait};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
@@ -80,6 +81,9 @@ pub struct ControlState {
     pub(crate) exhausted_cap: Option<BudgetCap>,
     /// Whether the last model reply was interrupted and no message to the model followed it.
     pub(crate) interrupted: bool,
+    /// Artifacts of the run's tool calls, which become artifacts of its output. Bounded.
+    #[serde(default)]
+    pub(crate) artifacts: Arc<Vec<RawJson>>,
     /// Detects a run that repeats the same calls with the same results.
     #[serde(default)]
     pub(crate) loop_guard: LoopGuard,
@@ -189,6 +193,7 @@ impl ControlState {
             warned: Vec::new(),
             exhausted_cap: None,
             interrupted: false,
+            artifacts: Arc::default(),
             loop_guard: LoopGuard::default(),
             output_retries: OutputRetries::default(),
         }

@@ -22,6 +22,7 @@ use longhaul_engine::Longhaul;
 use longhaul_engine::agent::{Agent, AgentRegistry, PolicyDefaults};
 use longhaul_engine::changes::ChangeFeed;
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::deltas::DeltaBroadcast;
 use longhaul_engine::handle::CreateKeyRequest;
 use longhaul_engine::id_gen::UuidV7Generator;
@@ -147,6 +148,7 @@ impl TestServerBuilder {
             changes: ChangeFeed::default(),
             notifier: DriverNotifier::default(),
             definitions: AgentDefinitionCache::default(),
+            counters: EngineCounters::default(),
         }
     }
 

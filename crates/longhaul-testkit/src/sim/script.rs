@@ -73,6 +73,7 @@ impl Script {
             usage,
             cost: Some(PRICE.cost(usage)),
             model: "scripted/sim".into(),
+            output: None,
         })
     }
 

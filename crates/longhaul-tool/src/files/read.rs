@@ -114,7 +114,8 @@ fn image_output(
     let (width, height) = (info.width, info.height);
     let image = sink.add(bytes)?;
     let text = format!("[Image: {kind}, {width} x {height}, {size} bytes.]");
-    Ok(ToolOutput { content: vec![Part::Text(text.into()), Part::Image(image)], full: None })
+    let content = vec![Part::Text(text.into()), Part::Image(image)];
+    Ok(ToolOutput { content, ..ToolOutput::default() })
 }
 
 /// Returns the lines from `offset` on, followed by a line that says how much is left. The error is

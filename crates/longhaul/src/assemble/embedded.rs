@@ -7,6 +7,7 @@ use longhaul_core::time::Clock;
 use longhaul_engine::Longhaul;
 use longhaul_engine::agent::AgentRegistry;
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::services::{EngineServices, NoContextProviders};
 use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_store::{OpenMode, StoreOptions};
@@ -27,6 +28,7 @@ use crate::config;
 use crate::config::error::ConfigError;
 use crate::config::load::SettingOverride;
 use crate::config::process_env::ProcessEnv;
+use crate::handler::tasks::HandlerTasks;
 use crate::mcp::file::McpFile;
 
 /// Opens a runtime with the agents, tools and models that the program registered, and with the
@@ -89,7 +91,9 @@ pub(crate) fn open_without_project(
         ..StoreOptions::new(store, OpenMode::Driver, Arc::clone(&clock))
     };
     let store = Arc::new(longhaul_store::open(store)?);
-    let mut registered = registered.with_converted_handlers(&store)?;
+    let counters = EngineCounters::default();
+    let handler_tasks = HandlerTasks::new(Arc::clone(&clock), counters.clone());
+    let mut registered = registered.with_converted_handlers(&store, &handler_tasks)?;
     let tools =
         registered.extend_tool_registry(with_store_tools(ToolRegistry::new([])?, &store)?)?;
     let names: Vec<&str> = tools.tools().map(|tool| tool.spec().name.as_str()).collect();
@@ -108,6 +112,7 @@ pub(crate) fn open_without_project(
     let services = EngineServices {
         context_providers: registered.context_providers(Arc::new(NoContextProviders)),
         redact: Arc::new(ProjectRedactor(build_redactor(&config))),
+        counters,
         ..EngineServices::from_single_store(Arc::clone(&store), Arc::clone(&clock), models, tools)
     };
     let agents = registered.extend_agent_registry(AgentRegistry::default());

@@ -24,7 +24,9 @@ use crate::agents::load_context::LoadContext;
 use crate::assemble::model_choice::ModelSelector;
 use crate::config::built_in_providers::{CASSETTE_PROVIDER, DEFAULT_ALIAS, SCRIPTED_PROVIDER};
 use crate::config::settings::Config;
-use crate::handler::Handler;
+use crate::handler::function::Handler;
+use crate::handler::parts::convert_handler;
+use crate::handler::tasks::HandlerTasks;
 
 /// Everything that a program registers before it opens a runtime.
 #[derive(Debug, Default)]
@@ -95,13 +97,17 @@ impl Registrations {
     }
 
     /// Converts each handler (a Rust function that is registered as an agent) to an agent, a tool
-    /// and a model. `store` contains the journals that the model reads.
-    pub(crate) fn with_converted_handlers<S>(mut self, store: &Arc<S>) -> Result<Self, IdError>
+    /// and a model. `store` contains the journals that the model reads. The handlers run in `tasks`.
+    pub(crate) fn with_converted_handlers<S>(
+        mut self,
+        store: &Arc<S>,
+        tasks: &HandlerTasks,
+    ) -> Result<Self, IdError>
     where
         S: Store + RecordStore + 'static,
     {
         for handler in std::mem::take(&mut self.handlers) {
-            let parts = handler.into_parts(store.clone(), store.clone())?;
+            let parts = convert_handler(handler, store.clone(), store.clone(), tasks)?;
             self.agents.push(parts.agent);
             self.tools.push(parts.tool);
             self.models.insert(parts.model_name, parts.model);

@@ -13,7 +13,8 @@ use crate::agent::Agent;
 use crate::assemble::embedded::{open_project, open_without_project};
 use crate::assemble::registrations::Registrations;
 use crate::error::Error;
-use crate::handler::{Handler, HandlerError, HandlerRequest};
+use crate::handler::function::Handler;
+use crate::handler::request::{HandlerError, HandlerRequest};
 use crate::process;
 use crate::runtime::Runtime;
 use crate::runtime_state::RuntimeState;
@@ -47,8 +48,12 @@ impl RuntimeBuilder {
     ///
     /// A function that has returned is not called again for the same run. If a crash interrupts a
     /// call, the function is called again with the same input and the same key, at most three
-    /// times. It is called *at least once*; `request.key` lets it make its effect only once. One
-    /// call may take up to 24 hours, and its result may have up to 4 MiB as JSON.
+    /// times. It is called *at least once*; `request.key` lets it make its effect only once. Its
+    /// result may have up to 4 MiB as JSON.
+    ///
+    /// One call is reported as overdue after 2 minutes and ended after 5 minutes. After that, and
+    /// after a [transient error](HandlerError::transient), the run is retried once.
+    /// [`register`](Self::register) accepts a handler with other settings.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), longhaul::Error> {
@@ -64,13 +69,24 @@ impl RuntimeBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn handler<F, R, T>(mut self, name: impl Into<String>, function: F) -> Self
+    pub fn handler<F, R, T>(self, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(HandlerRequest, Arc<dyn Progress>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<T, HandlerError>> + Send + 'static,
-        T: Serialize,
+        T: Serialize + 'static,
     {
-        let handler = Handler::new(name.into(), function);
+        self.register(Handler::new(name, function))
+    }
+
+    /// Adds a Rust function with its settings as an agent, such as one that a crash must not repeat.
+    ///
+    /// ```no_run
+    /// use longhaul::{Handler, Runtime};
+    ///
+    /// let pay = Handler::new("pay", |_, _| async move { Ok("paid") }).once();
+    /// let builder = Runtime::builder().store("sqlite:agents.db").register(pay);
+    /// ```
+    pub fn register(mut self, handler: Handler) -> Self {
         self.registrations.handlers.push(handler);
         self
     }

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use longhaul::{HandlerError, Runtime, RuntimeBuilder, Status, Task};
+use longhaul::{Handler, HandlerError, Runtime, RuntimeBuilder, Status, Task};
 
 /// Variable with the store folder of the child process. It is not set in the test itself.
 const FOLDER_VAR: &str = "CRASH_TEST_FOLDER";
@@ -20,8 +20,8 @@ fn task() -> Task {
 }
 
 /// Prints the attempt and waits until the process is killed.
-async fn run_hanging_handler(folder: OsString) {
-    let builder = builder(Path::new(&folder)).handler("dig", |request, _| async move {
+async fn run_hanging_handler(folder: OsString, is_once: bool) {
+    let handler = Handler::new("dig", |request, _| async move {
         let depth: u32 = request.input()?;
         writeln!(
             std::io::stdout(),
@@ -31,7 +31,8 @@ async fn run_hanging_handler(folder: OsString) {
         )?;
         std::future::pending::<Result<(), HandlerError>>().await
     });
-    let runtime = builder.open().await.unwrap();
+    let handler = if is_once { handler.once() } else { handler };
+    let runtime = builder(Path::new(&folder)).register(handler).open().await.unwrap();
     let _worker = runtime.worker().spawn();
     let run = runtime.submit(task()).await.unwrap();
     run.wait().await.unwrap();
@@ -56,7 +57,7 @@ fn start_and_kill(folder: &Path, test: &str) -> String {
 #[tokio::test]
 async fn a_call_that_was_killed_is_made_again_as_the_second_attempt() {
     if let Some(folder) = env::var_os(FOLDER_VAR) {
-        return run_hanging_handler(folder).await;
+        return run_hanging_handler(folder, false).await;
     }
     let test = "suite::crash::a_call_that_was_killed_is_made_again_as_the_second_attempt";
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +74,7 @@ async fn a_call_that_was_killed_is_made_again_as_the_second_attempt() {
 #[tokio::test]
 async fn a_run_is_blocked_after_three_crashes_at_the_same_place() {
     if let Some(folder) = env::var_os(FOLDER_VAR) {
-        return run_hanging_handler(folder).await;
+        return run_hanging_handler(folder, false).await;
     }
     let test = "suite::crash::a_run_is_blocked_after_three_crashes_at_the_same_place";
     let folder = tempfile::tempdir().unwrap();
@@ -95,5 +96,22 @@ async fn a_run_is_blocked_after_three_crashes_at_the_same_place() {
     }
     let view = run.view().await.unwrap();
     assert_eq!(view.status, Status::Blocked, "{view:?}");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_that_runs_once_is_in_doubt_after_a_crash() {
+    if let Some(folder) = env::var_os(FOLDER_VAR) {
+        return run_hanging_handler(folder, true).await;
+    }
+    let test = "suite::crash::a_handler_that_runs_once_is_in_doubt_after_a_crash";
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(start_and_kill(folder.path(), test), "attempt 1 of 7, true");
+    let handler = Handler::new("dig", |_, _| async move { Ok("again") }).once();
+    let runtime = builder(folder.path()).register(handler).open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let done = runtime.submit(task()).await.unwrap().wait().await.unwrap();
+    let error = done.error.expect("the handler was called again");
+    assert_eq!(error.code, "in_doubt", "{error:?}");
     worker.stop().await.unwrap();
 }

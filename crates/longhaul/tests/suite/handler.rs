@@ -1,6 +1,6 @@
 //! Tests of Rust functions as agents: input, output and failures.
 
-use longhaul::{FinishedRun, HandlerError, Runtime, RuntimeBuilder, Status, Task};
+use longhaul::{FinishedRun, HandlerError, Response, Runtime, RuntimeBuilder, Status, Task};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -213,4 +213,30 @@ async fn two_inputs_nested_too_deeply_are_different_tasks() {
     assert_eq!(first.id(), again.id());
     let other = runtime.submit(task("2")).await.unwrap_err();
     assert_eq!(other.code(), "idempotency_key_reused", "{other}");
+}
+
+#[tokio::test]
+async fn a_response_has_text_data_confidence_and_artifacts() {
+    let builder = || {
+        Runtime::builder()
+            .handler("full", |_, _| async move {
+                Ok(Response::text("two birds")
+                    .data(["heron", "wren"])
+                    .confidence(0.8)
+                    .artifact(json!({ "path": "a.txt" }))
+                    .artifact("b.txt"))
+            })
+            .handler("unsure", |_, _| async move { Ok(Response::text("x").confidence(8.0)) })
+    };
+    let done = run_to_end(builder(), Task::new("full")).await;
+    let output = done.output.as_ref().unwrap();
+    assert_eq!((output.text.as_str(), output.confidence), ("two birds", Some(80)));
+    assert_eq!(done.data::<Vec<String>>().unwrap(), ["heron", "wren"]);
+    let artifacts: Vec<&str> = output.artifacts.iter().map(|one| one.as_str()).collect();
+    assert_eq!(artifacts, [r#"{"path":"a.txt"}"#, r#""b.txt""#]);
+    assert_eq!(output.tools_called, ["handler:full"]);
+    let done = run_to_end(builder(), Task::new("unsure")).await;
+    let error = done.error.unwrap();
+    assert_eq!(error.code, "handler_failed");
+    assert!(error.message.contains("the confidence is 8, but must be from 0 to 1"), "{error:?}");
 }

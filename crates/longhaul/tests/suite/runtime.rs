@@ -178,6 +178,7 @@ impl Model for FakeModel {
             usage: Usage::default(),
             cost: None,
             model: "counter".to_owned(),
+            output: None,
         })
     }
 }

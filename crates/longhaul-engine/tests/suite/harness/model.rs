@@ -157,6 +157,7 @@ fn response(blocks: Vec<Block>, stop: StopReason) -> ModelResponse {
         usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
         cost: None,
         model: "scripted/actor".into(),
+        output: None,
     }
 }
 

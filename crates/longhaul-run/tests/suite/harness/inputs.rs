@@ -136,6 +136,7 @@ pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> Input {
             usage: USAGE,
             cost: Some(PRICE.cost(USAGE)),
             model: "poem-1".into(),
+            output: None,
         },
         calls: calls.into_iter().map(|(_, classification)| classification).collect(),
         output_check: None,

@@ -123,6 +123,7 @@ fn response(block: Block, stop: StopReason) -> ModelResponse {
         usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
         cost: None,
         model: "scripted/actor".into(),
+        output: None,
     }
 }
 

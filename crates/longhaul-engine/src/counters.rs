@@ -1,0 +1,47 @@
+//! Counters of a process, for metrics and for the program that embeds the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Counters of a process. Cheap to clone; clones share the counts.
+#[derive(Debug, Clone, Default)]
+pub struct EngineCounters(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    stuck_handlers: AtomicUsize,
+    stalled_runs: AtomicU64,
+}
+
+impl EngineCounters {
+    /// Returns the number of handlers that were aborted and have not returned yet.
+    pub fn stuck_handlers(&self) -> usize {
+        self.0.stuck_handlers.load(Ordering::Relaxed)
+    }
+
+    /// Counts a handler as stuck until the returned guard is dropped.
+    pub fn count_stuck_handler(&self) -> StuckHandlerGuard {
+        self.0.stuck_handlers.fetch_add(1, Ordering::Relaxed);
+        StuckHandlerGuard(self.clone())
+    }
+
+    /// Returns the number of runs that were released because their driver had stalled.
+    pub fn stalled_runs(&self) -> u64 {
+        self.0.stalled_runs.load(Ordering::Relaxed)
+    }
+
+    /// Counts a run that was released because its driver had stalled.
+    pub(crate) fn count_stalled_run(&self) {
+        self.0.stalled_runs.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Guard of a stuck handler, which counts until it is dropped.
+#[derive(Debug)]
+pub struct StuckHandlerGuard(EngineCounters);
+
+impl Drop for StuckHandlerGuard {
+    fn drop(&mut self) {
+        self.0.0.stuck_handlers.fetch_sub(1, Ordering::Relaxed);
+    }
+}

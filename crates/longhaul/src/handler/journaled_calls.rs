@@ -1,0 +1,181 @@
+//! The calls of a handler's function in the journal of a run, and the format of their results.
+
+use std::collections::BTreeSet;
+
+use longhaul_core::event::Event;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{CallId, RunId, Seq};
+use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
+use longhaul_core::status::RunOutput;
+use longhaul_core::task::TaskSpec;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::handler::request::HandlerError;
+
+/// Number of journal entries that are read at once.
+const PAGE_SIZE: usize = 500;
+
+/// Maximum size of a handler's result as JSON in bytes. It follows from the size limit of a call of
+/// `finish`.
+const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024 - FINISH_PREFIX.len() - 1;
+
+/// Start of the JSON input of `finish`. The handler's result follows.
+pub(crate) const FINISH_PREFIX: &str = "{\"output\":";
+
+/// Start of a journaled result that is any value.
+const VALUE_PREFIX: &str = "{\"value\":";
+
+/// Start of a journaled result that is a response.
+const RESPONSE_PREFIX: &str = "{\"response\":";
+
+/// Result of a handler as it is journaled: one JSON object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HandlerResult(pub(crate) String);
+
+/// A result of a handler, read from the journal.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum JournaledResult<'a> {
+    /// Any value, as JSON.
+    Value(&'a str),
+    /// A response with all fields of the run's output.
+    Response(Box<RunOutput>),
+}
+
+/// Encodes a value that a handler has returned.
+pub(crate) fn encode_value(value: &impl Serialize) -> Result<HandlerResult, HandlerError> {
+    encode(VALUE_PREFIX, serde_json::to_string(value)?)
+}
+
+/// Encodes a response that a handler has returned.
+pub(crate) fn encode_response(output: &RunOutput) -> Result<HandlerResult, HandlerError> {
+    encode(RESPONSE_PREFIX, serde_json::to_string(output)?)
+}
+
+fn encode(prefix: &str, json: String) -> Result<HandlerResult, HandlerError> {
+    if json.len() > RESULT_BYTES_MAX {
+        return Err(HandlerError::permanent(format!(
+            "the result has {} bytes as JSON, but the maximum is {RESULT_BYTES_MAX}: write it to a \
+             file, and return the file's name",
+            json.len()
+        )));
+    }
+    let result = format!("{prefix}{json}}}");
+    // Checked in a form as deep as that which `finish` receives: a result that can't be parsed then
+    // must fail now.
+    serde_json::from_str::<Value>(&result)
+        .map_err(|why| HandlerError::permanent(format!("the result can't be stored: {why}")))?;
+    Ok(HandlerResult(result))
+}
+
+/// Decodes a journaled result. The error says why it can't be read.
+pub(crate) fn decode(result: &str) -> Result<JournaledResult<'_>, String> {
+    let json = |prefix: &str| result.strip_prefix(prefix)?.strip_suffix('}');
+    if let Some(json) = json(VALUE_PREFIX) {
+        return Ok(JournaledResult::Value(json));
+    }
+    let json = json(RESPONSE_PREFIX).ok_or_else(|| "it has an unknown format".to_owned())?;
+    let output = serde_json::from_str(json).map_err(|why| why.to_string())?;
+    Ok(JournaledResult::Response(Box::new(output)))
+}
+
+/// The calls of the handler's function that the journal of a run contains.
+#[derive(Debug, Default)]
+pub(crate) struct JournaledCalls {
+    /// Task of the run.
+    pub(crate) task: Option<TaskSpec>,
+    /// Number of times that a call was started.
+    pub(crate) starts: u32,
+    started: BTreeSet<CallId>,
+    /// Output of the first call that succeeded.
+    pub(crate) result: Option<ToolOutput>,
+    /// Output of the last call that failed in the current attempt of the run.
+    pub(crate) failure: Option<ToolOutput>,
+}
+
+impl JournaledCalls {
+    /// Reads the calls from the journal of a run.
+    pub(crate) async fn read(store: &dyn Store, run: RunId) -> Result<Self, StoreError> {
+        let mut found = Self::default();
+        let mut after = Seq::START;
+        loop {
+            let limit = PAGE_SIZE;
+            let page = store.read_journal(JournalReadRequest { run, after, limit }).await?;
+            let Some(last) = page.entries.last() else {
+                return Ok(found);
+            };
+            after = last.seq;
+            for entry in page.entries {
+                found.apply_event(entry.event);
+            }
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only the task, the calls and the retries matter"
+    )]
+    fn apply_event(&mut self, event: Event) {
+        match event {
+            Event::RunCreated(created) => self.task = Some(created.task),
+            Event::RunRetried(_) => self.failure = None,
+            Event::ToolStarted(started) => {
+                self.starts += 1;
+                self.started.insert(started.call);
+            }
+            // Only the first result: `finish` completes as a call too.
+            Event::ToolCompleted(ended) => _ = self.result.get_or_insert(ended.output),
+            // A call that a message or a timeout interrupted or prevented is made again: a function
+            // can't read messages.
+            Event::ToolFailed(ended) if self.started.contains(&ended.call) => {
+                self.failure = Some(ended.output);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::event::run::RunRetried;
+    use longhaul_core::event::tool::{ToolEnded, ToolStarted};
+    use longhaul_core::time::Millis;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_counts_if_its_call_was_started_in_the_current_attempt() {
+        let call = |index| CallId { turn: 1, index };
+        let failed = |index| {
+            Event::ToolFailed(ToolEnded {
+                call: call(index),
+                output: ToolOutput::text("interrupted by a message"),
+                active: Millis::ZERO,
+            })
+        };
+        let mut journaled = JournaledCalls::default();
+        // A message arrived before the call started.
+        journaled.apply_event(failed(1));
+        assert!(journaled.failure.is_none());
+        journaled.apply_event(Event::ToolStarted(ToolStarted {
+            call: call(2),
+            attempt: 1,
+            until: None,
+        }));
+        journaled.apply_event(failed(2));
+        assert!(journaled.failure.is_some());
+        journaled.apply_event(Event::RunRetried(RunRetried { attempt: 2 }));
+        assert!(journaled.failure.is_none());
+        assert_eq!(journaled.starts, 1);
+    }
+
+    #[test]
+    fn results_round_trip() {
+        let HandlerResult(value) = encode_value(&[1, 2]).unwrap();
+        assert_eq!(decode(&value), Ok(JournaledResult::Value("[1,2]")));
+        let output = RunOutput { text: "two".into(), confidence: Some(80), ..RunOutput::default() };
+        let HandlerResult(response) = encode_response(&output).unwrap();
+        assert_eq!(decode(&response), Ok(JournaledResult::Response(Box::new(output))));
+        assert!(decode("7").is_err());
+    }
+}

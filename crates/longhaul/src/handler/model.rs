@@ -1,0 +1,138 @@
+//! The model of a handler, without a provider: it calls the function as a tool, and ends the run with
+//! the function's result.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::message::{Block, Part, Reply, StopReason, TextBlock, ToolCall};
+use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
+use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::store::{Store, StoreError};
+use longhaul_core::raw::RawJson;
+use longhaul_core::status::RunOutput;
+use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Price, Usage};
+use serde_json::json;
+
+use crate::handler::journaled_calls::{FINISH_PREFIX, JournaledCalls, JournaledResult, decode};
+
+/// Name of the tool that ends a run with a result.
+pub(crate) const FINISH_TOOL: &str = "finish";
+
+/// Model of a handler.
+#[derive(Debug)]
+pub(crate) struct HandlerModel {
+    pub(crate) name: String,
+    /// Name of the handler's tool, in the format that models receive.
+    pub(crate) tool: String,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) records: Arc<dyn RecordStore>,
+}
+
+impl HandlerModel {
+    /// Returns the block of the reply to a request, and the run's output if the reply ends the run.
+    async fn next_block(
+        &self,
+        request: &ModelRequest,
+    ) -> Result<(Block, Option<RunOutput>), Failure> {
+        let read = JournaledCalls::read(&*self.store, request.run).await;
+        let journaled = read.map_err(store_failure)?;
+        if let Some(output) = journaled.result {
+            let result = self.full_output_text(output).await.map_err(store_failure)?;
+            return ending_block(&result).map_err(|why| {
+                let message = format!("the handler's result can't be read: {why}");
+                Failure::new(FailureClass::HandlerFailed, message)
+            });
+        }
+        match journaled.failure {
+            Some(output) => {
+                let class = match output.transient {
+                    true => FailureClass::HandlerFailedTransiently,
+                    false => FailureClass::HandlerFailed,
+                };
+                Err(Failure::new(class, join_text_parts(&output.content)))
+            }
+            None => Ok((tool_call(&self.tool, RawJson::from_serialize(&json!({}))), None)),
+        }
+    }
+
+    /// Returns the full text of a tool output. If the output was truncated, the full text is read
+    /// from a blob in the store.
+    async fn full_output_text(&self, output: ToolOutput) -> Result<String, StoreError> {
+        let stored = match output.full {
+            Some(full) => self.records.blob(full.hash).await?,
+            None => None,
+        };
+        Ok(match stored {
+            Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            None => join_text_parts(&output.content),
+        })
+    }
+}
+
+/// Returns the block that ends the run with a journaled result, and the run's output if the block
+/// does not determine it.
+fn ending_block(result: &str) -> Result<(Block, Option<RunOutput>), String> {
+    match decode(result)? {
+        JournaledResult::Value(json) => {
+            let input = RawJson::parse(format!("{FINISH_PREFIX}{json}}}"));
+            Ok((tool_call(FINISH_TOOL, input.map_err(|why| why.to_string())?), None))
+        }
+        JournaledResult::Response(output) => {
+            let block = TextBlock { text: output.text.as_str().into(), extra: None };
+            Ok((Block::Text(block), Some(*output)))
+        }
+    }
+}
+
+#[async_trait]
+impl Model for HandlerModel {
+    fn estimate(&self, _request: &ModelRequest) -> CostEstimate {
+        CostEstimate {
+            hold: BudgetAmount::default(),
+            pricing: ModelPricing {
+                price: Some(Price::default()),
+                // The conversation is not sent anywhere, so it is never too long.
+                window_tokens: u64::from(u32::MAX),
+                ..ModelPricing::default()
+            },
+        }
+    }
+
+    async fn generate(
+        &self,
+        request: &ModelRequest,
+        _sink: &dyn DeltaSink,
+    ) -> Result<ModelResponse, Failure> {
+        let (block, output) = self.next_block(request).await?;
+        let stop = match output {
+            Some(_) => StopReason::EndTurn,
+            None => StopReason::ToolUse,
+        };
+        Ok(ModelResponse {
+            reply: Arc::new(Reply { api: "handler".to_owned(), blocks: vec![block] }),
+            stop,
+            usage: Usage::default(),
+            cost: Some(MicroUsd::default()),
+            model: self.name.clone(),
+            output,
+        })
+    }
+}
+
+fn tool_call(name: &str, input: RawJson) -> Block {
+    Block::ToolCall(ToolCall { id: String::new(), name: name.to_owned(), input, extra: None })
+}
+
+fn join_text_parts(content: &[Part]) -> String {
+    let texts = content.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(&**text),
+        Part::Image(_) => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn store_failure(error: StoreError) -> Failure {
+    Failure::new(FailureClass::Server, error.to_string())
+}

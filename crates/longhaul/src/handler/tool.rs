@@ -1,0 +1,93 @@
+//! The tool that calls a handler's function.
+
+use std::fmt;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::AgentName;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::store::Store;
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use serde_json::Value;
+
+use crate::handler::function::HandlerFn;
+use crate::handler::journaled_calls::JournaledCalls;
+use crate::handler::request::HandlerRequest;
+use crate::handler::tasks::HandlerTasks;
+
+/// Tool that calls the handler's function.
+pub(crate) struct HandlerTool {
+    pub(crate) spec: ToolSpec,
+    pub(crate) class: EffectClass,
+    pub(crate) function: Arc<HandlerFn>,
+    pub(crate) agent: AgentName,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) tasks: HandlerTasks,
+}
+
+impl fmt::Debug for HandlerTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HandlerTool").field(&self.spec.name).finish()
+    }
+}
+
+impl HandlerTool {
+    /// Returns the request for the function. Fails if the run does not belong to this handler.
+    async fn request(&self, ctx: &ToolContext) -> Result<HandlerRequest, ToolFailure> {
+        let read = JournaledCalls::read(&*self.store, ctx.run).await;
+        let journaled = read.map_err(|error| ToolFailure::transient(error.to_string()))?;
+        // If the task named another model, that model would make this call.
+        let is_own =
+            |agent: &AgentName, model: Option<&String>| *agent == self.agent && model.is_none();
+        match journaled.task {
+            Some(task) if is_own(&task.agent, task.model.as_ref()) => Ok(HandlerRequest {
+                run: ctx.run,
+                input: task.input,
+                attempt: journaled.starts.max(1),
+                key: ctx.run.to_string(),
+                kind: task.kind,
+                actor: task.actor,
+                links: task.links,
+                metadata: task.metadata,
+                thread: task.thread,
+                resource: task.resource,
+            }),
+            Some(_) | None => Err(ToolFailure::new(format!(
+                "this function belongs to the agent `{}`: no other agent can call it",
+                self.agent
+            ))),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for HandlerTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn class(&self, _input: &Value) -> EffectClass {
+        self.class
+    }
+
+    async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let request = self.request(ctx).await?;
+        let (function, progress) = (Arc::clone(&self.function), Arc::clone(&ctx.progress));
+        let call = async move { function(request, progress).await };
+        match self.tasks.run((self.agent.as_str(), ctx.run), call).await {
+            Some(Ok(Ok(result))) => Ok(ToolOutput::text(result.0)),
+            Some(Ok(Err(error))) if error.is_transient() => {
+                Err(ToolFailure::transient(error.into_message()))
+            }
+            Some(Ok(Err(error))) => Err(ToolFailure::new(error.into_message())),
+            // The engine reports the panic as the result of the call.
+            Some(Err(error)) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(error) => Err(ToolFailure::outcome_unknown(error.to_string())),
+            },
+            None => Err(ToolFailure::outcome_unknown("the task of the handler is gone")),
+        }
+    }
+}
