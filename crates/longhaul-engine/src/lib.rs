@@ -37,6 +37,7 @@ mod run_session;
 pub mod secret;
 pub mod services;
 pub mod shutdown;
+mod stalled;
 mod summary;
 pub mod sweep;
 pub mod task;

@@ -83,8 +83,8 @@ pub trait ModelResolver: Send + Sync + fmt::Debug {
     fn idle_model_of_provider(&self, _name: Option<&str>) -> Option<String> {
         None
     }
-
 }
+
 /// A model that can be called, with its full name.
 #[derive(Debug, Clone)]
 pub struct ResolvedModel {

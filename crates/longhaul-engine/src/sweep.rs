@@ -12,6 +12,7 @@ use longhaul_run::{DecideContext, Input, decide};
 use crate::error::Error;
 use crate::run_session::replay_run;
 use crate::services::EngineServices;
+use crate::stalled::StalledRunDetector;
 
 /// Maximum number of timers fired per batch.
 const PAGE_SIZE: usize = 500;
@@ -58,12 +59,14 @@ pub(crate) async fn run_sweep(
     let clock = &*services.clock;
     let mut repair_at = clock.monotonic_time();
     let mut prune_at = repair_at;
+    let mut stalled_runs = StalledRunDetector::default();
     loop {
         let fired = fire_due_timers(services).await?;
         let now = clock.monotonic_time();
         if repair_at <= now {
             repair_at = now.plus(REPAIR_INTERVAL);
             repair_store_rows(services).await?;
+            stalled_runs.release_stalled_runs(services).await?;
         }
         if prune_at <= now {
             let has_more = prune_expired_data(services, retention).await?;

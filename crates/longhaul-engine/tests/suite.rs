@@ -28,11 +28,12 @@ mod suite {
     mod sessions;
     mod sim;
     mod simulation;
+    mod stalled;
     mod steer;
     mod store_faults;
     mod submit;
-    mod tool_traits;
     mod timeouts;
+    mod tool_traits;
     mod untrusted_secrets;
     mod worker;
 }

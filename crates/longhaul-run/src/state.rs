@@ -215,6 +215,13 @@ impl Run {
         &self.tools_called
     }
 
+    /// Returns whether a driver has claimed the run and has nothing to wait for: no call is running, and
+    /// the driver does not wait for a permit after a crash.
+    pub fn has_silent_driver(&self) -> bool {
+        let control = &self.control;
+        control.driven && control.crashed_epoch.is_none() && !control.has_running_call()
+    }
+
     /// Returns whether the run was cancelled, so that work in progress must be aborted.
     pub const fn is_cancelling(&self) -> bool {
         self.control.cancel.is_some()

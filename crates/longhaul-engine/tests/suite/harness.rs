@@ -274,10 +274,10 @@ impl ModelResolver for FakeModels {
         let (provider, _) = name?.split_once('/')?;
         (provider == "real").then(|| "real/provider-idle".to_owned())
     }
-/// An engine with its store and workers.
-#[derive(Debug)]
 }
 
+/// An engine with its store and workers.
+#[derive(Debug)]
 pub(crate) struct TestEngine {
     pub(crate) longhaul: Longhaul,
     pub(crate) model: Arc<FakeModel>,

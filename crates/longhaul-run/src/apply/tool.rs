@@ -43,11 +43,11 @@ impl ControlState {
             }
             None => ToolCallState::Started(epoch),
         };
+        self.retries.tool_calls =
+            self.retries.tool_calls.saturating_add(u32::from(data.attempt > 1));
         NO_MESSAGES
     }
 
-        self.retries.tool_calls =
-            self.retries.tool_calls.saturating_add(u32::from(data.attempt > 1));
     pub(super) fn apply_tool_ended(&mut self, data: &ToolEnded, is_error: bool) -> ApplyResult {
         let call = self.call_mut(data.call)?;
         if call.is_done() {

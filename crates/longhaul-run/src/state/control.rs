@@ -18,8 +18,8 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{BudgetAmount, MicroUsd, ModelPricing, Usage};
 use serde::{Deserialize, Serialize};
 
-use crate::state::call::Call;
 use crate::state::attempt_time::AttemptTime;
+use crate::state::call::Call;
 use crate::state::loop_guard::LoopGuard;
 use crate::state::output_retries::OutputRetries;
 use crate::state::stage::{RunningModelCall, RunningToolCalls, Stage};
@@ -57,13 +57,13 @@ pub struct ControlState {
     /// Gate that asks a person for a missing dependency, while the run is blocked on it.
     pub(crate) blocked_on: Option<GateId>,
     pub attempt: u32,
-    /// Number of completed turns of the run.
     /// Active time of the current attempt.
     #[serde(default)]
     pub(crate) attempt_time: AttemptTime,
     /// Numbers of retries and takeovers.
     #[serde(default)]
     pub retries: RetryCounts,
+    /// Number of completed turns of the run.
     pub turns: u32,
     /// Number of the last turn that was completed or interrupted.
     pub(crate) turn: u32,
@@ -132,10 +132,6 @@ pub struct QueuedSteer {
     pub answers: bool,
 }
 
-/// Resources that a run has used so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UsageTotals {
-    /// Tokens that the run has used so far.
 /// Numbers of retries of a run, which are independent of each other and of the run's attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryCounts {
@@ -147,6 +143,10 @@ pub struct RetryCounts {
     pub takeovers: u32,
 }
 
+/// Resources that a run has used so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageTotals {
+    /// Tokens that the run has used so far.
     pub usage: Usage,
     /// Total cost of the run so far, without calls whose price is unknown.
     pub cost: MicroUsd,
@@ -179,12 +179,12 @@ impl ControlState {
             pending_failure: None,
             blocked_on: None,
             attempt: 1,
+            attempt_time: AttemptTime::default(),
+            retries: RetryCounts::default(),
             turns: 0,
             turn: 0,
             steers: Vec::new(),
             gates: Vec::new(),
-            attempt_time: AttemptTime::default(),
-            retries: RetryCounts::default(),
             approvals: Vec::new(),
             totals: UsageTotals::default(),
             transcript_bytes: 0,
@@ -199,11 +199,6 @@ impl ControlState {
         }
     }
 
-    /// Returns the pricing of the model that is being called.
-    pub(crate) fn pricing_for(&self, running: &RunningModelCall) -> ModelPricing {
-        match (&running.model, &self.compactor) {
-            (Some(_), Some(compactor)) => compactor.pricing,
-            (None, _) | (_, None) => self.pricing,
     /// Returns the active time of the current attempt, without the work in progress.
     pub const fn attempt_active(&self) -> Millis {
         self.attempt_time.active(self.totals.active)
@@ -226,6 +221,11 @@ impl ControlState {
         self.attempt_time.timed_out
     }
 
+    /// Returns the pricing of the model that is being called.
+    pub(crate) fn pricing_for(&self, running: &RunningModelCall) -> ModelPricing {
+        match (&running.model, &self.compactor) {
+            (Some(_), Some(compactor)) => compactor.pricing,
+            (None, _) | (_, None) => self.pricing,
         }
     }
 

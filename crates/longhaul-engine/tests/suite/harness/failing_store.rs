@@ -34,13 +34,15 @@ pub(crate) enum StoreFault {
     Broken,
     /// The call took effect, but its response was lost.
     Lost,
+    /// The call never returns, and nothing was done.
+    Hang,
 }
 
 impl StoreFault {
     fn error(self) -> StoreError {
         let at = "a failing store".to_owned();
         match self {
-            Self::Busy | Self::Lost => StoreError::Busy { at },
+            Self::Busy | Self::Lost | Self::Hang => StoreError::Busy { at },
             Self::Full => StoreError::DiskFull { at },
             Self::Broken => StoreError::Database { at, source: "disk error".into() },
         }
@@ -182,6 +184,7 @@ impl Store for FailingStore {
                 self.inner.append(append).await?;
                 Err(StoreFault::Lost.error())
             }
+            Some(StoreFault::Hang) => std::future::pending().await,
             Some(fault) => Err(fault.error()),
         }
     }

@@ -1,0 +1,91 @@
+//! Finds runs whose driver has stalled: their worker is alive, but nothing was appended to their
+//! journals for a long time although no call is running. Such a run is released, so that it is claimed
+//! again. The epoch of the new claim fences the old driver.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::change::{Batch, Change, SchedulingUpdate};
+use longhaul_core::id::{RunId, Seq, WorkerId};
+use longhaul_core::port::store::{AppendRequest, AppendResult, Author, WorkerLiveness};
+use longhaul_core::time::Millis;
+
+use crate::error::Error;
+use crate::run_session::replay_without_transcript;
+use crate::services::EngineServices;
+
+/// Time without a journal entry after which a driver without a running call counts as stalled. Longer
+/// than everything that a driver waits for without a call, such as external tools.
+const STALL_TIMEOUT: Millis = Millis::from_secs(10 * 60);
+
+/// Finds and releases runs whose driver has stalled.
+#[derive(Debug, Default)]
+pub(crate) struct StalledRunDetector {
+    seen: BTreeMap<RunId, SeenRun>,
+}
+
+/// A claimed run as it was last seen.
+#[derive(Debug, Clone, Copy)]
+struct SeenRun {
+    worker: WorkerId,
+    last_seq: Seq,
+    /// Time of the monotonic clock at which the run was first seen like this.
+    since: Millis,
+}
+
+impl StalledRunDetector {
+    /// Looks at all claimed runs and releases those whose driver has stalled.
+    pub(crate) async fn release_stalled_runs(
+        &mut self,
+        services: &EngineServices,
+    ) -> Result<(), Error> {
+        let now = services.clock.monotonic_time();
+        let mut current = BTreeMap::new();
+        for row in services.records.list_workers().await? {
+            if row.liveness == WorkerLiveness::Dead || row.runs == 0 {
+                continue;
+            }
+            let worker = row.worker;
+            for (run, last_seq) in services.records.claimed_runs(worker).await? {
+                let before = self.seen.get(&run).copied();
+                let is_same = |seen: &SeenRun| seen.worker == worker && seen.last_seq == last_seq;
+                let seen = before.filter(is_same);
+                current.insert(run, seen.unwrap_or(SeenRun { worker, last_seq, since: now }));
+            }
+        }
+        self.seen = current;
+        for (run, seen) in &self.seen {
+            if now.minus(seen.since) >= STALL_TIMEOUT {
+                release_if_stalled(services, *run, *seen).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Releases a run whose journal has not grown, unless a call is running.
+async fn release_if_stalled(
+    services: &EngineServices,
+    run: RunId,
+    seen: SeenRun,
+) -> Result<(), Error> {
+    let (folded, _) = replay_without_transcript(services, run).await?;
+    if folded.seq() != seen.last_seq || !folded.has_silent_driver() {
+        return Ok(());
+    }
+    // Without an event: like a crash, the takeover counts towards the crash limit of the run. The
+    // store refuses the release if the driver has appended something meanwhile.
+    let author =
+        Author::Driver { worker: seen.worker, epoch: folded.control().epoch, after: seen.last_seq };
+    let changes = vec![Change::UpdateScheduling(SchedulingUpdate::Release)];
+    let batch = Batch { events: Vec::new(), changes };
+    let appended = services.store.append(AppendRequest { run, author, batch }).await?;
+    if let AppendResult::Committed { .. } = appended {
+        services.counters.count_stalled_run();
+        tracing::error!(
+            %run, worker = %seen.worker,
+            "released a run: its driver has written nothing for 10 minutes and no call is running"
+        );
+        services.notifier.notify_work_available();
+    }
+    Ok(())
+}
