@@ -119,8 +119,7 @@ pub enum LaneEntry {
     Enqueue,
     /// The run enters only if no run is in the lane.
     IfEmpty,
-    /// The run enters only if no worker has yet to claim the last run in the lane for the first
-    /// time.
+    /// The run enters only if the lane is empty or a worker has claimed its last run before.
     IfNoneWaits {
         /// How long the run waits for messages after the last one, before it starts.
         window: Millis,
