@@ -56,7 +56,10 @@ impl Longhaul {
             }
             let busy = match self.services.store.create_runs(request).await? {
                 CreateRunsOutcome::LaneBusy(busy) => busy,
-                outcome => return self.submit_outcome(outcome),
+                outcome @ (CreateRunsOutcome::Created(_)
+                | CreateRunsOutcome::Existing(_)
+                | CreateRunsOutcome::KeyReused
+                | CreateRunsOutcome::LaneFull(_)) => return self.submit_outcome(outcome),
             };
             if agent.lane_busy == LaneBusyPolicy::Reject {
                 return Err(lane_busy_error(busy));

@@ -40,7 +40,9 @@ async fn submit(engine: &TestEngine, task: Task) -> SubmitOutcome {
 async fn create(engine: &TestEngine, task: Task) -> RunId {
     match submit(engine, task).await {
         SubmitOutcome::Created(runs) => runs[0],
-        other => panic!("no new run: {other:?}"),
+        other @ (SubmitOutcome::Existing(_) | SubmitOutcome::Added(_)) => {
+            panic!("no new run: {other:?}")
+        }
     }
 }
 

@@ -134,6 +134,9 @@ async fn busy(fixture: &StoreFixture, entry: LaneEntry) -> (Option<RunId>, RunId
             assert_eq!(lane, lane_key("a"));
             (head, last)
         }
-        other => panic!("the lane is not busy: {other:?}"),
+        other @ (CreateRunsOutcome::Created(_)
+        | CreateRunsOutcome::Existing(_)
+        | CreateRunsOutcome::KeyReused
+        | CreateRunsOutcome::LaneFull(_)) => panic!("the lane is not busy: {other:?}"),
     }
 }
