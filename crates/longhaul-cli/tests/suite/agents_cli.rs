@@ -84,7 +84,7 @@ skills      rust-style
 context     recipient
 max turns   120
 budget      usd 10, active time 4h, warned at 90 %
-retry       retries 1
+retry       retries 1, ended after 4h
 sandbox     unsandboxed
 guards      stopped after 16 identical calls
 keep open   1h

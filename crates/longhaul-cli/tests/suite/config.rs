@@ -38,6 +38,8 @@ max_retries = 1
 initial_delay = "1s"
 max_delay = "5s"
 multiplier = 2.0
+soft_timeout = "2m"
+hard_timeout = "5m"
 
 [budget]
 usd = 5.0

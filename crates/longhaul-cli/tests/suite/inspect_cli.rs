@@ -35,6 +35,7 @@ const RUN_FIELDS: &[&str] = &[
     "priority",
     "reason",
     "resource",
+    "retries",
     "root",
     "sandbox",
     "started_at",
