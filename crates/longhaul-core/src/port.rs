@@ -7,6 +7,7 @@ pub mod context;
 pub mod image_sink;
 pub mod model;
 pub mod outbound;
+pub mod queue;
 pub mod records;
 pub mod redact;
 pub mod store;

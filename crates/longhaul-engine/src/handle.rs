@@ -15,6 +15,7 @@ mod memory;
 mod model_calls;
 mod queries;
 mod redact;
+mod served_inboxes;
 mod sessions;
 mod submit;
 mod transcript;

@@ -3,6 +3,7 @@
 //! Invariant: when a worker returns, every async task that it started has ended, or the grace
 //! period after the abort has passed.
 
+mod filter;
 mod identity;
 mod options;
 mod pool;
@@ -10,10 +11,12 @@ mod pool;
 use std::sync::Arc;
 
 use longhaul_core::event::EVENT_FORMAT;
+use longhaul_core::id::RunId;
 use longhaul_core::port::store::{Claim, ClaimRequest, StoreError};
 use longhaul_core::time::Millis;
 use tokio::task::JoinSet;
 
+pub use crate::worker::filter::TaskFilter;
 pub use crate::worker::options::WorkerOptions;
 
 use crate::claim_release::release_run;
@@ -23,8 +26,9 @@ use crate::hooks::{Hooks, NoHooks};
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
 use crate::sweep::{Retention, run_sweep};
+use crate::worker::filter::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
-use crate::worker::pool::{DriverPool, run_hook};
+use crate::worker::pool::DriverPool;
 
 /// Maximum number of runs that are claimed at once.
 const CLAIM_MAX: usize = 64;
@@ -44,18 +48,36 @@ pub struct Worker {
     services: EngineServices,
     options: WorkerOptions,
     hooks: Arc<dyn Hooks>,
+    filter: Option<TaskFilter>,
+}
+
+/// What a worker remembers from one claim to the next.
+#[derive(Debug)]
+struct ClaimState {
+    /// Number of claims so far. It chooses the inbox that is served first.
+    turn: usize,
+    /// The queues as the filter sees them. `None` if the worker has no filter.
+    filtered: Option<FilteredQueue>,
+    /// Whether a run was claimed since the hook `on_empty` was called last.
+    has_claimed: bool,
 }
 
 impl Worker {
     /// Creates a worker. [`Worker::run`] starts it.
     pub fn new(services: &EngineServices, options: WorkerOptions) -> Self {
-        Self { services: services.clone(), options, hooks: Arc::new(NoHooks) }
+        Self { services: services.clone(), options, hooks: Arc::new(NoHooks), filter: None }
     }
 
     /// Sets the callbacks into the embedding program.
     #[must_use]
     pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Self {
         Self { hooks, ..self }
+    }
+
+    /// Sets a filter. The worker claims only the runs of tasks that the filter accepts.
+    #[must_use]
+    pub fn with_filter(self, filter: TaskFilter) -> Self {
+        Self { filter: Some(filter), ..self }
     }
 
     /// Claims and drives runs until shutdown is requested, then drains and releases all runs.
@@ -82,6 +104,11 @@ impl Worker {
             }
         }
         background_tasks.shutdown().await;
+        // Drivers that did not end are aborted; their runs can be claimed again at once.
+        pool.abort_drivers();
+        if let Err(error) = self.release_claims(&heartbeats, |_| true).await {
+            tracing::warn!(%error, "could not release the runs that have not ended");
+        }
         // A final heartbeat, so that nobody takes this worker for a live one.
         if let Err(error) = heartbeats.send_heartbeat(true).await {
             tracing::warn!(%error, "the final heartbeat failed");
@@ -97,12 +124,14 @@ impl Worker {
         shutdown: &Shutdown,
     ) -> Result<(), Error> {
         let clock = &self.services.clock;
+        let filtered = self.filter.clone().map(FilteredQueue::new);
+        let mut state = ClaimState { turn: 0, filtered, has_claimed: true };
         // Set when the response to a claim was lost, so that runs may have been claimed without our
         // knowledge.
         let mut unsure = false;
         while !shutdown.is_draining() {
             if unsure {
-                match self.release_undriven_claims(pool, heartbeats).await {
+                match self.release_claims(heartbeats, |run| !pool.is_driving(run)).await {
                     Ok(()) => unsure = false,
                     Err(error) => {
                         self.wait_after_transient_error(error).await?;
@@ -113,9 +142,11 @@ impl Worker {
             let permits = pool.take_permits(CLAIM_MAX);
             if !permits.is_empty() {
                 let requested = permits.len();
-                match self.claim_runs(pool, heartbeats, shutdown, permits).await {
-                    Ok(got) if got == requested => continue,
-                    Ok(0) if pool.is_empty() => run_hook(&**clock, self.hooks.on_empty()).await,
+                match self.claim_runs(pool, (heartbeats, shutdown), &mut state, permits).await {
+                    Ok(got) if got == requested || state.has_unread_runs() => continue,
+                    Ok(0) if pool.is_empty() && std::mem::take(&mut state.has_claimed) => {
+                        pool.start_empty_hook();
+                    }
                     Ok(_) => {}
                     Err(error) => {
                         self.wait_after_transient_error(error).await?;
@@ -124,12 +155,25 @@ impl Worker {
                     }
                 }
             }
-            tokio::select! {
+            let rest = state.filtered.as_ref().map(FilteredQueue::rest_time);
+            let wait_for_change = async {
+                if let Some(rest) = rest {
+                    clock.sleep(rest).await;
+                }
+                tokio::select! {
+                    biased;
+                    () = pool.wait_for_any_driver() => false,
+                    () = self.services.notifier.wait_for_work() => true,
+                    () = clock.sleep(self.options.poll) => false,
+                }
+            };
+            let is_changed = tokio::select! {
                 biased;
                 () = shutdown.wait_for_drain() => return Ok(()),
-                () = pool.wait_for_any_driver() => {}
-                () = self.services.notifier.wait_for_work() => {}
-                () = clock.sleep(self.options.poll) => {}
+                is_changed = wait_for_change => is_changed,
+            };
+            if let Some(filtered) = &mut state.filtered {
+                filtered.resume(clock.monotonic_time(), is_changed);
             }
         }
         Ok(())
@@ -139,8 +183,8 @@ impl Worker {
     async fn claim_runs(
         &self,
         pool: &mut DriverPool,
-        heartbeats: &HeartbeatSender,
-        shutdown: &Shutdown,
+        (heartbeats, shutdown): (&HeartbeatSender, &Shutdown),
+        state: &mut ClaimState,
         permits: pool::Permits,
     ) -> Result<usize, Error> {
         let identity = heartbeats.current_identity();
@@ -153,16 +197,32 @@ impl Worker {
         if !may_begin {
             return Ok(0);
         }
+        // Every inbox is served first in turn, so that none starves.
+        let mut inboxes = self.options.inboxes.clone();
+        let first = state.turn.checked_rem(inboxes.len()).unwrap_or(0);
+        inboxes.rotate_left(first);
+        state.turn = state.turn.wrapping_add(1);
+        let mut only = None;
+        if let Some(filtered) = &mut state.filtered {
+            let from = (&self.options, inboxes.as_slice());
+            let accepted = filtered.next_accepted(&self.services, from, permits.len()).await?;
+            if accepted.is_empty() {
+                return Ok(0);
+            }
+            only = Some(accepted);
+        }
         let request = ClaimRequest {
             worker: identity.worker,
-            inboxes: self.options.inboxes.clone(),
+            inboxes,
             types: self.options.types.clone(),
+            only,
             limit: permits.len(),
             format: EVENT_FORMAT,
             host: Some(self.options.host.clone()),
         };
         let claimed = self.services.store.claim_runs(request).await?;
         let got = claimed.len();
+        state.has_claimed |= got > 0;
         for (claimed, permit) in claimed.into_iter().zip(permits) {
             pool.start_driver(identity.create_assignment(
                 claimed,
@@ -173,17 +233,17 @@ impl Worker {
         Ok(got)
     }
 
-    /// Releases runs that this worker has claimed but does not drive, because the response to the
-    /// claim was lost. The runs are claimed again under a new epoch, in which certainly nothing was
-    /// started.
-    async fn release_undriven_claims(
+    /// Releases those runs claimed by this worker for which `is_released` is true: runs that it
+    /// does not drive, because the response to the claim was lost or their driver was aborted. The
+    /// runs are claimed again under a new epoch, in which certainly nothing was started.
+    async fn release_claims(
         &self,
-        pool: &DriverPool,
         heartbeats: &HeartbeatSender,
+        is_released: impl Fn(RunId) -> bool,
     ) -> Result<(), Error> {
         let worker = heartbeats.current_identity().worker;
         for (run, last) in self.services.records.claimed_runs(worker).await? {
-            if pool.is_driving(run) {
+            if !is_released(run) {
                 continue;
             }
             // Its driver may have ended meanwhile, and another worker may have claimed it.
@@ -207,6 +267,13 @@ impl Worker {
         let clock = &self.services.clock;
         clock.sleep(STORE_RETRY_DELAY).await;
         Ok(())
+    }
+}
+
+impl ClaimState {
+    /// Returns whether there are queued runs that the filter has not seen.
+    fn has_unread_runs(&self) -> bool {
+        self.filtered.as_ref().is_some_and(|filtered| !filtered.is_at_end())
     }
 }
 

@@ -4,6 +4,7 @@
 mod suite {
     mod batches;
     mod cancel_and_pause;
+    mod claims;
     mod clock_steps;
     mod control;
     mod cost;

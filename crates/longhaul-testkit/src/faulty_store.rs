@@ -8,6 +8,7 @@ use async_trait::async_trait;
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
     GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
@@ -60,6 +61,10 @@ impl Store for FaultyStore {
 
     async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
         self.deliver(self.inner.claim_runs(request).await)
+    }
+
+    async fn peek_queue(&self, request: PeekRequest) -> Result<Vec<QueuePosition>, StoreError> {
+        self.inner.peek_queue(request).await
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {

@@ -136,6 +136,12 @@ pub enum Error {
     /// cause.
     #[error("the worker has failed: {0}")]
     Worker(#[source] Arc<Self>),
+    /// A worker was started with a maximum of 0 concurrent runs.
+    #[error("`max_concurrent(0)` would drive no run: use at least 1, or do not start the worker")]
+    NoConcurrency,
+    /// The operating system refused a thread or a signal handler for a worker.
+    #[error("the worker can't be started: {0}")]
+    WorkerSetup(std::io::Error),
     /// A worker panicked.
     #[error("a worker panicked; the panic message says where")]
     WorkerPanicked,
@@ -184,6 +190,8 @@ impl Error {
             Self::Listener(_) => "listener",
             Self::WorkerFailed(_) => "worker_failed",
             Self::Worker(cause) => cause.code(),
+            Self::NoConcurrency => "no_concurrency",
+            Self::WorkerSetup(_) => "worker_setup",
             Self::WorkerPanicked => "worker_panicked",
             Self::TaskLost(_) => "task_lost",
         }

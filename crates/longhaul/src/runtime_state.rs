@@ -8,7 +8,11 @@ use longhaul_engine::worker::WorkerOptions;
 use tokio::sync::watch;
 
 use crate::assemble::{ProjectRuntime, worker_options};
+use crate::config::value::SettingOrigin;
 use crate::error::Error;
+
+/// Default number of runs that a worker of a program drives at the same time.
+const CONCURRENCY: usize = 1;
 
 /// The store and other parts of a runtime, and the state of its workers.
 pub(crate) struct RuntimeState {
@@ -41,11 +45,12 @@ impl WorkerState {
 
 impl RuntimeState {
     pub(crate) fn new(runtime: ProjectRuntime) -> Result<Self, Error> {
-        Ok(Self {
-            worker_options: worker_options(&runtime.config)?,
-            runtime,
-            workers: watch::Sender::default(),
-        })
+        let mut worker_options = worker_options(&runtime.config)?;
+        let setting = runtime.config.settings.get("worker.concurrency");
+        if setting.is_none_or(|setting| matches!(setting.origin, SettingOrigin::Default)) {
+            worker_options.concurrency = CONCURRENCY;
+        }
+        Ok(Self { worker_options, runtime, workers: watch::Sender::default() })
     }
 
     /// Counts a worker as running until `finish` is called on the returned guard or the guard is

@@ -3,24 +3,31 @@
 //!
 //! Invariant: no run is lost. A run that a worker releases waits for the next worker.
 
-use std::fmt;
-use std::sync::Arc;
+mod callbacks;
 
-use async_trait::async_trait;
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
 use longhaul_core::id::{IdError, InboxName, RunId};
 use longhaul_core::port::store::RunRow;
+use longhaul_core::task::TaskSpec;
+use longhaul_core::time::Millis;
 use longhaul_engine::changes::ChangeSource;
-use longhaul_engine::hooks::Hooks;
 use longhaul_engine::services::EngineServices;
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::worker::{Worker as EngineWorker, WorkerOptions};
+use longhaul_engine::worker::{TaskFilter, Worker as EngineWorker, WorkerOptions};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::runtime_state::{RunningWorkerGuard, RuntimeState};
+use crate::worker::callbacks::{CallbackHooks, Callbacks};
 
-/// A worker that is not started yet. Created by [`Runtime::worker`](crate::Runtime::worker).
+/// A worker that drives the runs of inboxes. Created by
+/// [`Runtime::worker`](crate::Runtime::worker), started by [`spawn`](Self::spawn) or
+/// [`run`](Self::run). Cheap to clone; clones share state.
 ///
 /// ```no_run
 /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
@@ -28,6 +35,8 @@ use crate::runtime_state::{RunningWorkerGuard, RuntimeState};
 ///     .worker()
 ///     .inbox("default")
 ///     .inbox("mail")
+///     .types(["letter", "invoice"])
+///     .filter(|task| task.priority > 0)
 ///     .max_concurrent(4)
 ///     .on_task_error(|run| eprintln!("{} failed", run.id))
 ///     .spawn();
@@ -36,13 +45,17 @@ use crate::runtime_state::{RunningWorkerGuard, RuntimeState};
 /// # }
 /// ```
 #[must_use = "a worker does nothing until it is spawned or run"]
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Worker {
     state: Arc<RuntimeState>,
     options: WorkerOptions,
     inboxes: Vec<InboxName>,
     name_error: Option<IdError>,
-    hooks: TaskHooks,
+    filter: Option<TaskFilter>,
+    callbacks: Callbacks,
+    stops_on_signals: bool,
+    /// Token that stops the running loop. `None` if the worker does not run.
+    running: Arc<Mutex<Option<CancellationToken>>>,
 }
 
 impl Worker {
@@ -52,13 +65,16 @@ impl Worker {
             state,
             inboxes: Vec::new(),
             name_error: None,
-            hooks: TaskHooks::default(),
+            filter: None,
+            callbacks: Callbacks::default(),
+            stops_on_signals: false,
+            running: Arc::default(),
         }
     }
 
-    /// Adds an inbox from which the worker takes runs. Inboxes that were added first have
-    /// precedence. If this method is not called, the inboxes of the project's `[worker]` settings
-    /// are used, or else `default`.
+    /// Adds an inbox from which the worker takes runs. Several inboxes are served in turn, so that
+    /// none of them starves. If this method is not called, the inboxes of the project's `[worker]`
+    /// settings are used, or else `default`.
     pub fn inbox(mut self, name: impl AsRef<str>) -> Self {
         match InboxName::new(name.as_ref()) {
             Ok(name) => self.inboxes.push(name),
@@ -67,93 +83,189 @@ impl Worker {
         self
     }
 
-    /// Sets the maximum number of runs that are driven at the same time.
+    /// Adds types of tasks. The worker then takes only tasks of these types. Other tasks cost it
+    /// nothing, however many there are. Default: all types.
+    pub fn types(mut self, types: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.types.extend(types.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a filter: the worker takes only tasks for which the function returns `true`. The
+    /// function must decide by the task alone, because it is not called again for a refused task
+    /// until the queue changes. It runs on a thread of its own. If it panics, or does not return
+    /// within a second, this worker does not take the task, and the log says so. Each waiting task
+    /// is read for the filter, so prefer [`types`](Self::types) if they suffice.
+    pub fn filter(mut self, accepts: impl Fn(&TaskSpec) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(TaskFilter::new(accepts));
+        self
+    }
+
+    /// Sets the maximum number of runs that are driven at the same time. Default: `[worker]
+    /// concurrency` if the project sets it, or else 1.
     pub fn max_concurrent(mut self, runs: usize) -> Self {
         self.options.concurrency = runs;
         self
     }
 
-    /// Sets the hook that is called after a run was claimed and before it is driven. It is also
-    /// called when a run continues after a crash or a wait. The hook must return quickly: the run
-    /// waits for it.
-    pub fn on_task_start(mut self, hook: impl Fn(RunId) + Send + Sync + 'static) -> Self {
-        self.hooks.start = Some(Box::new(hook));
+    /// Sets how long running calls may continue after the worker was asked to stop. Then they are
+    /// aborted, and their runs can be claimed by the next worker at once. Default: 30 seconds.
+    pub fn grace(mut self, duration: Duration) -> Self {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self.options.drain_timeout = Millis(millis);
         self
     }
 
-    /// Sets the hook that is called when a run has completed.
-    pub fn on_task_complete(mut self, hook: impl Fn(&RunRow) + Send + Sync + 'static) -> Self {
-        self.hooks.complete = Some(Box::new(hook));
+    /// Stops the worker on SIGTERM and SIGINT (Ctrl-C), like [`stop`](Self::stop). A second signal
+    /// aborts running calls. From the first start of such a worker on, these signals no longer end
+    /// the process by themselves.
+    pub fn stop_on_signals(mut self) -> Self {
+        self.stops_on_signals = true;
         self
     }
 
-    /// Sets the hook that is called when a run has failed or was cancelled.
-    pub fn on_task_error(mut self, hook: impl Fn(&RunRow) + Send + Sync + 'static) -> Self {
-        self.hooks.error = Some(Box::new(hook));
+    /// Sets the callback that is called after a run was claimed and before it is driven. It is also
+    /// called when a run continues after a crash or a wait.
+    ///
+    /// Callbacks run on one thread, in the order of the calls. The worker waits at most a second
+    /// for a callback: a slow one is not interrupted, and later calls wait for it. A panic is
+    /// logged and changes nothing. Callbacks are called at most once: a crash of the process loses
+    /// them.
+    pub fn on_task_start(mut self, callback: impl Fn(RunId) + Send + Sync + 'static) -> Self {
+        self.callbacks.start = Some(Arc::new(callback));
         self
     }
 
-    /// Sets the hook that is called when there is no run to claim and no run is in progress.
-    pub fn on_empty(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
-        self.hooks.empty = Some(Box::new(hook));
+    /// Sets the callback that is called when a run has completed. It runs like the one of
+    /// [`on_task_start`](Self::on_task_start).
+    pub fn on_task_complete(mut self, callback: impl Fn(&RunRow) + Send + Sync + 'static) -> Self {
+        self.callbacks.complete = Some(Arc::new(callback));
+        self
+    }
+
+    /// Sets the callback that is called when a run has failed or was cancelled. It runs like the
+    /// one of [`on_task_start`](Self::on_task_start).
+    pub fn on_task_error(mut self, callback: impl Fn(&RunRow) + Send + Sync + 'static) -> Self {
+        self.callbacks.error = Some(Arc::new(callback));
+        self
+    }
+
+    /// Sets the callback that is called when no run is left to claim and none is in progress: once
+    /// at the start if there is nothing to do, and then once each time the last run was driven. It
+    /// runs like the one of [`on_task_start`](Self::on_task_start).
+    pub fn on_empty(mut self, callback: impl Fn() + Send + Sync + 'static) -> Self {
+        self.callbacks.empty = Some(Arc::new(callback));
         self
     }
 
     /// Drives runs in a background task until the returned handle is stopped or dropped. If the
     /// worker fails, submitting a run and waiting for a run return an error until another worker is
-    /// started.
+    /// started. If this worker is already running, a warning is logged, and the returned handle
+    /// does nothing.
     ///
     /// # Panics
     /// Panics outside a Tokio runtime.
-    pub fn spawn(self) -> WorkerHandle {
+    pub fn spawn(&self) -> WorkerHandle {
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
-        let running = self.state.register_worker();
-        task.spawn(self.drive_until_stopped(running, stop.clone()));
+        if let Some(running) = self.start(&stop) {
+            let worker = self.clone();
+            task.spawn(async move { worker.drive_until_stopped(running).await });
+        }
         WorkerHandle { stop, task }
     }
 
-    /// Drives runs until the token is cancelled. Then it starts nothing new, releases every run at
-    /// its next journal entry, and returns. Calls that take longer than 30 seconds are aborted.
+    /// Drives runs until the token is cancelled or [`stop`](Self::stop) is called. Then it starts
+    /// nothing new, releases every run at its next journal entry, and returns. Calls that take
+    /// longer than the [`grace`](Self::grace) period are aborted. If this worker is already
+    /// running, a warning is logged, and this method returns at once.
     ///
     /// Dropping the future ends the worker at once, like a crash of the process: calls are aborted,
     /// and calls of class `Once` are in doubt. The next worker takes over the runs when it notices
     /// that this one is gone, which takes up to 15 seconds. Cancel the token instead.
     ///
     /// # Errors
-    /// [`Error::Worker`]: the name of an inbox is invalid, or the store failed.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        let running = self.state.register_worker();
-        self.drive_until_stopped(running, stop).await
-    }
-
-    async fn drive_until_stopped(
-        self,
-        running: RunningWorkerGuard,
-        stop: CancellationToken,
-    ) -> Result<(), Error> {
-        let worked = self.drive_runs(stop).await;
-        running.finish(worked).await
-    }
-
-    async fn drive_runs(self, stop: CancellationToken) -> Result<(), Error> {
-        if let Some(bad) = self.name_error {
-            return Err(bad.into());
+    /// [`Error::Worker`]: the name of an inbox is invalid, the maximum number of runs is 0, or the
+    /// store failed.
+    pub async fn run(&self, stop: CancellationToken) -> Result<(), Error> {
+        match self.start(&stop) {
+            Some(running) => self.drive_until_stopped(running).await,
+            None => Ok(()),
         }
-        let mut options = self.options;
+    }
+
+    /// Asks this worker to stop, wherever it runs. Does not wait until it has stopped. Does nothing
+    /// if the worker does not run.
+    pub fn stop(&self) {
+        if let Some(stop) = &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
+            stop.cancel();
+        }
+    }
+
+    /// Marks this worker as running until the returned guard is dropped. Returns `None` if it is
+    /// running already.
+    fn start(&self, stop: &CancellationToken) -> Option<RunningLoop> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_some() {
+            tracing::warn!("this worker is running already; it is not started a second time");
+            return None;
+        }
+        let stop = stop.child_token();
+        *running = Some(stop.clone());
+        Some(RunningLoop {
+            stop,
+            counted: Some(self.state.register_worker()),
+            running: Arc::clone(&self.running),
+        })
+    }
+
+    async fn drive_until_stopped(&self, mut running: RunningLoop) -> Result<(), Error> {
+        let worked = self.drive_runs(&running.stop).await;
+        match running.counted.take() {
+            Some(counted) => counted.finish(worked).await,
+            None => worked,
+        }
+    }
+
+    async fn drive_runs(&self, stop: &CancellationToken) -> Result<(), Error> {
+        if let Some(bad) = &self.name_error {
+            return Err(bad.clone().into());
+        }
+        if self.options.concurrency == 0 {
+            return Err(Error::NoConcurrency);
+        }
+        let mut options = self.options.clone();
         if !self.inboxes.is_empty() {
-            options.inboxes = self.inboxes;
+            options.inboxes.clone_from(&self.inboxes);
         }
         let services = self.state.runtime.longhaul.services();
-        let worker = EngineWorker::new(services, options).with_hooks(Arc::new(self.hooks));
+        let mut worker = EngineWorker::new(services, options);
+        if !self.callbacks.is_empty() {
+            let hooks = CallbackHooks::start(self.callbacks.clone(), Arc::clone(&services.clock));
+            worker = worker.with_hooks(Arc::new(hooks.map_err(Error::WorkerSetup)?));
+        }
+        if let Some(filter) = &self.filter {
+            worker = worker.with_filter(filter.clone());
+        }
         let order = Shutdown::new();
+        let mut signals = match self.stops_on_signals {
+            true => Some(StopSignals::listen().map_err(Error::WorkerSetup)?),
+            false => None,
+        };
         let background = async {
             let drain = async {
                 stop.cancelled().await;
                 order.request_drain();
             };
-            let ((), ()) = tokio::join!(drain, forward_journal_changes(services));
-            std::future::pending().await
+            let on_signals = async {
+                if let Some(signals) = &mut signals {
+                    signals.next().await;
+                    order.request_drain();
+                    signals.next().await;
+                    order.request_abort();
+                }
+            };
+            let ((), (), ()) = tokio::join!(drain, on_signals, forward_journal_changes(services));
+            pending().await
         };
         let worked = tokio::select! {
             biased;
@@ -161,6 +273,44 @@ impl Worker {
             never = background => never,
         };
         Ok(worked?)
+    }
+}
+
+/// Guard of a running worker. Dropping it marks the worker as not running.
+#[derive(Debug)]
+struct RunningLoop {
+    stop: CancellationToken,
+    counted: Option<RunningWorkerGuard>,
+    running: Arc<Mutex<Option<CancellationToken>>>,
+}
+
+impl Drop for RunningLoop {
+    fn drop(&mut self) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// The signals that stop a worker.
+#[derive(Debug)]
+struct StopSignals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl StopSignals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next signal.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }
 
@@ -177,7 +327,7 @@ async fn forward_journal_changes(services: &EngineServices) {
     }
 }
 
-/// Handle of a worker that runs in a background task. If the handle is dropped, the worker releases
+/// Handle of a worker that runs in a background task, returned by [`Worker::spawn`]. If the handle is dropped, the worker releases
 /// its runs and ends, without anybody waiting for it.
 #[must_use = "a worker stops when its handle is dropped"]
 #[derive(Debug)]
@@ -191,7 +341,8 @@ impl WorkerHandle {
     /// Waits until all runs are released.
     ///
     /// # Errors
-    /// [`Error::Worker`]: the name of an inbox is invalid, or the store failed.
+    /// [`Error::Worker`]: the name of an inbox is invalid, the maximum number of runs is 0, or the
+    /// store failed.
     /// [`Error::TaskLost`]: the worker panicked.
     pub async fn stop(mut self) -> Result<(), Error> {
         self.stop.cancel();
@@ -204,49 +355,5 @@ impl Drop for WorkerHandle {
         self.stop.cancel();
         // Aborting the task would leave calls in doubt that can still finish.
         self.task.detach_all();
-    }
-}
-
-type RunHook = Box<dyn Fn(&RunRow) + Send + Sync>;
-
-/// Hooks that the program sets to follow the worker.
-#[derive(Default)]
-struct TaskHooks {
-    start: Option<Box<dyn Fn(RunId) + Send + Sync>>,
-    complete: Option<RunHook>,
-    error: Option<RunHook>,
-    empty: Option<Box<dyn Fn() + Send + Sync>>,
-}
-
-impl fmt::Debug for TaskHooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TaskHooks")
-    }
-}
-
-#[async_trait]
-impl Hooks for TaskHooks {
-    async fn on_start(&self, run: RunId) {
-        if let Some(hook) = &self.start {
-            hook(run);
-        }
-    }
-
-    async fn on_complete(&self, run: &RunRow) {
-        if let Some(hook) = &self.complete {
-            hook(run);
-        }
-    }
-
-    async fn on_error(&self, run: &RunRow) {
-        if let Some(hook) = &self.error {
-            hook(run);
-        }
-    }
-
-    async fn on_empty(&self) {
-        if let Some(hook) = &self.empty {
-            hook();
-        }
     }
 }

@@ -80,6 +80,8 @@ impl WriteLoad {
             worker,
             host: "bench".into(),
             build: env!("CARGO_PKG_VERSION").into(),
+            inboxes: vec![inbox.clone()],
+            types: Vec::new(),
             draining: false,
             ttl: Millis::from_secs(86_400),
         };
@@ -88,6 +90,7 @@ impl WriteLoad {
             worker,
             inboxes: vec![inbox],
             types: Vec::new(),
+            only: None,
             limit: usize::try_from(self.runs)?,
             format: EVENT_FORMAT,
             host: None,

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{LateToolResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind};
 use crate::event::entry::Entry;
-use crate::id::{BatchId, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId};
+use crate::id::{
+    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, TimerId, WorkerId,
+};
 use crate::message::Message;
 use crate::note::{NewNote, Note, NoteOutcome};
 use crate::policy::gate::TimeoutAction;
@@ -319,6 +321,10 @@ pub struct WorkerRow {
     pub host: String,
     /// Version of the program that the worker runs.
     pub build: String,
+    /// Inboxes from which the worker claims runs.
+    pub inboxes: Vec<InboxName>,
+    /// Task types that the worker claims. Empty means all types.
+    pub types: Vec<String>,
     /// Whether the worker is live, draining or dead.
     pub liveness: WorkerLiveness,
     /// Time of the worker's last heartbeat.

@@ -13,6 +13,7 @@ use crate::id::{
     AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
 use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
+use crate::port::queue::{PeekRequest, QueuePosition};
 use crate::raw::Hash;
 pub use crate::request::IdempotencyRecord;
 use crate::status::Status;
@@ -28,9 +29,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         request: CreateRunsRequest,
     ) -> Result<CreateRunsOutcome, StoreError>;
 
-    /// Claims ready runs for a worker, in queue order. Each claim raises the run's epoch and
-    /// appends `run.claimed`. A worker that is not live gets no runs.
+    /// Claims ready runs for a worker: from each inbox the same number, in queue order. Each claim
+    /// raises the run's epoch and appends `run.claimed`. A worker that is not live gets no runs.
     async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError>;
+
+    /// Lists ready runs of an inbox in queue order, without claiming them.
+    async fn peek_queue(&self, request: PeekRequest) -> Result<Vec<QueuePosition>, StoreError>;
 
     /// Records a worker's heartbeat and makes the runs of dead workers ready again.
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError>;
@@ -109,10 +113,13 @@ pub struct BusyLane {
 pub struct ClaimRequest {
     /// Worker that claims the runs.
     pub worker: WorkerId,
-    /// Inboxes to claim from, in this order.
+    /// Inboxes to claim from. The first ones get the runs that can't be shared evenly.
     pub inboxes: Vec<InboxName>,
     /// Task types to claim. Empty means all types.
     pub types: Vec<String>,
+    /// Runs to claim, whatever their inbox and type. Those that are no longer ready are skipped.
+    /// `None` means the first runs of the inboxes.
+    pub only: Option<Vec<RunId>>,
     /// Maximum number of runs to claim.
     pub limit: usize,
     /// Highest event format that the worker can read.
@@ -141,6 +148,10 @@ pub struct Heartbeat {
     pub host: String,
     /// Version of the program that the worker runs.
     pub build: String,
+    /// Inboxes from which the worker claims runs.
+    pub inboxes: Vec<InboxName>,
+    /// Task types that the worker claims. Empty means all types.
+    pub types: Vec<String>,
     /// Whether the worker is draining: it finishes its runs and takes no new runs.
     pub draining: bool,
     /// Time without a heartbeat after which the worker counts as dead.

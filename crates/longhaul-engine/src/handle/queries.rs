@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateRow, GateStatus};
-use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow, WorkerRow};
-use longhaul_core::port::store::{
-    GateFilter, JournalReadRequest, RunFilter, RunRow, WorkerLiveness,
-};
+use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow};
+use longhaul_core::port::store::{GateFilter, JournalReadRequest, RunFilter, RunRow};
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
-use longhaul_run::explain::explain_run_state;
+use longhaul_run::explain::{StateExplanation, explain_run_state};
 
 use crate::error::Error;
 use crate::handle::Longhaul;
+use crate::handle::served_inboxes::{waits_for_worker, worker_command};
 use crate::run_session::{replay_run, replay_without_transcript};
 use crate::view::{queue_reason, run_view};
 use longhaul_api::lane::LaneView;
@@ -30,7 +29,11 @@ impl Longhaul {
     pub async fn get_run(&self, run: RunId) -> Result<RunView, Error> {
         let row = self.run_row(run).await?;
         let (folded, now) = replay_without_transcript(&self.services, run).await?;
-        Ok(run_view(&row, &folded, now))
+        let mut view = run_view(&row, &folded, now);
+        if let Some(reason) = self.unserved_reason(&row).await? {
+            view.now = reason;
+        }
+        Ok(view)
     }
 
     /// Replays the journal of a run and returns the resulting state.
@@ -54,7 +57,17 @@ impl Longhaul {
             // oldest open gate.
             gates.extend(open.into_iter().map(|gate| (gate.run, gate)));
         }
-        let brief = |row: &RunRow| RunBriefView::new(row, activity_text(row, gates.get(&row.id)));
+        let workers = match rows.iter().any(waits_for_worker) {
+            true => Some(self.live_workers().await?),
+            false => None,
+        };
+        let brief = |row: &RunRow| {
+            let unserved = workers.as_ref().and_then(|workers| workers.unserved_reason(row));
+            RunBriefView::new(
+                row,
+                unserved.unwrap_or_else(|| activity_text(row, gates.get(&row.id))),
+            )
+        };
         Ok(rows.iter().map(brief).collect())
     }
 
@@ -96,13 +109,7 @@ impl Longhaul {
     /// Whether a worker has sent a heartbeat within the duration of its lease, i.e. can still write
     /// to the store.
     pub async fn has_live_worker(&self) -> Result<bool, Error> {
-        let workers = self.services.records.list_workers().await?;
-        let now = self.store_time().await?;
-        let live = |worker: &WorkerRow| {
-            worker.liveness == WorkerLiveness::Live
-                && worker.heartbeat_at.is_within(worker.ttl, now)
-        };
-        Ok(workers.iter().any(live))
+        Ok(!self.live_workers().await?.is_empty())
     }
 
     /// Returns the row of a run in the store.
@@ -113,8 +120,11 @@ impl Longhaul {
     /// Explains why a run has its current status, and what to do next.
     pub async fn explain_run(&self, run: RunId) -> Result<RunExplanation, Error> {
         let (folded, _) = replay_without_transcript(&self.services, run).await?;
-        let explanation = explain_run_state(&folded);
+        let mut explanation = explain_run_state(&folded);
         let row = self.run_row(run).await?;
+        if let Some(message) = self.unserved_reason(&row).await? {
+            explanation = StateExplanation { message, command: worker_command(&row) };
+        }
         // Waiting for a lane, a batch or a start time is recorded only in the row.
         let mut message = queue_reason(&row).unwrap_or(explanation.message);
         let mut command = explanation.command;

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_core::id::WorkerId;
+use longhaul_core::id::{InboxName, WorkerId};
 use longhaul_core::port::store::{Claim, Heartbeat, WorkerLiveness};
 use longhaul_core::time::Millis;
 
@@ -55,6 +55,8 @@ pub(super) struct HeartbeatSender {
     services: EngineServices,
     host: String,
     build: String,
+    inboxes: Vec<InboxName>,
+    types: Vec<String>,
     ttl: Millis,
     current: Arc<Mutex<WorkerIdentity>>,
 }
@@ -74,6 +76,8 @@ impl HeartbeatSender {
             services: services.clone(),
             host: options.host.clone(),
             build: options.build.clone(),
+            inboxes: options.inboxes.clone(),
+            types: options.types.clone(),
             ttl: options.lease,
         };
         heartbeats.send_heartbeat(false).await?;
@@ -129,6 +133,8 @@ impl HeartbeatSender {
             worker: identity.worker,
             host: self.host.clone(),
             build: self.build.clone(),
+            inboxes: self.inboxes.clone(),
+            types: self.types.clone(),
             draining,
             ttl: self.ttl,
         }

@@ -38,6 +38,7 @@ pub(super) struct DriverPool {
     hooks: Arc<dyn Hooks>,
     permits: Arc<Semaphore>,
     tasks: JoinSet<()>,
+    empty_hooks: JoinSet<()>,
     runs: DrivenRuns,
 }
 
@@ -82,6 +83,7 @@ impl DriverPool {
             hooks,
             permits: Arc::new(Semaphore::new(concurrency)),
             tasks: JoinSet::new(),
+            empty_hooks: JoinSet::new(),
             runs: DrivenRuns::default(),
         }
     }
@@ -123,9 +125,23 @@ impl DriverPool {
         }
     }
 
-    /// Waits until every driver has ended.
+    /// Calls the hook `on_empty` in the background, so that it can't delay a claim.
+    pub(super) fn start_empty_hook(&mut self) {
+        while self.empty_hooks.try_join_next().is_some() {}
+        let (services, hooks) = (self.services.clone(), Arc::clone(&self.hooks));
+        self.empty_hooks.spawn(async move { run_hook(&*services.clock, hooks.on_empty()).await });
+    }
+
+    /// Waits until every driver and every hook has ended.
     pub(super) async fn wait_for_all_drivers(&mut self) {
         while self.tasks.join_next().await.is_some() {}
+        while self.empty_hooks.join_next().await.is_some() {}
+    }
+
+    /// Aborts the drivers that have not ended. One that does not yield ends later.
+    pub(super) fn abort_drivers(&mut self) {
+        self.tasks.abort_all();
+        self.empty_hooks.abort_all();
     }
 }
 
@@ -196,7 +212,7 @@ async fn run_hook_for_status(services: &EngineServices, hooks: &dyn Hooks, run: 
 }
 
 /// Runs a hook with a timeout. A panic is logged and ignored.
-pub(super) async fn run_hook(clock: &dyn Clock, hook: impl Future<Output = ()>) {
+async fn run_hook(clock: &dyn Clock, hook: impl Future<Output = ()>) {
     tokio::select! {
         biased;
         result = AssertUnwindSafe(hook).catch_unwind() => {

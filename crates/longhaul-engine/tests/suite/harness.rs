@@ -296,8 +296,17 @@ impl TestEngine {
 
     /// Starts a worker with hooks.
     pub(crate) fn spawn_worker_with_hooks(&mut self, hooks: Arc<dyn Hooks>) -> Shutdown {
-        let options = self.options(|_| {});
-        self.spawn(Worker::new(self.longhaul.services(), options).with_hooks(hooks))
+        self.spawn_worker_with(|_| {}, |worker| worker.with_hooks(hooks))
+    }
+
+    /// Starts a worker with these options and settings.
+    pub(crate) fn spawn_worker_with(
+        &mut self,
+        change: impl FnOnce(&mut WorkerOptions),
+        set: impl FnOnce(Worker) -> Worker,
+    ) -> Shutdown {
+        let options = self.options(change);
+        self.spawn(set(Worker::new(self.longhaul.services(), options)))
     }
 
     fn options(&self, change: impl FnOnce(&mut WorkerOptions)) -> WorkerOptions {

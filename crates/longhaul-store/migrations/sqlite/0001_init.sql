@@ -2,8 +2,8 @@
 --
 -- Ids are 16 bytes and hashes 32. Timestamps (`at`, `*_at`, `since`, `*_since`, `*_until`,
 -- `deadline`) are microseconds since 1970, `*_ms` are milliseconds, `*_micro_usd` are
--- millionths of a US dollar. Columns named `data`, `spec`, `answers`, `message`, `tags` and
--- `effect`, and `timer.kind`, hold JSON; anything that is searched for has a column of its own.
+-- millionths of a US dollar. Columns named `data`, `spec`, `answers`, `message`, `tags`,
+-- `effect`, `inboxes` and `types`, and `timer.kind`, hold JSON; anything that is searched for has a column of its own.
 --
 -- WITHOUT ROWID is used only for tables with narrow rows. For journal and blob it would
 -- take up to 3.5 times the space.
@@ -81,6 +81,7 @@ CREATE TABLE ready (
   PRIMARY KEY (inbox, rank, sort_key, run)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX ready_run ON ready (run);
+CREATE INDEX ready_kind ON ready (inbox, kind, rank, sort_key, run) WHERE kind IS NOT NULL;
 
 -- The events of all runs, in the order in which they were written (rowid).
 -- A body is in `body`, or in the blob table under the hash in `blob`.
@@ -271,7 +272,9 @@ CREATE TABLE worker (
   liveness        INTEGER NOT NULL,
   ttl_ms          INTEGER NOT NULL,
   heartbeat_at    INTEGER NOT NULL,
-  connected_since INTEGER NOT NULL   -- start of the current series of heartbeats without a gap
+  connected_since INTEGER NOT NULL,  -- start of the current series of heartbeats without a gap
+  inboxes         TEXT NOT NULL,     -- from which it claims, as JSON
+  types           TEXT NOT NULL      -- of the tasks that it claims, as JSON; an empty list means all
 ) STRICT;
 
 CREATE TABLE thread (

@@ -1,39 +1,48 @@
-//! Claims ready runs for a worker, in queue order. A claim is the worker's exclusive right to drive
+//! Claims ready runs for a worker, and lists them. A claim is the worker's exclusive right to drive
 //! the run.
 //!
 //! The ready queue contains only runs that may start now, so a claim does not check lanes, slots or
 //! budgets.
 
+use std::collections::BTreeSet;
+
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, Seq};
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{Claim, ClaimRequest, WorkerLiveness};
-use rusqlite::params;
+use rusqlite::{Row, params};
 
-use crate::sqlite::column::{
-    LEASED, count_to_column, get_u64, limit_to_column, liveness_code, to_json,
-};
+use crate::sqlite::column::{LEASED, count_to_column, get_u64, limit_to_column, liveness_code};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
 use crate::sqlite::journal::{AppendPoint, encode_events, insert_events};
 use crate::sqlite::tx::Tx;
 
-/// Selects ready runs of an inbox in queue order, which is the order of the primary key, so that
-/// nothing is sorted.
-pub(crate) const SELECT_READY: &str = "SELECT q.run, q.rank, q.sort_key, h.epoch, h.last_seq
+/// Selects ready runs of an inbox behind a position in queue order, which is the order of the
+/// primary key, so that nothing is sorted.
+pub(crate) const SELECT_READY: &str =
+    "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
-      WHERE q.inbox = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)
-      ORDER BY q.rank, q.sort_key, q.run LIMIT ?4";
+      WHERE q.inbox = ?1 AND (q.rank, q.sort_key, q.run) > (?2, ?3, ?4)
+        AND h.state = 0 AND h.format <= ?5 AND (q.host IS NULL OR q.host = ?6)
+      ORDER BY q.rank, q.sort_key, q.run LIMIT ?7";
 
-/// Selects ready runs of an inbox in queue order, but only runs with the given types of tasks.
-pub(crate) const SELECT_READY_OF_TYPES: &str =
-    "SELECT q.run, q.rank, q.sort_key, h.epoch, h.last_seq
+/// Selects ready runs like [`SELECT_READY`], but only runs with tasks of one type.
+pub(crate) const SELECT_READY_OF_TYPE: &str =
+    "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
+       FROM ready q INDEXED BY ready_kind CROSS JOIN run_head h ON h.run = q.run
+      WHERE q.inbox = ?1 AND q.kind = ?8 AND (q.rank, q.sort_key, q.run) > (?2, ?3, ?4)
+        AND h.state = 0 AND h.format <= ?5 AND (q.host IS NULL OR q.host = ?6)
+      ORDER BY q.rank, q.sort_key, q.run LIMIT ?7";
+
+/// Selects one run if it is ready.
+pub(crate) const SELECT_READY_RUN: &str =
+    "SELECT q.run, q.inbox, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
-      WHERE q.inbox = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)
-        AND q.kind IN (SELECT value FROM json_each(?5))
-      ORDER BY q.rank, q.sort_key, q.run LIMIT ?4";
+      WHERE q.run = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)";
 
-/// Claims ready runs for a worker, in queue order, and returns the claims.
+/// Claims ready runs for a worker, from each inbox the same number, and returns the claims.
 pub(crate) fn claim_runs(
     tx: &Tx<'_>,
     request: &ClaimRequest,
@@ -41,18 +50,72 @@ pub(crate) fn claim_runs(
     if !may_worker_claim(tx, request)? {
         return Ok(CommandOutcome::Silent(Vec::new()));
     }
-    let mut claimed = Vec::new();
-    for inbox in &request.inboxes {
-        let left = request.limit.saturating_sub(claimed.len());
-        for picked in select_ready_runs(tx, request, inbox, left)? {
-            claimed.push(claim_run(tx, request, inbox, picked)?);
-        }
-    }
+    let claimed = match &request.only {
+        Some(runs) => claim_given_runs(tx, request, runs)?,
+        None => claim_from_inboxes(tx, request)?,
+    };
     Ok(if claimed.is_empty() {
         CommandOutcome::Silent(claimed)
     } else {
         CommandOutcome::Changed(claimed)
     })
+}
+
+fn claim_given_runs(
+    tx: &Tx<'_>,
+    request: &ClaimRequest,
+    runs: &[RunId],
+) -> Result<Vec<Claim>, CommandError> {
+    let mut claimed = Vec::new();
+    for run in runs {
+        if claimed.len() == request.limit {
+            break;
+        }
+        let wanted = params![run.bytes(), request.format, request.host];
+        if let Some(ready) = tx.query_one(SELECT_READY_RUN, wanted, ready_run)? {
+            claimed.push(claim_run(tx, request, ready)?);
+        }
+    }
+    Ok(claimed)
+}
+
+/// Claims an equal share from each inbox, until the limit is reached or all inboxes are exhausted.
+fn claim_from_inboxes(tx: &Tx<'_>, request: &ClaimRequest) -> Result<Vec<Claim>, CommandError> {
+    let mut claimed = Vec::new();
+    let mut inboxes: Vec<&InboxName> = request.inboxes.iter().collect();
+    while !inboxes.is_empty() && claimed.len() < request.limit {
+        let share = ((request.limit - claimed.len()) / inboxes.len()).max(1);
+        let mut not_exhausted = Vec::new();
+        for inbox in inboxes {
+            let wanted = share.min(request.limit - claimed.len());
+            let peek = PeekRequest {
+                inbox: inbox.clone(),
+                types: request.types.clone(),
+                format: request.format,
+                host: request.host.clone(),
+                after: None,
+                limit: wanted,
+            };
+            let ready = select_ready_runs(tx, &peek)?;
+            if ready.len() == wanted {
+                not_exhausted.push(inbox);
+            }
+            for ready in ready {
+                claimed.push(claim_run(tx, request, ready)?);
+            }
+        }
+        inboxes = not_exhausted;
+    }
+    Ok(claimed)
+}
+
+/// Lists ready runs of an inbox, in queue order.
+pub(crate) fn peek_queue(
+    tx: &Tx<'_>,
+    request: &PeekRequest,
+) -> rusqlite::Result<Vec<QueuePosition>> {
+    let ready = select_ready_runs(tx, request)?;
+    Ok(ready.into_iter().map(|ready| ready.position).collect())
 }
 
 fn may_worker_claim(tx: &Tx<'_>, request: &ClaimRequest) -> rusqlite::Result<bool> {
@@ -67,59 +130,54 @@ fn may_worker_claim(tx: &Tx<'_>, request: &ClaimRequest) -> rusqlite::Result<boo
 
 /// A run in the ready queue, with the columns that are needed to claim it.
 struct ReadyRun {
-    run: RunId,
-    rank: i64,
-    sort_key: i64,
+    inbox: String,
+    position: QueuePosition,
     epoch: u64,
     last_seq: Seq,
 }
 
-fn select_ready_runs(
-    tx: &Tx<'_>,
-    request: &ClaimRequest,
-    inbox: &InboxName,
-    count: usize,
-) -> rusqlite::Result<Vec<ReadyRun>> {
-    let read = |row: &rusqlite::Row<'_>| {
-        Ok(ReadyRun {
-            run: RunId::from_bytes(row.get(0)?),
-            rank: row.get(1)?,
-            sort_key: row.get(2)?,
-            epoch: get_u64(row, 3)?,
-            last_seq: Seq(get_u64(row, 4)?),
-        })
-    };
-    if count == 0 {
-        return Ok(Vec::new());
-    }
-    let (inbox, count) = (inbox.as_str(), limit_to_column(count));
-    if request.types.is_empty() {
-        return tx.query_all(
-            SELECT_READY,
-            params![inbox, request.format, request.host, count],
-            read,
-        );
-    }
-    let types = to_json(&request.types)?;
-    tx.query_all(
-        SELECT_READY_OF_TYPES,
-        params![inbox, request.format, request.host, count, types],
-        read,
-    )
+fn ready_run(row: &Row<'_>) -> rusqlite::Result<ReadyRun> {
+    let run = RunId::from_bytes(row.get(0)?);
+    Ok(ReadyRun {
+        inbox: row.get(1)?,
+        position: QueuePosition { rank: row.get(2)?, sort_key: row.get(3)?, run },
+        epoch: get_u64(row, 4)?,
+        last_seq: Seq(get_u64(row, 5)?),
+    })
 }
 
-fn claim_run(
-    tx: &Tx<'_>,
-    request: &ClaimRequest,
-    inbox: &InboxName,
-    picked: ReadyRun,
-) -> Result<Claim, CommandError> {
-    let run = picked.run;
+fn select_ready_runs(tx: &Tx<'_>, request: &PeekRequest) -> rusqlite::Result<Vec<ReadyRun>> {
+    if request.limit == 0 {
+        return Ok(Vec::new());
+    }
+    let (rank, sort_key, run) = match request.after {
+        Some(after) => (after.rank, after.sort_key, after.run.bytes()),
+        None => (i64::MIN, i64::MIN, [0; 16]),
+    };
+    let (inbox, limit) = (request.inbox.as_str(), limit_to_column(request.limit));
+    let (format, host) = (request.format, &request.host);
+    if request.types.is_empty() {
+        let values = params![inbox, rank, sort_key, run, format, host, limit];
+        return tx.query_all(SELECT_READY, values, ready_run);
+    }
+    let types: BTreeSet<&String> = request.types.iter().collect();
+    let mut found = Vec::new();
+    for kind in types {
+        let values = params![inbox, rank, sort_key, run, format, host, limit, kind];
+        found.extend(tx.query_all(SELECT_READY_OF_TYPE, values, ready_run)?);
+    }
+    found.sort_unstable_by_key(|ready| ready.position);
+    found.truncate(request.limit);
+    Ok(found)
+}
+
+fn claim_run(tx: &Tx<'_>, request: &ClaimRequest, picked: ReadyRun) -> Result<Claim, CommandError> {
+    let QueuePosition { rank, sort_key, run } = picked.position;
     let epoch = Epoch(picked.epoch + 1);
     let claimed = Event::RunClaimed(RunClaimed { worker: request.worker, epoch });
     tx.run(
         "DELETE FROM ready WHERE inbox = ?1 AND rank = ?2 AND sort_key = ?3 AND run = ?4",
-        params![inbox.as_str(), picked.rank, picked.sort_key, run.bytes()],
+        params![picked.inbox, rank, sort_key, run.bytes()],
     )?;
     tx.run(
         "UPDATE run_head

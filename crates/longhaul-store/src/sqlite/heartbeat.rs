@@ -14,7 +14,8 @@ use longhaul_core::time::{Millis, Timestamp};
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{
-    LEASED, READY, count_to_column, get_liveness, get_time, get_u64, liveness_code,
+    LEASED, READY, count_to_column, get_json, get_liveness, get_time, get_u64, liveness_code,
+    to_json,
 };
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::CommandError;
@@ -42,11 +43,12 @@ pub(crate) fn record_heartbeat(
         .map_or(tx.now, |before| before.connected_since);
     let liveness = if heartbeat.draining { WorkerLiveness::Draining } else { WorkerLiveness::Live };
     tx.run(
-        "INSERT INTO worker (id, host, build, liveness, ttl_ms, heartbeat_at, connected_since)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        "INSERT INTO worker (id, host, build, liveness, ttl_ms, heartbeat_at, connected_since,
+                             inboxes, types)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
          ON CONFLICT (id) DO UPDATE
             SET host = excluded.host, build = excluded.build, liveness = excluded.liveness,
-                ttl_ms = excluded.ttl_ms, heartbeat_at = excluded.heartbeat_at,
+                inboxes = excluded.inboxes, types = excluded.types, ttl_ms = excluded.ttl_ms, heartbeat_at = excluded.heartbeat_at,
                 connected_since = excluded.connected_since",
         params![
             heartbeat.worker.bytes(),
@@ -55,7 +57,9 @@ pub(crate) fn record_heartbeat(
             liveness_code(liveness),
             count_to_column(ttl.0),
             tx.now_micros(),
-            connected_since.as_micros()
+            connected_since.as_micros(),
+            to_json(&heartbeat.inboxes)?,
+            to_json(&heartbeat.types)?
         ],
     )?;
     let may_reap = connected_since.plus(ttl) <= tx.now;
@@ -130,7 +134,8 @@ pub(crate) fn claimed_runs(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, 
 pub(crate) fn list_workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
     tx.query_all(
         "SELECT w.id, w.host, w.build, w.liveness, w.heartbeat_at, w.ttl_ms,
-                (SELECT count(*) FROM run_head h WHERE h.worker = w.id AND h.state = ?1)
+                (SELECT count(*) FROM run_head h WHERE h.worker = w.id AND h.state = ?1),
+                w.inboxes, w.types
            FROM worker w ORDER BY w.id",
         params![LEASED],
         |row| {
@@ -142,6 +147,8 @@ pub(crate) fn list_workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
                 heartbeat_at: get_time(row, 4)?,
                 ttl: Millis(get_u64(row, 5)?),
                 runs: get_u64(row, 6)?,
+                inboxes: get_json(row, 7)?,
+                types: get_json(row, 8)?,
             })
         },
     )

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 
 use crate::sqlite::api_key::SELECT_KEY;
 use crate::sqlite::append::UPDATE_HEAD_AS_DRIVER;
-use crate::sqlite::claim::{SELECT_READY, SELECT_READY_OF_TYPES};
+use crate::sqlite::claim::{SELECT_READY, SELECT_READY_OF_TYPE, SELECT_READY_RUN};
 use crate::sqlite::global_log::{
     SELECT_ALL_AFTER, SELECT_CHANGED_AFTER, SELECT_LAST_GLOBAL_SEQ, SELECT_LAST_WRITTEN_RUN,
 };
@@ -35,13 +35,13 @@ fn check_query_plan(sql: &str, expected: &[&str]) {
 
 #[test]
 fn a_claim_uses_the_queue_index() {
-    let walk = "SEARCH q USING PRIMARY KEY (inbox=?)";
+    let walk = "SEARCH q USING PRIMARY KEY (inbox=? AND (rank,sort_key,run)>(?,?,?))";
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
     check_query_plan(SELECT_READY, &[walk, head]);
-    // The list of types is read once; the queue is scanned in the same way.
-    let types = "SCAN json_each VIRTUAL TABLE INDEX 1:";
-    let list = ["LIST SUBQUERY 1", types, "CREATE BLOOM FILTER"];
-    check_query_plan(SELECT_READY_OF_TYPES, &[walk, list[0], list[1], list[2], head]);
+    let of_type =
+        "SEARCH q USING INDEX ready_kind (inbox=? AND kind=? AND (rank,sort_key,run)>(?,?,?))";
+    check_query_plan(SELECT_READY_OF_TYPE, &[of_type, head]);
+    check_query_plan(SELECT_READY_RUN, &["SEARCH q USING INDEX ready_run (run=?)", head]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
     GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
@@ -25,6 +26,10 @@ impl Store for SqliteStore {
     async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
         self.require_driver("claim runs")?;
         self.run_command(move |tx| claim::claim_runs(tx, &request)).await
+    }
+
+    async fn peek_queue(&self, request: PeekRequest) -> Result<Vec<QueuePosition>, StoreError> {
+        self.run_query(move |tx| claim::peek_queue(tx, &request)).await
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {

@@ -76,6 +76,10 @@ macro_rules! each_store_check {
                 a_claim_is_journaled
                 claims_go_by_priority_then_by_age
                 claims_go_through_the_inboxes_in_order
+                a_claim_is_shared_evenly_by_the_inboxes
+                several_types_are_claimed_in_queue_order
+                a_peek_lists_ready_runs_in_pages
+                given_runs_are_claimed_if_they_are_ready
                 claims_filter_by_type
                 claims_filter_by_format
                 workers_that_are_not_live_claim_nothing

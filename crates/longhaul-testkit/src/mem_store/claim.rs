@@ -1,9 +1,13 @@
 //! Workers: claims, heartbeats, and releasing the runs of dead workers. Only live workers can
 //! claim runs.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, WorkerId};
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
     Claim, ClaimRequest, Heartbeat, HeartbeatAck, StoreError, WorkerLiveness,
 };
@@ -13,7 +17,7 @@ use crate::mem_store::rows::{State, Worker};
 use crate::mem_store::tx::{JournalAppend, Tx};
 
 impl Tx<'_> {
-    /// Claims ready runs for a worker, in queue order.
+    /// Claims ready runs for a worker, from each inbox the same number.
     pub(crate) fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<Claim>, StoreError> {
         let is_live = self.tables.workers.get(&request.worker).is_some_and(|worker| {
             worker.liveness == WorkerLiveness::Live && !worker.is_stale(self.now)
@@ -21,31 +25,69 @@ impl Tx<'_> {
         if !is_live {
             return Ok(Vec::new());
         }
-        let mut picked: Vec<RunId> = Vec::new();
-        for inbox in &request.inboxes {
-            let fits = self.ready_runs(inbox).filter(|run| self.may_claim(*run, request));
-            let more: Vec<RunId> = fits
-                .filter(|run| !picked.contains(run))
-                .take(request.limit - picked.len())
-                .collect();
-            picked.extend(more);
+        if let Some(runs) = &request.only {
+            let is_ready = |run: &RunId| {
+                let head = self.tables.heads.get(run);
+                head.is_some_and(|head| head.state == State::Ready && head.format <= request.format)
+            };
+            let ready: BTreeSet<RunId> = runs.iter().copied().filter(is_ready).collect();
+            return self.claim_all(ready.into_iter().take(request.limit), request.worker);
         }
-        picked.into_iter().map(|run| self.claim_run(run, request.worker)).collect()
+        let mut claimed = Vec::new();
+        let mut inboxes: Vec<&InboxName> = request.inboxes.iter().collect();
+        while !inboxes.is_empty() && claimed.len() < request.limit {
+            let share = ((request.limit - claimed.len()) / inboxes.len()).max(1);
+            let mut not_exhausted = Vec::new();
+            for inbox in inboxes {
+                let wanted = share.min(request.limit - claimed.len());
+                let peek = PeekRequest {
+                    inbox: inbox.clone(),
+                    types: request.types.clone(),
+                    format: request.format,
+                    host: request.host.clone(),
+                    after: None,
+                    limit: wanted,
+                };
+                let picked = self.peek_queue(&peek);
+                if picked.len() == wanted {
+                    not_exhausted.push(inbox);
+                }
+                let runs = picked.into_iter().map(|position| position.run);
+                claimed.extend(self.claim_all(runs, request.worker)?);
+            }
+            inboxes = not_exhausted;
+        }
+        Ok(claimed)
     }
 
-    fn ready_runs(&self, inbox: &InboxName) -> impl Iterator<Item = RunId> {
-        let first = (inbox.clone(), i64::MIN, 0, RunId::from_bits(0));
-        let last = (inbox.clone(), i64::MAX, u64::MAX, RunId::from_bits(u128::MAX));
-        self.tables.ready.range(first..=last).map(|((_, _, _, run), ())| *run)
+    /// Lists ready runs of an inbox, in queue order.
+    pub(crate) fn peek_queue(&self, request: &PeekRequest) -> Vec<QueuePosition> {
+        let first = QueuePosition { rank: i64::MIN, sort_key: 0, run: RunId::from_bits(0) };
+        let last =
+            QueuePosition { rank: i64::MAX, sort_key: i64::MAX, run: RunId::from_bits(u128::MAX) };
+        let after = Bound::Excluded((request.inbox.clone(), request.after.unwrap_or(first)));
+        let rows = self.tables.ready.range((after, Bound::Included((request.inbox.clone(), last))));
+        rows.map(|((_, position), ())| *position)
+            .filter(|position| self.is_listed(position.run, request))
+            .take(request.limit)
+            .collect()
     }
 
-    fn may_claim(&self, run: RunId, request: &ClaimRequest) -> bool {
+    fn is_listed(&self, run: RunId, request: &PeekRequest) -> bool {
         self.tables.heads.get(&run).is_some_and(|head| {
             let is_type = |kind: &String| request.types.contains(kind);
             let right_type =
                 request.types.is_empty() || head.task.kind.as_ref().is_some_and(is_type);
             right_type && head.format <= request.format
         })
+    }
+
+    fn claim_all(
+        &mut self,
+        runs: impl Iterator<Item = RunId>,
+        worker: WorkerId,
+    ) -> Result<Vec<Claim>, StoreError> {
+        runs.map(|run| self.claim_run(run, worker)).collect()
     }
 
     fn claim_run(&mut self, run: RunId, worker: WorkerId) -> Result<Claim, StoreError> {
@@ -78,6 +120,8 @@ impl Tx<'_> {
         let worker = Worker {
             host: heartbeat.host,
             build: heartbeat.build,
+            inboxes: heartbeat.inboxes,
+            types: heartbeat.types,
             liveness,
             heartbeat_at: now,
             live_since: in_touch_since,

@@ -5,6 +5,7 @@
 use longhaul_core::change::SchedulingUpdate;
 use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::RunId;
+use longhaul_core::port::queue::QueuePosition;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::status::Status;
 
@@ -14,7 +15,7 @@ use crate::mem_store::tx::Tx;
 /// Returns the key of a run in the ready queue.
 pub(crate) fn ready_key(run: RunId, head: &Head) -> ReadyKey {
     let rank = -i64::from(head.task.priority);
-    (head.task.inbox.clone(), rank, 0, run)
+    (head.task.inbox.clone(), QueuePosition { rank, sort_key: 0, run })
 }
 
 impl Tx<'_> {

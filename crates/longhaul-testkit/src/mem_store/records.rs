@@ -95,6 +95,8 @@ impl Tables {
             worker,
             host: row.host.clone(),
             build: row.build.clone(),
+            inboxes: row.inboxes.clone(),
+            types: row.types.clone(),
             liveness: row.liveness,
             heartbeat_at: row.heartbeat_at,
             ttl: row.ttl,

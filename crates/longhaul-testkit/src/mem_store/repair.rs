@@ -44,8 +44,8 @@ impl Tx<'_> {
 
     fn remove_stale_ready_rows(&mut self) -> u64 {
         let heads = &self.tables.heads;
-        let removed = self.tables.ready.remove_where(|(_, _, _, run), ()| {
-            heads.get(run).is_none_or(|head| head.state != State::Ready)
+        let removed = self.tables.ready.remove_where(|(_, position), ()| {
+            heads.get(&position.run).is_none_or(|head| head.state != State::Ready)
         });
         removed as u64
     }

@@ -15,6 +15,7 @@ use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::auth::{
     GateLinkRow, IdempotencyKey, KeyRow, StoredResponse, TokenKind, TokenRow,
 };
+use longhaul_core::port::queue::QueuePosition;
 use longhaul_core::port::records::{BudgetAccount, GlobalSeq, RunCheckpoint};
 use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
@@ -94,8 +95,8 @@ impl Tables {
     }
 }
 
-/// Key in the ready queue: inbox, rank (the highest priority has the lowest rank), pass (always 0), run.
-pub(crate) type ReadyKey = (InboxName, i64, u64, RunId);
+/// Key in the ready queue: an inbox, and a position in its queue.
+pub(crate) type ReadyKey = (InboxName, QueuePosition);
 
 /// State of a run with its task.
 #[derive(Debug, Clone)]
@@ -247,6 +248,8 @@ pub(crate) struct IdempotentRequest {
 pub(crate) struct Worker {
     pub(crate) host: String,
     pub(crate) build: String,
+    pub(crate) inboxes: Vec<InboxName>,
+    pub(crate) types: Vec<String>,
     pub(crate) liveness: WorkerLiveness,
     pub(crate) heartbeat_at: Timestamp,
     pub(crate) live_since: Timestamp,

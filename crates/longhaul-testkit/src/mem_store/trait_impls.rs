@@ -13,6 +13,7 @@ use longhaul_core::port::auth::{
     AuthStore, GateLinkRow, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRow, NewKey,
     NewToken, StoredResponse, TokenKind, TokenRow,
 };
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, LaneRow, ModelUsage,
     OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
@@ -39,6 +40,10 @@ impl Store for MemStore {
 
     async fn claim_runs(&self, request: ClaimRequest) -> StoreResult<Vec<Claim>> {
         self.write_tx(|tx| Ok(tx.claim(&request)?))
+    }
+
+    async fn peek_queue(&self, request: PeekRequest) -> StoreResult<Vec<QueuePosition>> {
+        Ok(self.read_tx(|tx| tx.peek_queue(&request)))
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> StoreResult<HeartbeatAck> {

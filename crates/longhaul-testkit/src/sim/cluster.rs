@@ -129,6 +129,8 @@ impl Cluster {
             worker: worker.id,
             host: "sim".into(),
             build: "sim".into(),
+            inboxes: vec![self.inbox.clone()],
+            types: Vec::new(),
             draining: false,
             ttl: TTL,
         };
@@ -141,6 +143,8 @@ impl Cluster {
                 worker: worker.id,
                 host: "sim".into(),
                 build: "sim".into(),
+                inboxes: vec![self.inbox.clone()],
+                types: Vec::new(),
                 draining: false,
                 ttl: TTL,
             };
@@ -201,6 +205,7 @@ impl Cluster {
             worker: self.workers[index].id,
             inboxes: vec![self.inbox.clone()],
             types: Vec::new(),
+            only: None,
             limit: 1,
             format: EVENT_FORMAT,
             host: None,

@@ -5,6 +5,8 @@ use std::error::Error as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul::{Agent, CancellationToken, Error, Runtime, RuntimeBuilder, Status, Task, models};
@@ -156,7 +158,7 @@ async fn wait_returns_an_error_after_the_worker_panicked() {
     let run = run.await.unwrap();
     let worker = runtime.worker();
     // Without timers Tokio panics as soon as the worker waits.
-    let panicked = spawn_blocking(|| {
+    let panicked = spawn_blocking(move || {
         let timeless = tokio::runtime::Builder::new_current_thread().build();
         timeless.unwrap().block_on(worker.run(CancellationToken::new()))
     });
@@ -169,4 +171,167 @@ async fn wait_returns_an_error_after_the_worker_panicked() {
     let worker = runtime.worker().inbox("mail").spawn();
     assert_eq!(run.wait().await.unwrap().text().unwrap(), "Hello.");
     worker.stop().await.unwrap();
+}
+
+/// Returns a handler that counts its calls in progress, and the highest count so far.
+fn counting_builder() -> (RuntimeBuilder, Arc<AtomicUsize>) {
+    let (now, highest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&highest);
+    let builder = Runtime::builder().store("sqlite::memory:").handler("count", move |_, _| {
+        let (now, highest) = (Arc::clone(&now), Arc::clone(&highest));
+        async move {
+            highest.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        }
+    });
+    (builder, seen)
+}
+
+#[tokio::test]
+async fn a_worker_drives_one_run_at_a_time_unless_told_otherwise() {
+    let (builder, highest) = counting_builder();
+    let runtime = builder.open().await.unwrap();
+    let worker = runtime.worker().spawn();
+    let mut runs = Vec::new();
+    for _ in 0..5 {
+        runs.push(runtime.submit(Task::new("count")).await.unwrap());
+    }
+    for run in runs {
+        run.wait().await.unwrap();
+    }
+    worker.stop().await.unwrap();
+    assert_eq!(highest.load(Ordering::SeqCst), 1);
+    let none = runtime.worker().max_concurrent(0).spawn().stop().await.unwrap_err();
+    assert_eq!(none.code(), "no_concurrency");
+    assert!(none.to_string().contains("max_concurrent(0)"), "{none}");
+}
+
+#[tokio::test]
+async fn the_project_sets_the_number_of_concurrent_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("longhaul.toml"), "[worker]\nconcurrency = 3\n").unwrap();
+    let (builder, highest) = counting_builder();
+    let runtime = builder.project(folder.path()).open().await.unwrap();
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        runs.push(runtime.submit(Task::new("count")).await.unwrap());
+    }
+    let worker = runtime.worker().spawn();
+    for run in runs {
+        run.wait().await.unwrap();
+    }
+    worker.stop().await.unwrap();
+    assert!(highest.load(Ordering::SeqCst) > 1);
+}
+
+#[tokio::test]
+async fn a_running_worker_is_not_started_twice_and_can_be_restarted() {
+    let runtime = hello_builder().open().await.unwrap();
+    let worker = runtime.worker();
+    let handle = worker.spawn();
+    // Returns at once, although nothing has cancelled its token.
+    let again = timeout(Duration::from_secs(10), worker.run(CancellationToken::new())).await;
+    again.expect("a second start returns").unwrap();
+    worker.clone().spawn().stop().await.unwrap();
+    let hello = runtime.submit(Task::new("hello")).await.unwrap();
+    assert_eq!(hello.wait().await.unwrap().text().unwrap(), "Hello.");
+    handle.stop().await.unwrap();
+    let running = worker.clone();
+    let mut loops = JoinSet::new();
+    loops.spawn(async move { running.run(CancellationToken::new()).await });
+    let hello = runtime.submit(Task::new("hello")).await.unwrap();
+    hello.wait().await.unwrap();
+    worker.stop();
+    let stopped = timeout(Duration::from_secs(10), loops.join_next()).await;
+    stopped.expect("`stop` ends the loop").unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn callbacks_that_block_or_panic_do_not_stop_the_worker() {
+    let runtime = hello_builder().open().await.unwrap();
+    let (_sender, receiver) = std::sync::mpsc::channel::<()>();
+    let receiver = Mutex::new(receiver);
+    let worker = runtime
+        .worker()
+        .on_task_start(|_| panic!("a bug in the callback"))
+        .on_task_complete(move |_| _ = receiver.lock().map(|receiver| receiver.recv()))
+        .on_empty(|| panic!("a bug in the callback"))
+        .spawn();
+    for _ in 0..3 {
+        let run = runtime.submit(Task::new("hello")).await.unwrap();
+        let waited = timeout(Duration::from_secs(20), run.wait()).await;
+        assert_eq!(waited.expect("the run ends").unwrap().text().unwrap(), "Hello.");
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn callbacks_come_in_order_and_a_filter_leaves_tasks_to_others() {
+    let calls = Arc::<Mutex<Vec<&str>>>::default();
+    let tell = |name: &'static str| {
+        let calls = Arc::clone(&calls);
+        move || calls.lock().unwrap().push(name)
+    };
+    let (start, complete, empty) = (tell("start"), tell("complete"), tell("empty"));
+    let runtime = hello_builder().open().await.unwrap();
+    let low = runtime.submit(Task::new("hello")).await.unwrap();
+    let high = runtime.submit(Task::new("hello").priority(1)).await.unwrap();
+    let stop = CancellationToken::new();
+    let done = stop.clone();
+    let worker = runtime
+        .worker()
+        .filter(|task| task.priority > 0)
+        .on_task_start(move |_| start())
+        .on_task_complete(move |_| complete())
+        .on_empty(move || {
+            empty();
+            done.cancel();
+        });
+    worker.run(stop).await.unwrap();
+    assert_eq!(*calls.lock().unwrap(), ["start", "complete", "empty"]);
+    assert_eq!(high.wait().await.unwrap().text().unwrap(), "Hello.");
+    assert_eq!(low.view().await.unwrap().status, Status::Pending);
+}
+
+#[tokio::test]
+async fn a_signal_stops_the_worker_and_its_run_is_ready_at_once() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let builder = Runtime::builder().store("sqlite::memory:").handler("waits", move |_, _| {
+        let first = count.fetch_add(1, Ordering::SeqCst) == 0;
+        async move {
+            if first {
+                std::future::pending::<()>().await;
+            }
+            Ok("Hello.")
+        }
+    });
+    let runtime = builder.open().await.unwrap();
+    let (begins, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let worker = runtime
+        .worker()
+        .grace(Duration::from_millis(50))
+        .stop_on_signals()
+        .on_task_start(move |run| _ = begins.send(run));
+    let run = runtime.submit(Task::new("waits")).await.unwrap();
+    let mut loops = JoinSet::new();
+    loops.spawn(async move { worker.run(CancellationToken::new()).await });
+    started.recv().await.unwrap();
+    while calls.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let pid = std::process::id().to_string();
+    let sent = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    assert!(sent.success());
+    let stopped = timeout(Duration::from_secs(30), loops.join_next()).await;
+    stopped.expect("the signal ends the loop").unwrap().unwrap().unwrap();
+    assert_eq!(run.view().await.unwrap().reason.as_deref(), Some("worker"));
+    let next = runtime.worker().spawn();
+    let ended = timeout(Duration::from_secs(10), run.wait()).await;
+    assert_eq!(ended.expect("the run is claimed at once").unwrap().text().unwrap(), "Hello.");
+    next.stop().await.unwrap();
 }

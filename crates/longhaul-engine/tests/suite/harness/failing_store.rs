@@ -10,6 +10,7 @@ use longhaul_core::id::{BatchId, LaneKey, NoteId, ResourceKey, RunId, Seq, Threa
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, LaneRow, ModelUsage,
     OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
@@ -144,6 +145,10 @@ impl Store for FailingStore {
             }
             None => Ok(claimed),
         }
+    }
+
+    async fn peek_queue(&self, request: PeekRequest) -> Result<Vec<QueuePosition>, StoreError> {
+        self.inner.peek_queue(request).await
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
     GateFilter, Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome,
@@ -44,6 +45,10 @@ impl Store for GatedReads {
 
     async fn claim_runs(&self, request: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
         self.store.claim_runs(request).await
+    }
+
+    async fn peek_queue(&self, request: PeekRequest) -> Result<Vec<QueuePosition>, StoreError> {
+        self.store.peek_queue(request).await
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, StoreError> {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use tokio::task::JoinSet;
 
-use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
+use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
+use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::store::{Claim, ClaimRequest, Heartbeat};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
@@ -67,6 +68,98 @@ pub async fn claims_go_through_the_inboxes_in_order(fixture: StoreFixture) {
     };
     assert_eq!(run_ids(&fixture.claim_with(request).await), [runs["c"], runs["a"]]);
     fixture.assert_status(runs["b"], Status::Pending, "worker").await;
+}
+
+/// A claim takes the same number from each inbox, as long as each has runs; the first inboxes get
+/// the rest.
+pub async fn a_claim_is_shared_evenly_by_the_inboxes(fixture: StoreFixture) {
+    let mut runs: BTreeMap<&str, Vec<RunId>> = BTreeMap::new();
+    for (name, count) in [("a", 6), ("b", 2), ("c", 1)] {
+        for _ in 0..count {
+            let run = fixture.open(|task| task.inbox = inbox(name)).await;
+            runs.entry(name).or_default().push(run);
+        }
+    }
+    let worker = fixture.worker().await;
+    let claim = async |limit| {
+        let inboxes = vec![inbox("a"), inbox("b"), inbox("c")];
+        let request = ClaimRequest { inboxes, limit, ..claim_request(worker) };
+        run_ids(&fixture.claim_with(request).await)
+    };
+    let (a, b, c) = (&runs["a"], &runs["b"], &runs["c"]);
+    assert_eq!(claim(4).await, [a[0], b[0], c[0], a[1]]);
+    assert_eq!(claim(4).await, [a[2], b[1], a[3], a[4]]);
+    assert_eq!(claim(4).await, [a[5]]);
+}
+
+/// Runs of several types are claimed in queue order, whatever their types.
+pub async fn several_types_are_claimed_in_queue_order(fixture: StoreFixture) {
+    let mut runs = Vec::new();
+    for (kind, priority) in [("x", 0), ("y", 0), ("z", 9), ("x", 0), ("y", 5), ("x", 5)] {
+        let open = fixture.open(|task| {
+            task.kind = Some(kind.to_owned());
+            task.priority = priority;
+        });
+        runs.push(open.await);
+    }
+    let types = ["y", "x", "y"].map(str::to_owned).to_vec();
+    let request = ClaimRequest { types, limit: 4, ..claim_request(fixture.worker().await) };
+    let expected = [runs[4], runs[5], runs[0], runs[1]];
+    assert_eq!(run_ids(&fixture.claim_with(request).await), expected);
+}
+
+/// A peek lists ready runs behind a position in queue order and claims nothing.
+pub async fn a_peek_lists_ready_runs_in_pages(fixture: StoreFixture) {
+    let mut runs = Vec::new();
+    for (priority, kind) in [(0, "x"), (5, "y"), (0, "x"), (0, "y")] {
+        let open = fixture.open(|task| {
+            task.priority = priority;
+            task.kind = Some(kind.to_owned());
+        });
+        runs.push(open.await);
+    }
+    fixture.open(|task| task.inbox = inbox("other")).await;
+    let peek = async |types: &[&str], after, limit| {
+        let request = PeekRequest {
+            inbox: inbox("main"),
+            types: types.iter().map(|kind| (*kind).to_owned()).collect(),
+            format: EVENT_FORMAT,
+            host: None,
+            after,
+            limit,
+        };
+        fixture.harness.store.peek_queue(request).await.expect("peek")
+    };
+    let ids = |page: &[QueuePosition]| page.iter().map(|ready| ready.run).collect::<Vec<_>>();
+    let first = peek(&[], None, 2).await;
+    assert_eq!(ids(&first), [runs[1], runs[0]]);
+    let second = peek(&[], first.last().copied(), 2).await;
+    assert_eq!(ids(&second), [runs[2], runs[3]]);
+    assert_eq!(ids(&peek(&[], second.last().copied(), 2).await), []);
+    assert_eq!(ids(&peek(&["y"], None, 9).await), [runs[1], runs[3]]);
+    assert_eq!(ids(&peek(&["y"], first.first().copied(), 9).await), [runs[3]]);
+    for run in runs {
+        fixture.assert_status(run, Status::Pending, "worker").await;
+    }
+}
+
+/// A claim of given runs takes these runs only, and skips those that are not ready.
+pub async fn given_runs_are_claimed_if_they_are_ready(fixture: StoreFixture) {
+    let mut runs = Vec::new();
+    for _ in 0..4 {
+        runs.push(fixture.open(|_| {}).await);
+    }
+    let worker = fixture.worker().await;
+    let claim = async |runs: Vec<RunId>, limit| {
+        let request = ClaimRequest { only: Some(runs), limit, ..claim_request(worker) };
+        run_ids(&fixture.claim_with(request).await)
+    };
+    assert_eq!(claim(vec![runs[2]], 9).await, [runs[2]]);
+    let unknown = RunId::from_bits(7);
+    assert_eq!(claim(vec![runs[2], unknown, runs[1], runs[1]], 9).await, [runs[1]]);
+    assert_eq!(claim(vec![runs[0], runs[3]], 1).await, [runs[0]]);
+    assert_eq!(claim(Vec::new(), 9).await, []);
+    fixture.assert_status(runs[3], Status::Pending, "worker").await;
 }
 
 /// Runs of other types are skipped and stay in the queue.

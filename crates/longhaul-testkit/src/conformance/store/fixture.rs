@@ -250,6 +250,8 @@ pub fn heartbeat(worker: WorkerId) -> Heartbeat {
         worker,
         host: "here".to_owned(),
         build: "test".to_owned(),
+        inboxes: vec![inbox("main")],
+        types: Vec::new(),
         draining: false,
         ttl: TTL,
     }
@@ -261,6 +263,7 @@ pub fn claim_request(worker: WorkerId) -> ClaimRequest {
         worker,
         inboxes: vec![inbox("main")],
         types: Vec::new(),
+        only: None,
         limit: 1_000,
         format: EVENT_FORMAT,
         host: None,

@@ -7,7 +7,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
 use crate::conformance::store::batches::{events_batch, progress, release_batch};
-use crate::conformance::store::fixture::{StoreFixture, TTL, heartbeat, run_ids};
+use crate::conformance::store::fixture::{StoreFixture, TTL, heartbeat, inbox, run_ids};
 
 /// Heartbeat interval: a third of the TTL.
 const HEARTBEAT_INTERVAL: Millis = Millis(TTL.0 / 3);
@@ -180,6 +180,7 @@ pub async fn workers_are_listed_with_their_runs(fixture: StoreFixture) {
     assert_eq!(count(held.worker), Some((1, WorkerLiveness::Live, "here", "test")));
     assert_eq!(count(idle), Some((0, WorkerLiveness::Live, "here", "test")));
     assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row.inboxes == [inbox("main")] && row.types.is_empty()));
     assert!(rows.iter().all(|row| row.heartbeat_at == fixture.harness.clock.now()));
 }
 

@@ -1,0 +1,31 @@
+//! Reading the ready queue without claiming anything.
+
+use crate::id::{InboxName, RunId};
+
+/// Request to list ready runs of an inbox.
+#[derive(Debug, Clone)]
+pub struct PeekRequest {
+    /// Inbox whose runs are listed.
+    pub inbox: InboxName,
+    /// Task types to list. Empty means all types.
+    pub types: Vec<String>,
+    /// Highest event format that the worker can read.
+    pub format: u32,
+    /// Machine that the worker runs on, for runs that are bound to one machine.
+    pub host: Option<String>,
+    /// Lists runs behind this position. `None` means from the head of the queue.
+    pub after: Option<QueuePosition>,
+    /// Maximum number of runs to list.
+    pub limit: usize,
+}
+
+/// Position of a ready run in the queue of its inbox. Positions compare in queue order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueuePosition {
+    /// Negated priority of the run, because higher priorities come first.
+    pub rank: i64,
+    /// Number that orders runs of the same priority.
+    pub sort_key: i64,
+    /// Ready run. Among equal numbers the older run comes first.
+    pub run: RunId,
+}

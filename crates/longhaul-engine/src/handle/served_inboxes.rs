@@ -1,0 +1,80 @@
+//! Explains runs that wait because no worker serves their inbox.
+
+use longhaul_core::port::records::WorkerRow;
+use longhaul_core::port::store::{RunRow, WorkerLiveness};
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+
+/// The live workers of a store, each with the inboxes and types that it serves.
+#[derive(Debug)]
+pub(super) struct LiveWorkers(Vec<WorkerRow>);
+
+impl Longhaul {
+    /// Returns the workers that have sent a heartbeat within the duration of their lease.
+    pub(super) async fn live_workers(&self) -> Result<LiveWorkers, Error> {
+        let mut workers = self.services.records.list_workers().await?;
+        let now = self.store_time().await?;
+        workers.retain(|worker| {
+            worker.liveness == WorkerLiveness::Live
+                && worker.heartbeat_at.is_within(worker.ttl, now)
+        });
+        Ok(LiveWorkers(workers))
+    }
+
+    /// Explains that workers run, but none of them takes this run. Returns `None` if one does.
+    pub(super) async fn unserved_reason(&self, row: &RunRow) -> Result<Option<String>, Error> {
+        match waits_for_worker(row) {
+            true => Ok(self.live_workers().await?.unserved_reason(row)),
+            false => Ok(None),
+        }
+    }
+}
+
+impl LiveWorkers {
+    /// Returns whether no worker is live.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Explains that workers run, but none of them takes this run. Returns `None` if one does.
+    pub(super) fn unserved_reason(&self, row: &RunRow) -> Option<String> {
+        if self.0.is_empty() || !waits_for_worker(row) {
+            return None;
+        }
+        let inbox = &row.inbox;
+        let mut serving = self.0.iter().filter(|worker| worker.inboxes.contains(inbox)).peekable();
+        if serving.peek().is_none() {
+            return Some(format!(
+                "No worker serves the inbox `{inbox}`: add it to `[worker] inboxes` and restart \
+                 the worker, or start a worker for it."
+            ));
+        }
+        let takes = |worker: &WorkerRow| {
+            worker.types.is_empty()
+                || row.kind.as_ref().is_some_and(|kind| worker.types.contains(kind))
+        };
+        if serving.any(takes) {
+            return None;
+        }
+        let what = match &row.kind {
+            Some(kind) => format!("tasks of the type `{kind}`"),
+            None => "tasks without a type".to_owned(),
+        };
+        Some(format!("The workers of the inbox `{inbox}` do not take {what}."))
+    }
+}
+
+/// Returns the command that starts a worker for this run. A name that a shell would interpret is
+/// left to the reader.
+pub(super) fn worker_command(row: &RunRow) -> String {
+    let inbox = row.inbox.as_str();
+    let is_plain =
+        inbox.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
+    format!("longhaul worker --inbox {}", if is_plain { inbox } else { "NAME" })
+}
+
+/// Returns whether a run is in the queue, for the first time or again.
+pub(super) fn waits_for_worker(row: &RunRow) -> bool {
+    row.reason.as_deref() == Some("worker")
+}

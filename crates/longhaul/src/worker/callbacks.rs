@@ -1,0 +1,138 @@
+//! The callbacks of a worker. They run on a thread of their own, one after another in the order in
+//! which the worker called them, so that a callback that blocks or panics does not stop the worker.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use async_trait::async_trait;
+use longhaul_core::id::RunId;
+use longhaul_core::port::store::RunRow;
+use longhaul_core::time::{Clock, Millis};
+use longhaul_engine::hooks::Hooks;
+use tokio::sync::oneshot;
+
+/// Time for which the worker waits for a callback.
+const CALLBACK_WAIT: Millis = Millis::from_secs(1);
+
+/// Maximum number of calls that wait for a callback that has not returned.
+const WAITING_MAX: usize = 1_024;
+
+type RunCallback = Arc<dyn Fn(&RunRow) + Send + Sync>;
+
+/// Callbacks that the program sets to follow the worker.
+#[derive(Clone, Default)]
+pub(super) struct Callbacks {
+    pub(super) start: Option<Arc<dyn Fn(RunId) + Send + Sync>>,
+    pub(super) complete: Option<RunCallback>,
+    pub(super) error: Option<RunCallback>,
+    pub(super) empty: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Callbacks {
+    /// Returns whether no callback is set.
+    pub(super) fn is_empty(&self) -> bool {
+        self.start.is_none()
+            && self.complete.is_none()
+            && self.error.is_none()
+            && self.empty.is_none()
+    }
+}
+
+impl fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callbacks")
+    }
+}
+
+/// Engine hooks that call the callbacks of the program.
+#[derive(Debug)]
+pub(super) struct CallbackHooks {
+    callbacks: Callbacks,
+    calls: SyncSender<CallbackCall>,
+    /// Whether a callback takes so long that the worker does not wait for callbacks now.
+    is_late: Arc<AtomicBool>,
+    clock: Arc<dyn Clock>,
+}
+
+/// A call of a callback, which the thread carries out.
+struct CallbackCall {
+    name: &'static str,
+    function: Box<dyn FnOnce() + Send>,
+    done: oneshot::Sender<()>,
+}
+
+impl CallbackHooks {
+    /// Starts the thread of the callbacks. It ends after the last call when these hooks are
+    /// dropped.
+    pub(super) fn start(callbacks: Callbacks, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+        let (calls, received) = sync_channel::<CallbackCall>(WAITING_MAX);
+        let is_late = Arc::new(AtomicBool::new(false));
+        let late = Arc::clone(&is_late);
+        std::thread::Builder::new().name("callbacks".to_owned()).spawn(move || {
+            for call in received {
+                if catch_unwind(AssertUnwindSafe(call.function)).is_err() {
+                    tracing::error!("the callback `{}` panicked", call.name);
+                }
+                late.store(false, Ordering::Relaxed);
+                // The worker may have stopped waiting.
+                _ = call.done.send(());
+            }
+        })?;
+        Ok(Self { callbacks, calls, is_late, clock })
+    }
+
+    /// Calls a function on the thread of the callbacks. Waits until it has returned, but not long.
+    async fn call(&self, name: &'static str, function: impl FnOnce() + Send + 'static) {
+        let (done, finished) = oneshot::channel();
+        let call = CallbackCall { name, function: Box::new(function), done };
+        if self.calls.try_send(call).is_err() {
+            tracing::error!(
+                "the callback `{name}` is not called, because {WAITING_MAX} calls wait for an earlier one to return"
+            );
+            return;
+        }
+        if self.is_late.load(Ordering::Relaxed) {
+            return;
+        }
+        tokio::select! {
+            biased;
+            _ = finished => {}
+            () = self.clock.sleep(CALLBACK_WAIT) => {
+                self.is_late.store(true, Ordering::Relaxed);
+                tracing::warn!("the callback `{name}` has not returned within 1 s; the worker continues");
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Hooks for CallbackHooks {
+    async fn on_start(&self, run: RunId) {
+        if let Some(callback) = self.callbacks.start.clone() {
+            self.call("on_task_start", move || callback(run)).await;
+        }
+    }
+
+    async fn on_complete(&self, run: &RunRow) {
+        if let Some(callback) = self.callbacks.complete.clone() {
+            let run = run.clone();
+            self.call("on_task_complete", move || callback(&run)).await;
+        }
+    }
+
+    async fn on_error(&self, run: &RunRow) {
+        if let Some(callback) = self.callbacks.error.clone() {
+            let run = run.clone();
+            self.call("on_task_error", move || callback(&run)).await;
+        }
+    }
+
+    async fn on_empty(&self) {
+        if let Some(callback) = self.callbacks.empty.clone() {
+            self.call("on_empty", move || callback()).await;
+        }
+    }
+}
