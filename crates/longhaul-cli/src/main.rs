@@ -28,6 +28,7 @@ mod environment;
 mod follow;
 mod format;
 mod gates;
+mod inbox_args;
 mod interrupts;
 mod keys;
 mod lanes;

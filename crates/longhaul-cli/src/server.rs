@@ -8,9 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use clap::Args;
-use longhaul::assemble::{
-    ProjectOpenOptions, ProjectRuntime, open, server_options, store_file, worker_options,
-};
+use longhaul::assemble::{ProjectOpenOptions, ProjectRuntime, open, server_options, store_file};
 use longhaul::config::built_in_providers::BUILT_IN_PROVIDERS;
 use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::secrets;
@@ -31,6 +29,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{self, CliError};
 use crate::exit::Exit;
+use crate::inbox_args::InboxArgs;
 use crate::interrupts::InterruptListener;
 use crate::log::{self, LogStyle};
 use crate::parent_watch::wait_for_parent_exit;
@@ -47,6 +46,8 @@ pub(crate) struct ServeArgs {
     /// Address to listen on instead of the configured one; port 0 picks a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
+    #[command(flatten)]
+    inbox: InboxArgs,
     /// Log format; by default for people on a terminal and JSON elsewhere
     #[arg(long, value_enum)]
     log: Option<LogStyle>,
@@ -86,6 +87,7 @@ pub(crate) struct ServeSession {
     /// State of the agent files on disk before they were read, to detect later changes.
     agent_files: FileSnapshot,
     mode: ServeMode,
+    inbox: InboxArgs,
     until_eof: bool,
     /// True if stderr is a terminal that a person reads.
     is_interactive: bool,
@@ -137,6 +139,7 @@ impl ServeSession {
             local_key,
             agent_files: agents,
             mode,
+            inbox: args.inbox.clone(),
             until_eof: args.until_eof,
             is_interactive: is_seen,
             _marker: marker,
@@ -196,10 +199,7 @@ impl ServeSession {
     }
 
     fn build_worker(&self) -> anyhow::Result<Worker> {
-        let options = worker_options(&self.runtime.config).map_err(|bad| {
-            CliError::usage_error(format!("[worker] inboxes is invalid: {bad}"))
-                .hint("see where it is set", "longhaul config show --origin")
-        })?;
+        let options = self.inbox.worker_options(&self.runtime.config)?;
         let worker = Worker::new(self.runtime.longhaul.services(), options);
         Ok(worker.with_hooks(Arc::new(RunLifecycleLogger)))
     }

@@ -47,8 +47,8 @@ pub(crate) struct TaskArgs {
     /// Context for tools, as name and value, which the model does not see; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     context: Vec<String>,
-    /// Type of the task, such as idle_tick; inboxes filter tasks by type, and agents choose event
-    /// texts by type
+    /// Type of the task, such as idle_tick; workers can take only certain types (`longhaul worker
+    /// --type`), and agents choose event texts by type
     #[arg(long = "type", value_name = "KIND")]
     kind: Option<String>,
     /// Person on whose behalf the run acts: a name, or JSON such as {"name": "Ada"}

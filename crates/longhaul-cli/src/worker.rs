@@ -2,7 +2,7 @@
 //! drive a store; the error of a second one names the first.
 
 use clap::Args;
-use longhaul::assemble::{store_file, worker_options};
+use longhaul::assemble::store_file;
 use longhaul::config::secrets;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
@@ -12,8 +12,8 @@ use longhaul_engine::worker::Worker as EngineWorker;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::error::CliError;
 use crate::exit::Exit;
+use crate::inbox_args::InboxArgs;
 use crate::parent_watch::wait_for_parent_exit;
 use crate::trust::confirm;
 use crate::{environment, output, runtime, store_access};
@@ -21,6 +21,7 @@ use crate::{environment, output, runtime, store_access};
 const EXAMPLES: &str = "Examples:
   longhaul worker                  drives .longhaul/longhaul.db of this project
   longhaul worker --quiet &        the same without output
+  longhaul worker --inbox mail --inbox default --type letter
 
 SIGTERM or Ctrl-C releases every run at its next event; a second one aborts what still runs.
 In any case runs continue from their last event when the next worker starts.";
@@ -29,6 +30,8 @@ In any case runs continue from their last event when the next worker starts.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WorkerCommand {
+    #[command(flatten)]
+    inbox: InboxArgs,
     /// Print nothing about the runs
     #[arg(long, short)]
     quiet: bool,
@@ -76,12 +79,13 @@ impl WorkerCommand {
             }
         }
         let runtime = store_access::open_as_driver()?;
-        let options = worker_options(&runtime.config)
-            .map_err(|bad| CliError::usage_error(format!("[worker] inboxes is invalid: {bad}")))?;
+        let options = self.inbox.worker_options(&runtime.config)?;
         if !self.quiet {
             let file = store_file(&runtime.config)?;
             output::eprint_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
             output::eprint_line(&format!("  Data        {}", file.display()));
+            let inboxes: Vec<&str> = options.inboxes.iter().map(|name| name.as_str()).collect();
+            output::eprint_line(&format!("  Inboxes     {}", inboxes.join(", ")));
             output::eprint_line(&format!("  Concurrency {} runs", options.concurrency));
             output::eprint_line("  Stop        Ctrl-C; runs continue when the next worker starts");
         }

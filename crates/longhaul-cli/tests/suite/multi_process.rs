@@ -57,6 +57,27 @@ fn a_follower_takes_over_when_the_driver_is_gone() {
     }
 }
 
+#[test]
+fn a_run_names_the_worker_that_would_take_it() {
+    let project = Project::new();
+    let submitted =
+        project.run(&["submit", "plain", "milk", "--inbox", "mail", "--type", "letter"], 0);
+    let run = submitted.out.trim();
+    let worker = project.start_worker();
+    let default = project.submit("plain", "bread");
+    project.wait_until(&default, has_status("completed"));
+    let why = project.run(&["why", run], 0);
+    assert!(why.out.contains("No worker serves the inbox `mail`"), "{why:?}");
+    assert!(why.out.contains("longhaul worker --inbox mail"), "{why:?}");
+    drop(worker);
+    let _worker =
+        project.start_worker_with(&["--inbox", "default", "--inbox", "mail", "--type", "letter"]);
+    project.wait_until(run, has_status("completed"));
+    let untyped = project.submit("plain", "bread");
+    let why = project.run(&["why", &untyped], 0);
+    assert!(why.out.contains("do not take tasks without a type"), "{why:?}");
+}
+
 /// Returns whether the journal has an event of this kind.
 fn has_event(events: &[Value], kind: &str) -> bool {
     events.iter().any(|event| event["type"] == kind)

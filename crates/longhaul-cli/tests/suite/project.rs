@@ -272,7 +272,12 @@ impl Project {
 
     /// Starts a worker in another process and waits until it drives.
     pub(crate) fn start_worker(&self) -> WorkerProcess {
-        let mut command = self.command(&["worker"]);
+        self.start_worker_with(&[])
+    }
+
+    /// Starts a worker with these arguments and waits until it drives.
+    pub(crate) fn start_worker_with(&self, args: &[&str]) -> WorkerProcess {
+        let mut command = self.command(&[&["worker"], args].concat());
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -1,0 +1,35 @@
+//! Command-line options that choose which tasks a worker takes.
+
+use clap::Args;
+use longhaul::assemble::worker_options;
+use longhaul::config::settings::Config;
+use longhaul_core::id::InboxName;
+use longhaul_engine::worker::WorkerOptions;
+
+use crate::error::CliError;
+
+/// Command-line options that choose which tasks a worker takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct InboxArgs {
+    /// Inbox to serve instead of those in `[worker] inboxes`; may be repeated
+    #[arg(long = "inbox", value_name = "NAME")]
+    inboxes: Vec<InboxName>,
+    /// Type of the tasks to take; may be repeated. Tasks of other types wait for other workers
+    #[arg(long = "type", value_name = "TYPE")]
+    types: Vec<String>,
+}
+
+impl InboxArgs {
+    /// Returns the options for a worker of a project, as the settings and these arguments say.
+    pub(crate) fn worker_options(&self, config: &Config) -> anyhow::Result<WorkerOptions> {
+        let mut options = worker_options(config).map_err(|bad| {
+            CliError::usage_error(format!("[worker] inboxes is invalid: {bad}"))
+                .hint("see where it is set", "longhaul config show --origin")
+        })?;
+        if !self.inboxes.is_empty() {
+            options.inboxes.clone_from(&self.inboxes);
+        }
+        options.types.clone_from(&self.types);
+        Ok(options)
+    }
+}
