@@ -7,6 +7,7 @@ mod journal;
 mod measure;
 mod model_source;
 mod project;
+mod queue;
 mod report;
 mod serve;
 mod tools;
@@ -26,6 +27,13 @@ const TURN_EXAMPLES: &str = "Examples:
   longhaul bench turn                       all parts
   longhaul bench turn --only engine,crash   without HTTP
   longhaul bench turn --only http --wire anthropic --runs 50 --json
+
+Exit codes: 0 measured, 2 usage. Use a release build.";
+
+const QUEUE_EXAMPLES: &str = "Examples:
+  longhaul bench queue                      20,000 tasks, and 100,000 more that wait
+  longhaul bench queue --queued 1000000     a longer queue: creating it takes minutes
+  longhaul bench queue --tasks 2000 --queued 5000 --dir /mnt/data --json
 
 Exit codes: 0 measured, 2 usage. Use a release build.";
 
@@ -52,6 +60,9 @@ pub(crate) enum BenchCommand {
     /// Measures the cost of a durable turn: commits, CPU, bytes, and recovery after kill -9
     #[command(after_help = TURN_EXAMPLES)]
     Turn(turn::BenchTurnCommand),
+    /// Measures the queue: tasks per second, claims of an idle worker, long queues and busy lanes
+    #[command(after_help = QUEUE_EXAMPLES)]
+    Queue(queue::BenchQueueCommand),
     /// Measures the cost of a tool call: schema check and journal, with one call and with eight
     /// parallel calls
     #[command(after_help = TOOLS_EXAMPLES)]
@@ -66,6 +77,7 @@ impl BenchCommand {
         match self {
             Self::Journal(journal) => journal.run(),
             Self::Turn(turn) => turn.run(),
+            Self::Queue(queue) => queue.run(),
             Self::Tools(tools) => tools.run(),
             Self::Serve(serve) => serve.run(),
         }
@@ -83,7 +95,7 @@ mod tests {
         let mut tree = BenchCommand::augment_subcommands(clap::Command::new("bench"));
         let names: Vec<String> =
             tree.get_subcommands().map(|one| one.get_name().to_owned()).collect();
-        assert_eq!(names, ["journal", "turn", "tools", "serve"]);
+        assert_eq!(names, ["journal", "turn", "queue", "tools", "serve"]);
         for name in names {
             let one = tree.find_subcommand_mut(&name).expect("the subcommand exists");
             let help = one.render_help().to_string();

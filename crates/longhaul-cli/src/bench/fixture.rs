@@ -126,7 +126,8 @@ impl BenchFixture {
         Ok(BenchRunsResult { longhaul, runs, cost })
     }
 
-    fn build_engine(&self, model: Arc<dyn Model>) -> anyhow::Result<Longhaul> {
+    /// Builds an engine with this model on the store of this fixture.
+    pub(crate) fn build_engine(&self, model: Arc<dyn Model>) -> anyhow::Result<Longhaul> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let echo = FixedTextTool::new(self.result_bytes, self.class)?;
         let tools = ToolRegistry::new([Arc::new(echo) as Arc<dyn Tool>])?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use longhaul_store::SqliteStore;
@@ -47,7 +48,7 @@ pub(crate) struct DiskSpeed {
 
 impl DiskSpeed {
     /// Measures the speed of the disk that holds this folder, and adds the figures to the report.
-    pub(crate) fn measure_disk(folder: &Path, report: &mut BenchReport) -> anyhow::Result<()> {
+    pub(crate) fn measure_disk(folder: &Path, report: &mut BenchReport) -> anyhow::Result<Self> {
         report.print_progress("measuring the disk");
         let nanos = || SystemClock.monotonic_nanos();
         let syncs = Percentiles::from(&measure_fsync(folder, WRITE_COUNT, &nanos)?);
@@ -72,8 +73,18 @@ impl DiskSpeed {
             "a commit of bare SQLite       mean {:.0} us, {per_second:.0} per second",
             disk.bare_commit_us
         ));
-        report.add_json_fields(&disk)
+        report.add_json_fields(&disk)?;
+        Ok(disk)
     }
+}
+
+/// Returns the resident memory of a process in MB.
+pub(crate) fn resident_memory_mb(process_id: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process_id}/status"))
+        .context("the memory of a process can be read only on Linux")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    Ok(kilobytes.context("the resident memory can't be read from /proc")? / 1024.0)
 }
 
 /// Average cost of a turn: commits, CPU time and wall time.

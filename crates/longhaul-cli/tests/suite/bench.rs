@@ -30,6 +30,30 @@ fn the_journal_is_measured_against_the_disk_limits() {
 }
 
 #[test]
+fn the_queue_is_measured_against_a_bare_loop() {
+    let folder = tempfile::tempdir().expect("the folder is created");
+    let dir = folder.path().to_str().expect("the path is UTF-8");
+    let args = ["bench", "queue", "--tasks", "100", "--queued", "300", "--dir", dir, "--json"];
+    let output = longhaul(&args);
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    for figure in [
+        "tasks_per_second",
+        "commits_per_task",
+        "bare_tasks_per_second",
+        "ratio",
+        "resident_memory_mb",
+        "long_queue_ratio",
+        "behind_lanes_ratio",
+    ] {
+        assert!(report[figure].as_f64() > Some(0.0), "{figure}: {report}");
+    }
+    assert!(report["claim_when_idle_us"]["p99"].as_f64() > Some(0.0), "{report}");
+    let left = std::fs::read_dir(folder.path()).expect("the folder is readable").count();
+    assert_eq!(left, 0, "nothing is left behind");
+}
+
+#[test]
 fn a_turn_is_measured_and_takes_two_commits() {
     let folder = tempfile::tempdir().expect("the folder is created");
     let dir = folder.path().to_str().expect("the path is UTF-8");

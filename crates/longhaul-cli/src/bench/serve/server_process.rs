@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use anyhow::Context as _;
 use longhaul::assemble::open;
 use longhaul::config::load;
 use longhaul_core::id::InboxName;
@@ -14,7 +13,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_store::OpenMode;
 
 use crate::bench::client::BenchClient;
-use crate::bench::measure::nanos_to_micros;
+use crate::bench::measure::{nanos_to_micros, resident_memory_mb};
 use crate::bench::project::BenchProject;
 use crate::child_process::ChildProcess;
 use crate::store_access::store_open_options;
@@ -96,10 +95,6 @@ impl BenchServer {
 
     /// Returns the resident memory of the server process in MB.
     pub(crate) fn resident_memory_mb(&self) -> anyhow::Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))
-            .context("the memory of a process can be read only on Linux")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-        Ok(kilobytes.context("the resident memory can't be read from /proc")? / 1024.0)
+        resident_memory_mb(self.process.id())
     }
 }
