@@ -139,6 +139,9 @@ async fn follow(runtime: &Runtime, run: &RunHandle) -> Result<(), Error> {
 async fn drive(runtime: &Runtime, stop: CancellationToken) -> Result<(), Error> {
     let worker = runtime
         .worker()
+        .inbox("default")
+        .inbox("mail")
+        .filter(|task| task.priority >= 0)
         .max_concurrent(4)
         .on_task_start(|run| println!("{run} started"))
         .on_task_complete(|run| println!("{} completed", run.id))
