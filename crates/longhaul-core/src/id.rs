@@ -232,6 +232,8 @@ names! {
     InboxName = "inbox";
     /// Name of an API key.
     KeyName = "key name";
+    /// Name of a schedule.
+    ScheduleName = "schedule name";
 }
 /// Maximum length of a tool name, in characters, that all model APIs accept.
 const WIRE_NAME_MAX: usize = 64;

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod chain;
 pub mod change;
+pub mod duration;
 pub mod event;
 pub mod failure;
 pub mod id;
@@ -19,6 +20,7 @@ pub mod port;
 pub mod raw;
 pub mod redact;
 pub mod request;
+pub mod schedule;
 pub mod schema;
 pub mod status;
 pub mod suggest;

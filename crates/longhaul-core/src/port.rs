@@ -10,5 +10,6 @@ pub mod outbound;
 pub mod queue;
 pub mod records;
 pub mod redact;
+pub mod schedules;
 pub mod store;
 pub mod tool;

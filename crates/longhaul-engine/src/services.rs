@@ -15,6 +15,7 @@ use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::model::Model;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::redact::{NoRedaction, Redact};
+use longhaul_core::port::schedules::ScheduleStore;
 use longhaul_core::port::store::Store;
 use longhaul_core::port::tool::ClaimId;
 use longhaul_core::raw::Hash;
@@ -187,6 +188,8 @@ pub struct EngineServices {
     pub records: Arc<dyn RecordStore>,
     /// Store of API keys, sessions and links.
     pub auth: Arc<dyn AuthStore>,
+    /// Store of schedules and their firings.
+    pub schedules: Arc<dyn ScheduleStore>,
     /// Clock that tells the time and lets drivers wait.
     pub clock: Arc<dyn Clock>,
     /// Generator of new ids and random secrets.
@@ -216,7 +219,7 @@ pub struct EngineServices {
 impl EngineServices {
     /// Creates services that use a single store, without external tools, context providers or
     /// redaction.
-    pub fn from_single_store<S: Store + RecordStore + AuthStore + 'static>(
+    pub fn from_single_store<S: Store + RecordStore + AuthStore + ScheduleStore + 'static>(
         store: Arc<S>,
         clock: Arc<dyn Clock>,
         models: Arc<dyn ModelResolver>,
@@ -225,6 +228,7 @@ impl EngineServices {
         Self {
             records: store.clone(),
             auth: store.clone(),
+            schedules: store.clone(),
             store,
             clock,
             ids: Arc::new(UuidV7Generator),

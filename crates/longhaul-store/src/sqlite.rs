@@ -42,6 +42,8 @@ mod record_port;
 mod records;
 mod repair;
 mod run_row;
+mod schedule;
+mod schedule_port;
 pub(crate) mod schema;
 mod slot;
 mod steer;

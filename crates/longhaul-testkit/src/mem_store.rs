@@ -19,6 +19,7 @@ mod records;
 mod repair;
 mod rows;
 mod sandbox_slot;
+mod schedule;
 mod steer;
 mod store;
 mod table;

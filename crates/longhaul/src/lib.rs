@@ -16,9 +16,9 @@ pub mod assemble;
 mod batch;
 pub mod config;
 pub mod context;
-pub mod duration;
 pub mod ephemeral;
 mod error;
+mod event_builder;
 pub mod events;
 mod gates;
 mod handler;
@@ -33,6 +33,7 @@ mod project_file;
 mod run;
 mod runtime;
 mod runtime_state;
+mod schedules;
 pub mod server_marker;
 pub mod skills;
 pub mod spanned;
@@ -44,6 +45,7 @@ mod worker;
 pub use agent::{Agent, AgentTool};
 pub use batch::Batch;
 pub use error::Error;
+pub use event_builder::EventBuilder;
 pub use gates::{Answer, Gates};
 pub use handler::function::Handler;
 pub use handler::request::{HandlerError, HandlerRequest};
@@ -51,14 +53,17 @@ pub use handler::response::Response;
 pub use lane::Lane;
 pub use run::{FinishedRun, RunEvents, RunHandle};
 pub use runtime::{AnswerOutcome, Runtime, RuntimeBuilder};
+pub use schedules::{Schedule, Schedules};
 pub use task::Task;
 pub use worker::{Worker, WorkerHandle};
 
 pub use async_trait::async_trait;
 pub use longhaul_api::gate::{AnswerView, GateView};
 pub use longhaul_api::run::{BudgetView, OutputView, RetriesView, RunView, UsageView};
+pub use longhaul_api::schedule::ScheduleView;
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
+pub use longhaul_core::duration;
 pub use longhaul_core::id::{
     AgentName, BatchId, Epoch, GateId, IdError, InboxName, LaneKey, ResourceKey, RunId, Seq,
     SteerId, ThreadKey, WorkerId,
@@ -66,6 +71,7 @@ pub use longhaul_core::id::{
 pub use longhaul_core::policy::gate::{GateKind, GateStatus};
 pub use longhaul_core::port::store::{RunRow, StoreError};
 pub use longhaul_core::raw::{Hash, RawJson};
+pub use longhaul_core::schedule::{CatchUp, Overlap};
 pub use longhaul_core::status::{RunError, Status};
 pub use longhaul_core::task::{BatchMode as Mode, TaskSpec};
 pub use longhaul_core::time::{Millis, Timestamp};

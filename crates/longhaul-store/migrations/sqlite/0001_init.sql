@@ -292,6 +292,18 @@ CREATE TABLE sandbox (
 ) STRICT;
 CREATE INDEX sandbox_owner ON sandbox (owner);
 
+-- Schedules. due_at is null if the schedule never fires again. last_run and last_fired_at are
+-- those of the last firing that started a run, last_error is null if the last firing did.
+CREATE TABLE schedule (
+  name          TEXT NOT NULL PRIMARY KEY,
+  due_at        INTEGER,
+  last_run      BLOB,
+  last_fired_at INTEGER,
+  last_error    TEXT,
+  data          TEXT NOT NULL
+) STRICT;
+CREATE INDEX schedule_due ON schedule (due_at) WHERE due_at IS NOT NULL;
+
 -- Authentication. Secrets of callers are stored only as hashes: nobody can get a key
 -- from the contents of these tables.
 

@@ -14,6 +14,7 @@ use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
 use crate::sqlite::run_row::SELECT_BATCH_RUNS;
+use crate::sqlite::schedule::SELECT_DUE_SCHEDULES;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
 use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED_TOKENS, SELECT_TOKEN};
 use crate::sqlite::{connect, schema};
@@ -122,4 +123,10 @@ fn runs_of_a_batch_use_an_index() {
 #[test]
 fn lanes_are_listed_by_name_from_an_index() {
     check_query_plan(SELECT_LANES, &["SEARCH lane USING PRIMARY KEY (lane>?)"]);
+}
+
+#[test]
+fn due_schedules_use_their_index() {
+    let walk = "SEARCH schedule USING INDEX schedule_due (due_at<?)";
+    check_query_plan(SELECT_DUE_SCHEDULES, &[walk]);
 }

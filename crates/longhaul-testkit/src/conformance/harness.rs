@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::schedules::ScheduleStore;
 use longhaul_core::port::store::Store;
 
 use crate::clock::SimClock;
@@ -21,6 +22,8 @@ pub struct Harness {
     pub records: Arc<dyn RecordStore>,
     /// API keys, sessions and idempotent requests of the same store.
     pub auth: Arc<dyn AuthStore>,
+    /// Schedules of the same store.
+    pub schedules: Arc<dyn ScheduleStore>,
     /// Clock of the store.
     pub clock: SimClock,
     /// Number of rounds of a race; lower for stores where each round costs an fsync.
@@ -30,12 +33,16 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// Creates a harness for one value that implements all three ports.
-    pub fn new(store: impl Store + RecordStore + AuthStore + 'static, clock: SimClock) -> Self {
+    /// Creates a harness for one value that implements all four ports.
+    pub fn new(
+        store: impl Store + RecordStore + AuthStore + ScheduleStore + 'static,
+        clock: SimClock,
+    ) -> Self {
         let store = Arc::new(store);
         Self {
             records: store.clone(),
             auth: store.clone(),
+            schedules: store.clone(),
             store,
             clock,
             rounds: RACE_ROUNDS,

@@ -47,6 +47,7 @@ pub mod request_effect;
 mod rounds;
 pub mod sandbox_slot;
 pub mod sandbox_slot_race;
+pub mod schedule;
 pub mod steer;
 pub mod timer;
 
@@ -189,6 +190,15 @@ macro_rules! each_store_check {
                 providers_are_blocked_until_a_time
                 checkpoints_belong_to_a_build
                 the_store_has_its_own_time
+            }
+            schedule {
+                a_schedule_is_stored_once
+                a_schedule_is_deleted
+                due_schedules_are_listed_in_order
+                a_firing_creates_its_run_and_moves_the_due_time
+                a_skipped_firing_keeps_the_last_run
+                a_firing_into_a_full_lane_changes_nothing
+                a_firing_happens_once
             }
             note {
                 a_note_is_added_once_per_key

@@ -6,8 +6,8 @@ use longhaul_core::change::{
     LateToolResult, OutboxRow, RuleRow, SandboxRow, SteerRow, TimerKind, UsageRow,
 };
 use longhaul_core::id::{
-    Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, Seq, ThreadKey,
-    TimerId, WorkerId,
+    Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, ScheduleName, Seq,
+    ThreadKey, TimerId, WorkerId,
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
@@ -20,6 +20,7 @@ use longhaul_core::port::records::{BudgetAccount, GlobalSeq, RunCheckpoint};
 use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
 use longhaul_core::request::RequestEffect;
+use longhaul_core::schedule::ScheduleRow;
 use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
@@ -80,6 +81,7 @@ tables! {
     workers: WorkerId => Worker,
     late_results: (RunId, u64) => LateToolResult,
     checkpoints: RunId => RunCheckpoint,
+    schedules: ScheduleName => ScheduleRow,
     blocked_providers: String => Timestamp,
     api_keys: u64 => KeyRow,
     tokens: (TokenKind, Hash) => TokenRow,

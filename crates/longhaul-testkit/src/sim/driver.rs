@@ -16,6 +16,7 @@ use longhaul_core::message::{Message, Part};
 use longhaul_core::port::auth::AuthStore;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::schedules::ScheduleStore;
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Author, Claim, JournalReadRequest, RefusalReason, Store,
 };
@@ -42,6 +43,8 @@ pub struct SimServices {
     pub records: Arc<dyn RecordStore>,
     /// API keys and sessions.
     pub auth: Arc<dyn AuthStore>,
+    /// Schedules.
+    pub schedules: Arc<dyn ScheduleStore>,
     /// External world that tools act on.
     pub world: ExternalWorld,
 }

@@ -61,6 +61,7 @@ pub async fn run_scenario_with(
         store: harness.store.clone(),
         records: harness.records.clone(),
         auth: harness.auth.clone(),
+        schedules: harness.schedules.clone(),
         world: world.clone(),
     };
     let ids = SeededIds::new(1);

@@ -62,6 +62,7 @@ pub async fn run_seed_with(
         store: harness.store.clone(),
         records: harness.records.clone(),
         auth: harness.auth.clone(),
+        schedules: harness.schedules.clone(),
         world: world.clone(),
     };
     let ids = SeededIds::new(seed as u32);

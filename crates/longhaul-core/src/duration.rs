@@ -1,7 +1,7 @@
 //! Durations as people write them: `15s`, `2m`, `1h 30m`, `90d`. A number without a unit is
 //! invalid.
 
-use longhaul_core::time::Millis;
+use crate::time::Millis;
 
 /// Examples of valid durations, for messages.
 pub const DURATION_EXAMPLES: &str = "15s, 2m, 1h 30m or 90d";

@@ -1,0 +1,89 @@
+//! The schedule store port: schedules and their firings. Each method is one transaction.
+//!
+//! A store computes no times: the caller passes in the time of the next firing.
+
+use async_trait::async_trait;
+
+use crate::id::{LaneKey, RunId, ScheduleName};
+use crate::port::store::{CreateRunsRequest, StoreError};
+use crate::schedule::{ScheduleRow, ScheduleSpec};
+use crate::time::Timestamp;
+
+/// Store of schedules.
+#[async_trait]
+pub trait ScheduleStore: Send + Sync + std::fmt::Debug {
+    /// Stores a new schedule. Returns `false` if there is a schedule with this name, which is then
+    /// not changed.
+    async fn create_schedule(&self, schedule: NewSchedule) -> Result<bool, StoreError>;
+
+    /// Deletes a schedule. Returns `false` if there is no such schedule.
+    async fn delete_schedule(&self, name: &ScheduleName) -> Result<bool, StoreError>;
+
+    /// Returns a schedule. `None` means that there is no such schedule.
+    async fn find_schedule(&self, name: &ScheduleName) -> Result<Option<ScheduleRow>, StoreError>;
+
+    /// Lists at most `limit` schedules by name.
+    async fn list_schedules(&self, limit: usize) -> Result<Vec<ScheduleRow>, StoreError>;
+
+    /// Returns at most `limit` schedules that are due by the store's clock, the longest overdue
+    /// first.
+    async fn due_schedules(&self, limit: usize) -> Result<Vec<ScheduleRow>, StoreError>;
+
+    /// Returns the time of the next firing of any schedule. `None` means that none will fire.
+    async fn next_schedule_due(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Records a firing and creates its run, together or not at all. Of concurrent firings with the
+    /// same due time, one succeeds.
+    async fn fire_schedule(
+        &self,
+        firing: ScheduleFiring,
+    ) -> Result<ScheduleFiringOutcome, StoreError>;
+}
+
+/// A schedule to be stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSchedule {
+    /// Name of the schedule.
+    pub name: ScheduleName,
+    /// Definition of the schedule.
+    pub spec: ScheduleSpec,
+    /// Time of the first firing.
+    pub due: Timestamp,
+}
+
+/// One firing of a schedule.
+#[derive(Debug, Clone)]
+pub struct ScheduleFiring {
+    /// Schedule that fires.
+    pub name: ScheduleName,
+    /// Due time that the schedule must still have.
+    pub due: Option<Timestamp>,
+    /// Due time that the schedule gets.
+    pub next_due: Option<Timestamp>,
+    /// What the firing does.
+    pub action: FiringAction,
+}
+
+/// What a firing of a schedule does besides moving the due time.
+#[derive(Debug, Clone)]
+pub enum FiringAction {
+    /// Creates the run of this request. The request has no idempotency key: the due time of the
+    /// schedule takes its place.
+    Create(Box<CreateRunsRequest>),
+    /// Creates no run, for this reason.
+    Skip(String),
+}
+
+/// Outcome of a firing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScheduleFiringOutcome {
+    /// The firing created this run.
+    Created(RunId),
+    /// The firing was recorded without a run.
+    Skipped,
+    /// The schedule does not exist or has another due time: another process has fired or replaced
+    /// it. Nothing was changed.
+    Outdated,
+    /// The lane of the run contains the maximum number of runs. Nothing was changed.
+    LaneFull(LaneKey),
+}

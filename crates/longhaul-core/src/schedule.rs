@@ -1,0 +1,102 @@
+//! Schedules: at which times an agent is started, and with which task.
+//!
+//! Nothing here computes a time; the engine does.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AgentName, LaneKey, ResourceKey, RunId, ScheduleName, ThreadKey};
+use crate::raw::RawJson;
+use crate::text_macros::string_enum;
+use crate::time::{Millis, Timestamp};
+
+/// Maximum number of schedules in a store.
+pub const SCHEDULES_MAX: usize = 1_000;
+
+/// Times at which a schedule fires.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleTiming {
+    /// Fires at the times that match a cron pattern.
+    Cron {
+        /// Cron pattern of five fields, or six with seconds first, such as `0 9 * * MON-FRI`.
+        cron: String,
+        /// IANA name of the time zone of the pattern, such as `Europe/Berlin`.
+        tz: String,
+    },
+    /// Fires at a fixed interval.
+    Every(Millis),
+}
+
+string_enum! {
+    /// What happens to firings whose time passed while no worker was running.
+    #[derive(Default)]
+    pub enum CatchUp {
+        /// Missed firings are skipped.
+        #[default]
+        Skip = "skip",
+        /// All missed firings together start one run.
+        Once = "once",
+        /// Each missed firing starts a run, up to a limit.
+        All = "all",
+    }
+}
+
+string_enum! {
+    /// What happens when a schedule fires while the run of its last firing has not ended.
+    #[derive(Default)]
+    pub enum Overlap {
+        /// The firing is skipped.
+        #[default]
+        Skip = "skip",
+        /// The new run waits until the last one has ended.
+        Queue = "queue",
+        /// The new run starts next to the last one.
+        Allow = "allow",
+    }
+}
+
+/// Definition of a schedule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleSpec {
+    /// Times at which the schedule fires.
+    pub timing: ScheduleTiming,
+    /// Agent whose newest version executes the runs.
+    pub agent: AgentName,
+    /// Input of the runs: a text or any JSON.
+    pub input: RawJson,
+    /// Kind of the event that each firing is for the agent. `None` means an ordinary task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// Lane of the runs. `None` means the lane of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<LaneKey>,
+    /// Thread (conversation) of the runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadKey>,
+    /// Resource: the person or thing that the conversation is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<ResourceKey>,
+    /// What happens to firings whose time passed while no worker was running.
+    #[serde(default)]
+    pub catch_up: CatchUp,
+    /// What happens when the schedule fires while its last run has not ended.
+    #[serde(default)]
+    pub overlap: Overlap,
+}
+
+/// Stored row of a schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleRow {
+    /// Name of the schedule.
+    pub name: ScheduleName,
+    /// Definition of the schedule.
+    pub spec: ScheduleSpec,
+    /// Time of the next firing. `None` means that the schedule never fires again.
+    pub due: Option<Timestamp>,
+    /// Run that the last firing started.
+    pub last_run: Option<RunId>,
+    /// Time at which the last firing started a run.
+    pub last_fired_at: Option<Timestamp>,
+    /// Reason why the last firing started no run. `None` if it started one.
+    pub last_error: Option<String>,
+}

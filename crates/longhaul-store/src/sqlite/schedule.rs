@@ -1,0 +1,133 @@
+//! Schedules and their firings.
+//!
+//! Invariant: a firing moves the due time of its schedule in the transaction that creates its run.
+
+use longhaul_core::id::{RunId, ScheduleName};
+use longhaul_core::port::schedules::{
+    FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
+};
+use longhaul_core::port::store::{CreateRunsOutcome, CreateRunsRequest};
+use longhaul_core::schedule::ScheduleRow;
+use longhaul_core::time::Timestamp;
+use rusqlite::{Result, Row, params};
+
+use crate::sqlite::column::{
+    get_json, get_optional_time, get_parsed, get_time, limit_to_column, to_json,
+};
+use crate::sqlite::command::CommandOutcome;
+use crate::sqlite::error::CommandError;
+use crate::sqlite::new_run::create_runs;
+use crate::sqlite::tx::Tx;
+
+const COLUMNS: &str = "name, data, due_at, last_run, last_fired_at, last_error";
+
+/// Selects schedules that are due, the longest overdue first.
+pub(crate) const SELECT_DUE_SCHEDULES: &str =
+    "SELECT name, data, due_at, last_run, last_fired_at, last_error
+       FROM schedule WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2";
+
+/// Stores a new schedule. Returns false if there is a schedule with this name.
+pub(crate) fn create_schedule(tx: &Tx<'_>, new: &NewSchedule) -> Result<bool> {
+    let added = tx.run(
+        "INSERT INTO schedule (name, due_at, data) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        params![new.name.as_str(), new.due.as_micros(), to_json(&new.spec)?],
+    )?;
+    Ok(added > 0)
+}
+
+/// Deletes a schedule. Returns false if there is no such schedule.
+pub(crate) fn delete_schedule(tx: &Tx<'_>, name: &ScheduleName) -> Result<bool> {
+    Ok(tx.run("DELETE FROM schedule WHERE name = ?1", params![name.as_str()])? > 0)
+}
+
+/// Returns a schedule. `None` means that there is no such schedule.
+pub(crate) fn find_schedule(tx: &Tx<'_>, name: &ScheduleName) -> Result<Option<ScheduleRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM schedule WHERE name = ?1");
+    tx.query_one(&sql, params![name.as_str()], schedule_row)
+}
+
+/// Lists schedules by name.
+pub(crate) fn list_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRow>> {
+    let sql = format!("SELECT {COLUMNS} FROM schedule ORDER BY name LIMIT ?1");
+    tx.query_all(&sql, params![limit_to_column(limit)], schedule_row)
+}
+
+/// Returns the schedules that are due, the longest overdue first.
+pub(crate) fn due_schedules(tx: &Tx<'_>, limit: usize) -> Result<Vec<ScheduleRow>> {
+    tx.query_all(
+        SELECT_DUE_SCHEDULES,
+        params![tx.now_micros(), limit_to_column(limit)],
+        schedule_row,
+    )
+}
+
+/// Returns the time of the next firing of any schedule.
+pub(crate) fn next_schedule_due(tx: &Tx<'_>) -> Result<Option<Timestamp>> {
+    let sql = "SELECT due_at FROM schedule WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+    tx.query_one(sql, params![], |row| get_time(row, 0))
+}
+
+/// Records a firing and creates its run, unless the due time of the schedule has changed.
+pub(crate) fn fire_schedule(
+    tx: &Tx<'_>,
+    firing: &ScheduleFiring,
+) -> Result<CommandOutcome<ScheduleFiringOutcome>, CommandError> {
+    let due = |due: Option<Timestamp>| due.map(Timestamp::as_micros);
+    let moved = tx.run(
+        "UPDATE schedule SET due_at = ?3 WHERE name = ?1 AND due_at IS ?2",
+        params![firing.name.as_str(), due(firing.due), due(firing.next_due)],
+    )?;
+    if moved == 0 {
+        return Ok(CommandOutcome::Silent(ScheduleFiringOutcome::Outdated));
+    }
+    match &firing.action {
+        FiringAction::Create(request) => create_run_of_firing(tx, &firing.name, request),
+        FiringAction::Skip(reason) => {
+            tx.run(
+                "UPDATE schedule SET last_error = ?2 WHERE name = ?1",
+                params![firing.name.as_str(), reason],
+            )?;
+            Ok(CommandOutcome::Silent(ScheduleFiringOutcome::Skipped))
+        }
+    }
+}
+
+fn create_run_of_firing(
+    tx: &Tx<'_>,
+    name: &ScheduleName,
+    request: &CreateRunsRequest,
+) -> Result<CommandOutcome<ScheduleFiringOutcome>, CommandError> {
+    let (CommandOutcome::Changed(created)
+    | CommandOutcome::Silent(created)
+    | CommandOutcome::Rollback(created)) = create_runs(tx, request)?;
+    let run = match created {
+        CreateRunsOutcome::Created(runs) => runs.first().copied(),
+        CreateRunsOutcome::LaneFull(lane) => {
+            return Ok(CommandOutcome::Rollback(ScheduleFiringOutcome::LaneFull(lane)));
+        }
+        CreateRunsOutcome::Existing(_)
+        | CreateRunsOutcome::KeyReused
+        | CreateRunsOutcome::LaneBusy(_) => None,
+    };
+    let Some(run) = run else {
+        let why = format!("the firing of the schedule `{name}` created no run");
+        return Err(CommandError::InconsistentRows(why));
+    };
+    tx.run(
+        "UPDATE schedule SET last_run = ?2, last_fired_at = ?3, last_error = NULL WHERE name = ?1",
+        params![name.as_str(), run.bytes(), tx.now_micros()],
+    )?;
+    Ok(CommandOutcome::Changed(ScheduleFiringOutcome::Created(run)))
+}
+
+fn schedule_row(row: &Row<'_>) -> Result<ScheduleRow> {
+    let last_run: Option<[u8; 16]> = row.get(3)?;
+    Ok(ScheduleRow {
+        name: get_parsed(row, 0)?,
+        spec: get_json(row, 1)?,
+        due: get_optional_time(row, 2)?,
+        last_run: last_run.map(RunId::from_bytes),
+        last_fired_at: get_optional_time(row, 4)?,
+        last_error: row.get(5)?,
+    })
+}

@@ -1,0 +1,198 @@
+//! Schedules: they are stored by name, and each firing happens once.
+
+use tokio::task::JoinSet;
+
+use longhaul_core::id::{RunId, ScheduleName};
+use longhaul_core::port::schedules::{
+    FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
+};
+use longhaul_core::port::store::{CreateRunsRequest, RunFilter};
+use longhaul_core::raw::RawJson;
+use longhaul_core::schedule::{CatchUp, Overlap, ScheduleRow, ScheduleSpec, ScheduleTiming};
+use longhaul_core::task::TaskSpec;
+use longhaul_core::time::{Clock, Millis, Timestamp};
+
+use crate::conformance::store::fixture::{StoreFixture, agent, lane_key};
+
+/// A schedule can be read back, and its name is taken.
+pub async fn a_schedule_is_stored_once(world: StoreFixture) {
+    let due = create(&world, "daily", 60).await;
+    let row = find(&world, "daily").await.expect("the schedule exists");
+    let expected = ScheduleRow {
+        name: name("daily"),
+        spec: spec(),
+        due: Some(due),
+        last_run: None,
+        last_fired_at: None,
+        last_error: None,
+    };
+    assert_eq!(row, expected);
+    let other = NewSchedule {
+        name: name("daily"),
+        spec: ScheduleSpec { overlap: Overlap::Allow, ..spec() },
+        due: due.plus(Millis(1)),
+    };
+    assert!(!world.harness.schedules.create_schedule(other).await.expect("create"));
+    assert_eq!(find(&world, "daily").await, Some(expected));
+    assert_eq!(find(&world, "weekly").await, None);
+}
+
+/// A deleted schedule is gone and its name is free.
+pub async fn a_schedule_is_deleted(world: StoreFixture) {
+    create(&world, "daily", 60).await;
+    for existed in [true, false] {
+        let deleted = world.harness.schedules.delete_schedule(&name("daily")).await;
+        assert_eq!(deleted.expect("delete"), existed);
+    }
+    assert_eq!(world.harness.schedules.list_schedules(9).await.expect("list"), []);
+    assert_eq!(world.harness.schedules.next_schedule_due().await.expect("next"), None);
+    create(&world, "daily", 60).await;
+}
+
+/// Lists are ordered by name, due schedules by their due time.
+pub async fn due_schedules_are_listed_in_order(world: StoreFixture) {
+    create(&world, "c", 10).await;
+    let first = create(&world, "b", 5).await;
+    create(&world, "a", 20).await;
+    let names = |rows: Vec<ScheduleRow>| -> Vec<String> {
+        rows.iter().map(|row| row.name.to_string()).collect()
+    };
+    let schedules = &world.harness.schedules;
+    assert_eq!(names(schedules.list_schedules(2).await.expect("list")), ["a", "b"]);
+    assert_eq!(schedules.next_schedule_due().await.expect("next"), Some(first));
+    for (seconds, due) in [(4, &[][..]), (1, &["b"]), (5, &["b", "c"]), (10, &["b", "c", "a"])] {
+        world.advance(Millis::from_secs(seconds));
+        assert_eq!(names(schedules.due_schedules(9).await.expect("due")), due);
+    }
+    assert_eq!(names(schedules.due_schedules(1).await.expect("due")), ["b"]);
+}
+
+/// A firing creates its run, which is ready, and the schedule has its next due time.
+pub async fn a_firing_creates_its_run_and_moves_the_due_time(world: StoreFixture) {
+    let due = create(&world, "daily", 60).await;
+    let next = due.plus(Millis::from_secs(60));
+    world.advance(Millis::from_secs(61));
+    let (firing, run) = firing(&world, Some(due), Some(next), |_| {});
+    let created = ScheduleFiringOutcome::Created(run);
+    assert_eq!(fire(&world, firing.clone()).await, created);
+    assert_eq!(world.row(run).await.id, run);
+    let row = find(&world, "daily").await.expect("the schedule exists");
+    assert_eq!((row.due, row.last_run), (Some(next), Some(run)));
+    assert_eq!(row.last_fired_at, Some(world.harness.clock.now()));
+    // The same firing again has no effect.
+    assert_eq!(fire(&world, firing).await, ScheduleFiringOutcome::Outdated);
+    let worker = world.worker().await;
+    assert_eq!(world.claim_one(worker).await.run, run);
+    // A last firing leaves a schedule that is never due.
+    let (last, second) = self::firing(&world, Some(next), None, |_| {});
+    assert_eq!(fire(&world, last).await, ScheduleFiringOutcome::Created(second));
+    assert_eq!(world.harness.schedules.next_schedule_due().await.expect("next"), None);
+    let (manual, third) = self::firing(&world, None, None, |_| {});
+    assert_eq!(fire(&world, manual).await, ScheduleFiringOutcome::Created(third));
+}
+
+/// A skipped firing records its reason and keeps the last run, and the next run clears the reason.
+pub async fn a_skipped_firing_keeps_the_last_run(world: StoreFixture) {
+    let due = Some(create(&world, "daily", 60).await);
+    let (first, run) = firing(&world, due, due, |_| {});
+    fire(&world, first).await;
+    let skip = ScheduleFiring {
+        name: name("daily"),
+        due,
+        next_due: due,
+        action: FiringAction::Skip("busy".to_owned()),
+    };
+    assert_eq!(fire(&world, skip).await, ScheduleFiringOutcome::Skipped);
+    let row = find(&world, "daily").await.expect("the schedule exists");
+    assert_eq!((row.last_run, row.last_error.as_deref()), (Some(run), Some("busy")));
+    let (second, run) = firing(&world, due, due, |_| {});
+    fire(&world, second).await;
+    let row = find(&world, "daily").await.expect("the schedule exists");
+    assert_eq!((row.last_run, row.last_error), (Some(run), None));
+}
+
+/// If the lane is full, neither the run nor the new due time is stored.
+pub async fn a_firing_into_a_full_lane_changes_nothing(world: StoreFixture) {
+    let due = Some(create(&world, "daily", 60).await);
+    let (mut full, run) = firing(&world, due, None, |task| task.lane = Some(lane_key("l")));
+    if let FiringAction::Create(request) = &mut full.action {
+        request.runs[0].lane_depth_max = 0;
+    }
+    assert_eq!(fire(&world, full).await, ScheduleFiringOutcome::LaneFull(lane_key("l")));
+    let row = find(&world, "daily").await.expect("the schedule exists");
+    assert_eq!((row.due, row.last_run), (due, None));
+    assert_eq!(world.harness.store.get_run(run).await.expect("row"), None);
+}
+
+/// Of many workers that fire at once, one creates a run.
+pub async fn a_firing_happens_once(world: StoreFixture) {
+    let mut due = create(&world, "daily", 60).await;
+    let rounds = 20;
+    for _ in 0..rounds {
+        let next = due.plus(Millis::from_secs(60));
+        let mut workers = JoinSet::new();
+        for _ in 0..8 {
+            let (firing, _) = firing(&world, Some(due), Some(next), |_| {});
+            let schedules = world.harness.schedules.clone();
+            workers.spawn(async move { schedules.fire_schedule(firing).await.expect("fire") });
+        }
+        let outcomes = workers.join_all().await;
+        let created = outcomes.iter();
+        let created = created.filter(|one| matches!(one, ScheduleFiringOutcome::Created(_)));
+        assert_eq!(created.count(), 1, "{outcomes:?}");
+        due = next;
+    }
+    let filter = RunFilter { limit: 1_000, ..RunFilter::default() };
+    assert_eq!(world.harness.store.list_runs(filter).await.expect("list").len(), rounds);
+}
+
+fn name(text: &str) -> ScheduleName {
+    ScheduleName::new(text).expect("a valid name")
+}
+
+fn spec() -> ScheduleSpec {
+    ScheduleSpec {
+        timing: ScheduleTiming::Cron {
+            cron: "0 9 * * *".to_owned(),
+            tz: "Europe/Berlin".to_owned(),
+        },
+        agent: agent("writer"),
+        input: RawJson::from_serialize(&"Write."),
+        event: Some("idle_tick".to_owned()),
+        lane: Some(lane_key("l")),
+        thread: None,
+        resource: None,
+        catch_up: CatchUp::All,
+        overlap: Overlap::Queue,
+    }
+}
+
+/// Creates a schedule that is due after some seconds, and returns that time.
+async fn create(world: &StoreFixture, text: &str, seconds: u64) -> Timestamp {
+    let due = world.harness.clock.now().plus(Millis::from_secs(seconds));
+    let new = NewSchedule { name: name(text), spec: spec(), due };
+    assert!(world.harness.schedules.create_schedule(new).await.expect("create"));
+    due
+}
+
+async fn find(world: &StoreFixture, text: &str) -> Option<ScheduleRow> {
+    world.harness.schedules.find_schedule(&name(text)).await.expect("find")
+}
+
+/// Returns a firing of the schedule `daily` and the id of its run.
+fn firing(
+    world: &StoreFixture,
+    due: Option<Timestamp>,
+    next_due: Option<Timestamp>,
+    change: impl FnOnce(&mut TaskSpec),
+) -> (ScheduleFiring, RunId) {
+    let new = world.new_run(change);
+    let run = new.id;
+    let request = CreateRunsRequest { runs: vec![new], blobs: Vec::new(), idempotency: None };
+    let action = FiringAction::Create(Box::new(request));
+    (ScheduleFiring { name: name("daily"), due, next_due, action }, run)
+}
+
+async fn fire(world: &StoreFixture, firing: ScheduleFiring) -> ScheduleFiringOutcome {
+    world.harness.schedules.fire_schedule(firing).await.expect("fire")
+}
