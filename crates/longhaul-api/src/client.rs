@@ -7,16 +7,20 @@ mod request;
 use std::fmt::Display;
 use std::sync::Arc;
 
+use longhaul_core::duration;
 use longhaul_core::event::entry::{Entry, EntryEnvelope};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{BatchId, GateId, KeyName, LaneKey, RunId, Seq};
+use longhaul_core::id::{AgentName, BatchId, GateId, KeyName, LaneKey, RunId, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
+use longhaul_core::time::Millis;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::agent::AgentView;
+use crate::agent_stats::AgentStatsView;
 use crate::batch::{BatchView, NewBatchBody};
 use crate::client::connection::ApiConnection;
 use crate::client::events::EventStream;
@@ -28,6 +32,7 @@ use crate::lane::LaneView;
 use crate::list::List;
 use crate::problem::Problem;
 use crate::run::{CancelBody, ResumeBody, RunBriefView, RunView};
+use crate::schedule::{NewScheduleBody, ScheduleView};
 use crate::steer::{SteerBody, SteerReceipt, SteerView};
 use crate::submit::NewRunBody;
 use crate::transcript::TranscriptView;
@@ -261,6 +266,47 @@ impl Client {
     /// Revokes an API key and ends all its sessions.
     pub async fn revoke_key(&self, name: &KeyName) -> Result<KeyView, Problem> {
         let request = ApiRequest::delete(&["v1", "keys", &name.to_string()]);
+        self.connection.send(&request).await
+    }
+
+    /// Returns all schedules by name.
+    pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Problem> {
+        let list: List<ScheduleView> = self.get(&["v1", "schedules"]).await?;
+        Ok(list.data)
+    }
+
+    /// Creates a schedule.
+    pub async fn create_schedule(
+        &self,
+        schedule: NewScheduleBody,
+    ) -> Result<ScheduleView, Problem> {
+        self.post(&["v1", "schedules"], &schedule).await
+    }
+
+    /// Deletes a schedule and returns it.
+    pub async fn delete_schedule(&self, name: &str) -> Result<ScheduleView, Problem> {
+        self.connection.send(&ApiRequest::delete(&["v1", "schedules", name])).await
+    }
+
+    /// Starts a run of a schedule now.
+    pub async fn run_schedule(&self, name: &str) -> Result<RunView, Problem> {
+        self.post(&["v1", "schedules", name, "run"], &json!({})).await
+    }
+
+    /// Returns the agents that the server knows.
+    pub async fn agents(&self) -> Result<Vec<AgentView>, Problem> {
+        let list: List<AgentView> = self.get(&["v1", "agents"]).await?;
+        Ok(list.data)
+    }
+
+    /// Returns statistics of an agent's runs that were created within `window` before now.
+    pub async fn agent_stats(
+        &self,
+        agent: &AgentName,
+        window: Millis,
+    ) -> Result<AgentStatsView, Problem> {
+        let request = ApiRequest::get(&["v1", "agents", agent.as_str(), "stats"])
+            .with_query_param("window", duration::format(window));
         self.connection.send(&request).await
     }
 

@@ -2,9 +2,11 @@
 //! an HTTP client.
 
 pub mod agent;
+pub mod agent_stats;
 pub mod batch;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod event;
 pub mod gate;
 pub mod health;
 pub mod history;
@@ -14,6 +16,7 @@ pub mod lane;
 pub mod list;
 pub mod problem;
 pub mod run;
+pub mod schedule;
 pub mod schema;
 pub mod steer;
 pub mod submit;

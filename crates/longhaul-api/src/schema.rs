@@ -3,6 +3,7 @@
 
 use longhaul_core::access::Role;
 use longhaul_core::policy::gate::{AnswerScope, GateKind, GateStatus, TimeoutAction};
+use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::status::Status;
 use serde::Serialize;
 use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
@@ -99,4 +100,14 @@ pub fn on_timeout_schema() -> Object {
 /// Returns the schema of the scope of an approval.
 pub fn scope_schema() -> Object {
     enum_schema([AnswerScope::Once, AnswerScope::Run])
+}
+
+/// Returns the schema of what happens to missed firings of a schedule.
+pub fn catch_up_schema() -> Object {
+    enum_schema(CatchUp::ALL)
+}
+
+/// Returns the schema of what happens when a schedule fires while its last run has not ended.
+pub fn overlap_schema() -> Object {
+    enum_schema(Overlap::ALL)
 }

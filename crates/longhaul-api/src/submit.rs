@@ -52,6 +52,10 @@ pub struct NewRunBody {
     /// Type of the task, by which lists and workers can filter.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// Kind of the event that the task is, instead of `type`. The agent reads the event's kind and
+    /// input as a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
     /// Priority of the run; runs with higher values are driven first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: i32,
@@ -66,7 +70,7 @@ pub struct NewRunBody {
     #[schema(schema_with = schema::any_schema)]
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "linkedGraphHandles", skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schema::any_schema)]
     pub links: Option<RawJson>,
     /// Tags of the run, by which lists can filter.

@@ -37,6 +37,15 @@ pub enum Error {
         /// Existing agent name that is most similar. `None` if no name is similar.
         suggestion: Option<String>,
     },
+    /// No schedule has this name.
+    #[error("there is no schedule named `{0}`")]
+    ScheduleNotFound(String),
+    /// A schedule with this name already exists.
+    #[error("there is already a schedule named `{0}`")]
+    ScheduleExists(String),
+    /// The definition of a schedule is invalid. The message says why.
+    #[error("{0}")]
+    InvalidSchedule(String),
     /// The run has no message with this id that a person sent.
     #[error("there is no message {0} for this run")]
     SteerNotFound(SteerId),
@@ -101,6 +110,9 @@ impl Error {
             Self::BatchNotFound(_) => "no_batch",
             Self::GateNotFound(_) => "no_gate",
             Self::AgentNotFound { .. } => "no_agent",
+            Self::ScheduleNotFound(_) => "no_schedule",
+            Self::ScheduleExists(_) => "schedule_exists",
+            Self::InvalidSchedule(_) => "invalid_schedule",
             Self::SteerNotFound(_) => "no_steer",
             Self::KeyNotFound(_) => "no_key",
             Self::KeyNameTaken(_) => "key_taken",

@@ -34,6 +34,8 @@ pub mod read_output;
 pub mod redaction;
 mod run_env;
 mod run_session;
+mod schedule;
+mod scheduler;
 pub mod secret;
 pub mod services;
 pub mod shutdown;

@@ -22,7 +22,9 @@ pub use crate::worker::options::WorkerOptions;
 use crate::claim_release::release_run;
 use crate::drive_permit::DrivePermit;
 use crate::error::Error;
+use crate::handle::Longhaul;
 use crate::hooks::{Hooks, NoHooks};
+use crate::scheduler::run_scheduler;
 use crate::services::EngineServices;
 use crate::shutdown::Shutdown;
 use crate::sweep::{Retention, run_sweep};
@@ -49,6 +51,7 @@ pub struct Worker {
     options: WorkerOptions,
     hooks: Arc<dyn Hooks>,
     filter: Option<TaskFilter>,
+    scheduler: Option<Longhaul>,
 }
 
 /// What a worker remembers from one claim to the next.
@@ -65,7 +68,13 @@ struct ClaimState {
 impl Worker {
     /// Creates a worker. [`Worker::run`] starts it.
     pub fn new(services: &EngineServices, options: WorkerOptions) -> Self {
-        Self { services: services.clone(), options, hooks: Arc::new(NoHooks), filter: None }
+        Self {
+            services: services.clone(),
+            options,
+            hooks: Arc::new(NoHooks),
+            filter: None,
+            scheduler: None,
+        }
     }
 
     /// Sets the callbacks into the embedding program.
@@ -80,6 +89,12 @@ impl Worker {
         Self { filter: Some(filter), ..self }
     }
 
+    /// Lets the worker fire the schedules of the store. The handle knows the agents that they start.
+    #[must_use]
+    pub fn with_schedules(self, longhaul: &Longhaul) -> Self {
+        Self { scheduler: Some(longhaul.clone()), ..self }
+    }
+
     /// Claims and drives runs until shutdown is requested, then drains and releases all runs.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
         let heartbeats = HeartbeatSender::start(&self.services, &self.options).await?;
@@ -87,6 +102,9 @@ impl Worker {
         background_tasks.spawn(send_heartbeats(heartbeats.clone(), shutdown.clone()));
         background_tasks.spawn(watch_store(self.services.clone(), heartbeats.clone()));
         background_tasks.spawn(run_sweeper(self.services.clone(), self.options.retention));
+        if let Some(longhaul) = self.scheduler.clone() {
+            background_tasks.spawn(run_scheduler(longhaul));
+        }
         let mut pool =
             DriverPool::new(&self.services, self.options.concurrency, self.hooks.clone());
         let result = self.claim_loop(&mut pool, &heartbeats, &shutdown).await;

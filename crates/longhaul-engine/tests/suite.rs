@@ -25,11 +25,13 @@ mod suite {
     mod progress;
     mod recover;
     mod retention;
+    mod schedules;
     mod secrets;
     mod sessions;
     mod sim;
     mod simulation;
     mod stalled;
+    mod stats;
     mod steer;
     mod store_faults;
     mod submit;

@@ -272,6 +272,9 @@ pub(super) fn creation_request(
 /// Checks the length of the task's fields that are only stored. Fields that the model reads have
 /// other limits.
 fn check_field_sizes(task: &Task) -> Result<(), Error> {
+    if task.event && task.kind.as_deref().is_none_or(str::is_empty) {
+        return Err(Rejection::Empty("the kind of an event").into());
+    }
     check_text_len("the type", task.kind.as_deref().map_or(0, str::len), KIND_BYTES_MAX)?;
     for (what, json) in
         [("the actor", &task.actor), ("the links", &task.links), ("the metadata", &task.metadata)]

@@ -176,7 +176,8 @@ impl TestEngineBuilder {
         let services = EngineServices {
             store: store.clone(),
             records: store.clone(),
-            auth,
+            auth: auth.clone(),
+            schedules: auth,
             clock,
             ids: Arc::new(UuidV7Generator),
             models: models.clone(),
@@ -307,6 +308,13 @@ impl TestEngine {
     ) -> Shutdown {
         let options = self.options(change);
         self.spawn(set(Worker::new(self.longhaul.services(), options)))
+    }
+
+    /// Starts a worker that fires schedules.
+    pub(crate) fn spawn_worker_with_schedules(&mut self) -> Shutdown {
+        let options = self.options(|_| {});
+        let worker = Worker::new(self.longhaul.services(), options);
+        self.spawn(worker.with_schedules(&self.longhaul))
     }
 
     fn options(&self, change: impl FnOnce(&mut WorkerOptions)) -> WorkerOptions {

@@ -38,6 +38,7 @@ async fn open_run(policy: Policy) -> Result<(Cluster, RunId), SimError> {
         store: harness.store,
         records: harness.records,
         auth: harness.auth,
+        schedules: harness.schedules,
         world: ExternalWorld::default(),
     };
     let ids = SeededIds::new(1);

@@ -72,6 +72,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         store: yielding.clone(),
         records: yielding.clone(),
         auth: sim_services.auth.clone(),
+        schedules: sim_services.schedules.clone(),
         clock: Arc::new(clock.clone()),
         ids: Arc::new(UuidV7Generator),
         models: Arc::new(SimModels::new(&ctx)),

@@ -1,0 +1,36 @@
+//! Body of a request that sends an event to an agent.
+
+use longhaul_core::raw::RawJson;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
+
+/// An event for an agent, such as `player_action` or `idle_tick`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewEvent)]
+pub struct NewEventBody {
+    /// Name of the agent that reads the event.
+    pub agent: String,
+    /// Kind of the event. The agent's file may have a text for it.
+    #[schema(min_length = 1, max_length = 256)]
+    pub kind: String,
+    /// Person or system that caused the event, such as `{"name": "Ada"}`.
+    #[serde(default)]
+    #[schema(schema_with = schema::any_schema)]
+    pub actor: Option<RawJson>,
+    /// Data of the event: a text or any JSON.
+    #[serde(default)]
+    #[schema(schema_with = schema::any_schema)]
+    pub payload: Option<RawJson>,
+    /// Lane of the run. Runs of one lane execute one at a time. Default: the lane of the agent.
+    #[serde(default)]
+    pub lane: Option<String>,
+    /// Thread (conversation) that the run belongs to.
+    #[serde(default)]
+    pub thread: Option<String>,
+    /// Resource: the person or thing that the conversation is about.
+    #[serde(default)]
+    pub resource: Option<String>,
+}

@@ -1,0 +1,162 @@
+//! Schedules in requests and responses.
+
+use longhaul_core::id::RunId;
+use longhaul_core::raw::RawJson;
+use longhaul_core::schedule::{CatchUp, Overlap, ScheduleRow, ScheduleTiming};
+use longhaul_core::status::Status;
+use longhaul_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::schema;
+
+/// A new schedule: either `cron` or `every_ms`, and either `input` or `event` or both.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewSchedule)]
+pub struct NewScheduleBody {
+    /// Name of the schedule: letters, digits, `_`, `-` and `.`.
+    #[schema(min_length = 1, max_length = 64)]
+    pub name: String,
+    /// Cron pattern of five fields, or six with seconds first, such as `0 9 * * MON-FRI`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// Time zone of the cron pattern, such as `Europe/Berlin`. Default: `UTC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tz: Option<String>,
+    /// Fixed interval between two firings in milliseconds, instead of `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1000)]
+    pub every_ms: Option<u64>,
+    /// Name of the agent that the schedule starts. Each run uses the agent's newest version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = true)]
+    pub agent: Option<String>,
+    /// Input of the runs: a text or any JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schema::any_schema)]
+    pub input: Option<RawJson>,
+    /// Kind of the event that each firing is for the agent, such as `idle_tick`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// Lane of the runs. Default: the lane of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<String>,
+    /// Thread (conversation) of the runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// Resource: the person or thing that the conversation is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// What happens to firings whose time passed while no worker was running. Default: `skip`.
+    #[serde(default)]
+    #[schema(schema_with = schema::catch_up_schema)]
+    pub catch_up: CatchUp,
+    /// What happens when the schedule fires while its last run has not ended. Default: `skip`.
+    #[serde(default)]
+    #[schema(schema_with = schema::overlap_schema)]
+    pub overlap: Overlap,
+    // Parsed, so that the field can be rejected by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub chain: Option<RawJson>,
+}
+
+impl NewScheduleBody {
+    /// Creates a schedule without a time and without a task, to be completed by the caller.
+    pub fn new(name: impl Into<String>, agent: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            cron: None,
+            tz: None,
+            every_ms: None,
+            agent: Some(agent.into()),
+            input: None,
+            event: None,
+            lane: None,
+            thread: None,
+            resource: None,
+            catch_up: CatchUp::default(),
+            overlap: Overlap::default(),
+            chain: None,
+        }
+    }
+}
+
+/// A schedule with its next and its last firing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Schedule)]
+pub struct ScheduleView {
+    /// Name of the schedule.
+    pub name: String,
+    /// Cron pattern. `None` if the schedule fires at a fixed interval.
+    pub cron: Option<String>,
+    /// Time zone of the cron pattern.
+    pub tz: Option<String>,
+    /// Fixed interval between two firings in milliseconds. `None` if the schedule has a cron
+    /// pattern.
+    pub every_ms: Option<u64>,
+    /// Name of the agent that the schedule starts.
+    pub agent: String,
+    /// Input of the runs.
+    #[schema(schema_with = schema::any_schema)]
+    pub input: RawJson,
+    /// Kind of the event that each firing is for the agent.
+    pub event: Option<String>,
+    /// Lane of the runs. `None` means the lane of the agent.
+    pub lane: Option<String>,
+    /// Thread (conversation) of the runs.
+    pub thread: Option<String>,
+    /// Resource that the conversation is about.
+    pub resource: Option<String>,
+    /// What happens to firings whose time passed while no worker was running.
+    #[schema(schema_with = schema::catch_up_schema)]
+    pub catch_up: CatchUp,
+    /// What happens when the schedule fires while its last run has not ended.
+    #[schema(schema_with = schema::overlap_schema)]
+    pub overlap: Overlap,
+    /// Time of the next firing. `None` means that the schedule never fires again.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_at: Option<Timestamp>,
+    /// Id of the run that the last firing started.
+    #[schema(value_type = Option<String>)]
+    pub last_run: Option<RunId>,
+    /// Status of that run. `None` if there was no run yet, or if it was deleted.
+    #[schema(value_type = Option<String>)]
+    pub last_status: Option<Status>,
+    /// Time at which the last firing started a run.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_fired_at: Option<Timestamp>,
+    /// Reason why the last firing started no run. `None` if it started one.
+    pub last_error: Option<String>,
+}
+
+impl ScheduleView {
+    /// Builds the view of a schedule from its row and the status of its last run.
+    pub fn new(row: &ScheduleRow, last_status: Option<Status>) -> Self {
+        let spec = &row.spec;
+        let (cron, tz, every_ms) = match &spec.timing {
+            ScheduleTiming::Cron { cron, tz } => (Some(cron.clone()), Some(tz.clone()), None),
+            ScheduleTiming::Every(interval) => (None, None, Some(interval.0)),
+        };
+        Self {
+            name: row.name.to_string(),
+            cron,
+            tz,
+            every_ms,
+            agent: spec.agent.to_string(),
+            input: spec.input.clone(),
+            event: spec.event.clone(),
+            lane: spec.lane.as_ref().map(ToString::to_string),
+            thread: spec.thread.as_ref().map(ToString::to_string),
+            resource: spec.resource.as_ref().map(ToString::to_string),
+            catch_up: spec.catch_up,
+            overlap: spec.overlap,
+            next_at: row.due,
+            last_run: row.last_run,
+            last_status,
+            last_fired_at: row.last_fired_at,
+            last_error: row.last_error.clone(),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Schedules: creates, lists, deletes and fires them.
+//!
+//! Invariant: each due time of a schedule starts at most one run, whatever crashes and however many
+//! workers there are, because the run is created together with the schedule's next due time.
+
+use longhaul_api::run::RunView;
+use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_core::id::{AgentName, IdError, LaneKey, ResourceKey, RunId, ScheduleName, ThreadKey};
+use longhaul_core::port::schedules::{
+    FiringAction, NewSchedule, ScheduleFiring, ScheduleFiringOutcome,
+};
+use longhaul_core::port::store::CreateRunsRequest;
+use longhaul_core::raw::RawJson;
+use longhaul_core::schedule::{Overlap, SCHEDULES_MAX, ScheduleRow, ScheduleSpec, ScheduleTiming};
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_run::Rejection;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::schedule::{CATCH_UP_MAX, Calendar, FiringPlan};
+use crate::task::Task;
+
+/// Maximum length of a schedule's name in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Maximum number of due schedules that are fired per query.
+const PAGE_SIZE: usize = 100;
+
+/// Maximum number of attempts to fire a schedule by hand while its due time changes.
+const ATTEMPTS_MAX: usize = 10;
+
+impl Longhaul {
+    /// Creates a schedule. Its first firing is the first matching time after now.
+    pub async fn create_schedule(&self, body: NewScheduleBody) -> Result<ScheduleView, Error> {
+        let name = parse_schedule_name(&body.name)?;
+        self.check_no_secret("the name of the schedule", name.as_str())?;
+        let spec = parse_spec(body)?;
+        let now = self.store_time().await?;
+        let calendar = Calendar::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
+        let due = calendar.next_after(now).ok_or_else(|| {
+            Error::InvalidSchedule("the cron pattern never matches any date".to_owned())
+        })?;
+        // Everything that a firing checks is checked now, while the caller can fix it.
+        let task = self.redact_task(firing_task(&name, &spec, due))?;
+        let spec = ScheduleSpec { input: task.input.clone(), ..spec };
+        self.build_new_run(task, self.new_run_id(), None)?;
+        let schedules = &self.services.schedules;
+        if schedules.list_schedules(SCHEDULES_MAX).await?.len() >= SCHEDULES_MAX {
+            let message = format!("there are already {SCHEDULES_MAX} schedules, the maximum");
+            return Err(Error::InvalidSchedule(message));
+        }
+        let new = NewSchedule { name: name.clone(), spec, due };
+        match schedules.create_schedule(new).await? {
+            true => self.schedule(name.as_str()).await,
+            false => Err(Error::ScheduleExists(name.to_string())),
+        }
+    }
+
+    /// Returns a schedule with its next and its last firing.
+    pub async fn schedule(&self, name: &str) -> Result<ScheduleView, Error> {
+        let row = self.schedule_row(name).await?;
+        self.schedule_view(&row).await
+    }
+
+    /// Lists all schedules by name.
+    pub async fn schedules(&self) -> Result<Vec<ScheduleView>, Error> {
+        let mut views = Vec::new();
+        for row in self.services.schedules.list_schedules(SCHEDULES_MAX).await? {
+            views.push(self.schedule_view(&row).await?);
+        }
+        Ok(views)
+    }
+
+    /// Deletes a schedule and returns it. Its runs are not changed.
+    pub async fn delete_schedule(&self, name: &str) -> Result<ScheduleView, Error> {
+        let row = self.schedule_row(name).await?;
+        match self.services.schedules.delete_schedule(&row.name).await? {
+            true => self.schedule_view(&row).await,
+            false => Err(schedule_not_found(name)),
+        }
+    }
+
+    /// Starts a run of a schedule now, whatever its timing and its last run. The next firing stays
+    /// as it is.
+    pub async fn run_schedule(&self, name: &str) -> Result<RunView, Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            let row = self.schedule_row(name).await?;
+            let request = self.firing_request(&row, self.store_time().await?)?;
+            let firing = ScheduleFiring {
+                name: row.name,
+                due: row.due,
+                next_due: row.due,
+                action: FiringAction::Create(Box::new(request)),
+            };
+            match self.services.schedules.fire_schedule(firing).await? {
+                ScheduleFiringOutcome::Created(run) => {
+                    self.services.notifier.notify_work_available();
+                    return self.get_run(run).await;
+                }
+                ScheduleFiringOutcome::LaneFull(lane) => return Err(Error::LaneFull(lane)),
+                // A worker has fired the schedule meanwhile.
+                ScheduleFiringOutcome::Outdated | ScheduleFiringOutcome::Skipped => {}
+            }
+        }
+        Err(Error::InvalidSchedule(format!("the schedule `{name}` fires too often; try again")))
+    }
+
+    async fn schedule_row(&self, name: &str) -> Result<ScheduleRow, Error> {
+        let row = match ScheduleName::new(name) {
+            Ok(name) => self.services.schedules.find_schedule(&name).await?,
+            Err(_) => None,
+        };
+        row.ok_or_else(|| schedule_not_found(name))
+    }
+
+    async fn schedule_view(&self, row: &ScheduleRow) -> Result<ScheduleView, Error> {
+        let last = match row.last_run {
+            Some(run) => self.services.store.get_run(run).await?,
+            None => None,
+        };
+        Ok(ScheduleView::new(row, last.map(|run| run.status)))
+    }
+
+    /// Fires all schedules that are due.
+    pub(crate) async fn fire_due_schedules(&self) -> Result<(), Error> {
+        for row in self.services.schedules.due_schedules(PAGE_SIZE).await? {
+            self.fire_due_schedule(row).await?;
+        }
+        Ok(())
+    }
+
+    async fn fire_due_schedule(&self, mut row: ScheduleRow) -> Result<(), Error> {
+        let Some(due) = row.due else {
+            return Ok(());
+        };
+        let now = self.store_time().await?;
+        let plan = match Calendar::parse(&row.spec.timing, due) {
+            Ok(calendar) => FiringPlan::new(&calendar, row.spec.catch_up, due, now),
+            // A time zone can disappear with an update of the machine.
+            Err(reason) => {
+                tracing::error!(schedule = %row.name, reason, "the schedule can't fire any more");
+                return self.skip_firing(&mut row, None, reason).await.map(drop);
+            }
+        };
+        if plan.is_truncated {
+            let name = &row.name;
+            tracing::warn!(schedule = %name, "more than {CATCH_UP_MAX} firings were missed; only the newest are made up for");
+        }
+        if plan.times.is_empty() {
+            let reason = format!("skipped: it was due at {due}, when no worker was running");
+            return self.skip_firing(&mut row, plan.next, reason).await.map(drop);
+        }
+        let following = plan.times.iter().skip(1).copied().map(Some).chain([plan.next]);
+        for (time, next) in plan.times.iter().zip(following) {
+            if !self.fire_once(&mut row, *time, next).await? {
+                // Another worker has fired the schedule, or it was deleted.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fires a schedule for one due time and moves its due time to `next`. Returns `false` if the
+    /// row is outdated.
+    async fn fire_once(
+        &self,
+        row: &mut ScheduleRow,
+        time: Timestamp,
+        next: Option<Timestamp>,
+    ) -> Result<bool, Error> {
+        if let (Overlap::Skip, Some(last)) = (row.spec.overlap, row.last_run)
+            && self.is_open(last).await?
+        {
+            let reason = format!("skipped: the run {last} of the last firing has not ended");
+            return self.skip_firing(row, next, reason).await;
+        }
+        let request = match self.firing_request(row, time) {
+            Ok(request) => request,
+            Err(Error::Store(error)) => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
+                return self.skip_firing(row, next, error.to_string()).await;
+            }
+        };
+        let firing = ScheduleFiring {
+            name: row.name.clone(),
+            due: row.due,
+            next_due: next,
+            action: FiringAction::Create(Box::new(request)),
+        };
+        match self.services.schedules.fire_schedule(firing).await? {
+            ScheduleFiringOutcome::Created(run) => {
+                tracing::info!(schedule = %row.name, %run, due = %time, "schedule fired");
+                self.services.notifier.notify_work_available();
+                (row.due, row.last_run) = (next, Some(run));
+                Ok(true)
+            }
+            ScheduleFiringOutcome::LaneFull(lane) => {
+                let error = Error::LaneFull(lane);
+                tracing::warn!(schedule = %row.name, %error, "the schedule could not start a run");
+                self.skip_firing(row, next, error.to_string()).await
+            }
+            ScheduleFiringOutcome::Outdated | ScheduleFiringOutcome::Skipped => Ok(false),
+        }
+    }
+
+    /// Records that a firing starts no run. Returns `false` if the row is outdated.
+    async fn skip_firing(
+        &self,
+        row: &mut ScheduleRow,
+        next: Option<Timestamp>,
+        reason: String,
+    ) -> Result<bool, Error> {
+        let firing = ScheduleFiring {
+            name: row.name.clone(),
+            due: row.due,
+            next_due: next,
+            action: FiringAction::Skip(reason),
+        };
+        let outcome = self.services.schedules.fire_schedule(firing).await?;
+        row.due = next;
+        Ok(outcome == ScheduleFiringOutcome::Skipped)
+    }
+
+    async fn is_open(&self, run: RunId) -> Result<bool, Error> {
+        let row = self.services.store.get_run(run).await?;
+        Ok(row.is_some_and(|row| !row.status.is_terminal()))
+    }
+
+    /// Builds the request that creates the run of a firing, with the agent's newest version.
+    fn firing_request(
+        &self,
+        row: &ScheduleRow,
+        time: Timestamp,
+    ) -> Result<CreateRunsRequest, Error> {
+        let mut task = firing_task(&row.name, &row.spec, time);
+        let agent_has_lane = self.agent(&task.agent).is_ok_and(|agent| agent.lane.is_some());
+        let has_lane = task.lane.is_some() || task.thread.is_some() || agent_has_lane;
+        if row.spec.overlap == Overlap::Queue && !has_lane {
+            let lane = LaneKey::new(format!("schedule:{}", row.name));
+            task.lane = Some(lane.map_err(invalid_name)?);
+        }
+        let (run, definition) = self.build_new_run(task, self.new_run_id(), None)?;
+        Ok(CreateRunsRequest { runs: vec![run], blobs: vec![definition], idempotency: None })
+    }
+}
+
+/// Returns the task of a firing at this time.
+fn firing_task(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> Task {
+    let due = time.to_string();
+    Task {
+        event: spec.event.is_some(),
+        kind: spec.event.clone(),
+        lane: spec.lane.clone(),
+        thread: spec.thread.clone(),
+        resource: spec.resource.clone(),
+        submitter: Some(format!("schedule:{name}")),
+        metadata: Some(RawJson::from_serialize(
+            &serde_json::json!({ "schedule": name.as_str(), "due": due }),
+        )),
+        ..Task::new(spec.agent.as_str(), &spec.input)
+    }
+}
+
+fn parse_spec(body: NewScheduleBody) -> Result<ScheduleSpec, Error> {
+    let invalid = |message: &str| Error::InvalidSchedule(message.to_owned());
+    if body.chain.is_some() {
+        return Err(invalid("`chain` is not supported by this build yet; give an `agent`"));
+    }
+    let agent = body.agent.ok_or_else(|| invalid("a schedule needs an `agent`"))?;
+    let timing = match (body.cron, body.every_ms, body.tz) {
+        (Some(cron), None, tz) => {
+            ScheduleTiming::Cron { cron, tz: tz.unwrap_or_else(|| "UTC".to_owned()) }
+        }
+        (None, Some(every), None) => ScheduleTiming::Every(Millis(every)),
+        (None, Some(_), Some(_)) => {
+            return Err(invalid("a fixed interval has no time zone: `tz` belongs to `cron`"));
+        }
+        (Some(_), Some(_), _) | (None, None, _) => {
+            return Err(invalid(
+                "a schedule needs either a cron pattern such as `0 9 * * *` or an interval",
+            ));
+        }
+    };
+    if body.input.is_none() && body.event.is_none() {
+        return Err(invalid("a schedule needs an `input` for the agent, or an `event`"));
+    }
+    Ok(ScheduleSpec {
+        timing,
+        agent: AgentName::new(agent).map_err(invalid_name)?,
+        input: body.input.unwrap_or_else(|| RawJson::from_serialize(&"")),
+        event: body.event,
+        lane: body.lane.map(LaneKey::new).transpose().map_err(invalid_name)?,
+        thread: body.thread.map(ThreadKey::new).transpose().map_err(invalid_name)?,
+        resource: body.resource.map(ResourceKey::new).transpose().map_err(invalid_name)?,
+        catch_up: body.catch_up,
+        overlap: body.overlap,
+    })
+}
+
+fn invalid_name(error: IdError) -> Error {
+    Rejection::InvalidTask(error.to_string()).into()
+}
+
+fn parse_schedule_name(text: &str) -> Result<ScheduleName, Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let invalid = || {
+        Error::InvalidSchedule(format!(
+            "the name of a schedule has 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-` or `.`"
+        ))
+    };
+    match text.len() <= NAME_BYTES_MAX && text.chars().all(fits) {
+        true => ScheduleName::new(text).map_err(|_| invalid()),
+        false => Err(invalid()),
+    }
+}
+
+fn schedule_not_found(name: &str) -> Error {
+    let shown = name.chars().filter(|c| !c.is_control()).take(NAME_BYTES_MAX).collect();
+    Error::ScheduleNotFound(shown)
+}

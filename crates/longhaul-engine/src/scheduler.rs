@@ -1,0 +1,38 @@
+//! Fires due schedules in a loop.
+
+use longhaul_core::time::Millis;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+
+/// Interval at which the store is asked for the next due time, so that new schedules and changes of
+/// the wall clock are noticed.
+const POLL_INTERVAL: Millis = Millis::from_secs(1);
+
+/// Fires due schedules forever. A failure is logged, and the schedules are tried again.
+pub(crate) async fn run_scheduler(longhaul: Longhaul) {
+    let clock = &longhaul.services().clock;
+    loop {
+        let delay = match fire_and_find_delay(&longhaul).await {
+            Ok(delay) => delay,
+            Err(error) => {
+                tracing::warn!(%error, "could not fire the schedules");
+                POLL_INTERVAL
+            }
+        };
+        clock.sleep(delay).await;
+    }
+}
+
+/// Fires the due schedules and returns how long to wait for the next ones.
+async fn fire_and_find_delay(longhaul: &Longhaul) -> Result<Millis, Error> {
+    longhaul.fire_due_schedules().await?;
+    let next = longhaul.services().schedules.next_schedule_due().await?;
+    let now = longhaul.store_time().await?;
+    Ok(next.map_or(POLL_INTERVAL, |due| {
+        let delay = due.duration_since(now);
+        // Rounded up: a wait that ends too early would be repeated at once.
+        let delay = delay.plus(Millis(u64::from(now.plus(delay) < due)));
+        delay.min(POLL_INTERVAL)
+    }))
+}

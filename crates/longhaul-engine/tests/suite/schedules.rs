@@ -1,0 +1,309 @@
+//! Tests of schedules: each firing happens once, whatever the clock, the workers and the last run
+//! do.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use longhaul_api::run::RunView;
+use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_core::port::store::RunFilter;
+use longhaul_core::raw::RawJson;
+use longhaul_core::schedule::{CatchUp, Overlap};
+use longhaul_core::status::Status;
+use longhaul_core::time::{Clock as _, Millis, Timestamp};
+use longhaul_engine::agent::{Agent, AgentRegistry};
+use longhaul_testkit::latch::Latch;
+use serde_json::json;
+
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::{SECRET, TIMEOUT, TestEngine, engine_with};
+
+const HOUR: Millis = Millis::from_secs(3_600);
+
+fn engine(replies: impl IntoIterator<Item = FakeReply>) -> TestEngine {
+    engine_with(replies).with_sim_clock().build()
+}
+
+fn hourly(name: &str) -> NewScheduleBody {
+    NewScheduleBody {
+        cron: Some("0 * * * *".to_owned()),
+        input: Some(RawJson::from_serialize(&"Do it.")),
+        ..NewScheduleBody::new(name, "tester")
+    }
+}
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// Returns all runs, oldest first.
+async fn runs(engine: &TestEngine) -> Vec<RunView> {
+    let filter = RunFilter { limit: 1_000, ..RunFilter::default() };
+    let mut views = Vec::new();
+    for row in engine.longhaul.services().store.list_runs(filter).await.unwrap().iter().rev() {
+        views.push(engine.longhaul.get_run(row.id).await.unwrap());
+    }
+    views
+}
+
+/// Advances the clock second by second until a schedule satisfies the condition.
+async fn until(
+    engine: &TestEngine,
+    name: &str,
+    condition: impl Fn(&ScheduleView) -> bool,
+) -> ScheduleView {
+    let clock = engine.clock.as_ref().unwrap();
+    let mut watch = engine.longhaul.services().store.watch();
+    let search = async {
+        loop {
+            let schedule = engine.longhaul.schedule(name).await.unwrap();
+            if condition(&schedule) {
+                return schedule;
+            }
+            let changed = watch.wait_for_change();
+            match tokio::time::timeout(Duration::from_millis(2), changed).await {
+                Ok(changed) => changed.unwrap(),
+                Err(_) => drop(clock.advance(Millis::from_secs(1))),
+            }
+        }
+    };
+    tokio::time::timeout(TIMEOUT, search).await.expect("the schedule satisfies the condition")
+}
+
+/// Sets the clock to this time and waits until the schedule has fired for it.
+async fn fire_at(engine: &TestEngine, name: &str, at: &str) -> ScheduleView {
+    let clock = engine.clock.as_ref().unwrap();
+    clock.set(time(at));
+    until(engine, name, |schedule| schedule.next_at > Some(time(at))).await
+}
+
+#[tokio::test]
+async fn a_schedule_fires_at_its_times_with_the_newest_agent() {
+    let mut engine = engine([]);
+    engine.spawn_worker_with_schedules();
+    let body = NewScheduleBody { overlap: Overlap::Allow, ..hourly("hourly") };
+    let created = engine.longhaul.create_schedule(body).await.unwrap();
+    assert_eq!(created.next_at, Some(time("2026-01-01T01:00:00Z")));
+    assert_eq!((created.last_run, created.tz.as_deref()), (None, Some("UTC")));
+    let first = fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
+    assert_eq!(first.next_at, Some(time("2026-01-01T02:00:00Z")));
+    let mut agent: Agent = (*engine.longhaul.agent("tester").unwrap()).clone();
+    agent.prompt = "You are changed.".to_owned();
+    engine.longhaul.register(agent);
+    let second = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;
+    let [one, two] = runs(&engine).await.try_into().unwrap();
+    assert_eq!((first.last_run, second.last_run), (Some(one.id), Some(two.id)));
+    assert_ne!(one.agent_version, two.agent_version);
+    let due = json!({ "schedule": "hourly", "due": "2026-01-01T02:00:00.000000Z" });
+    assert_eq!(two.metadata.map(|data| data.to_value()), Some(due));
+    let row = engine.longhaul.run_row(two.id).await.unwrap();
+    assert_eq!(row.submitter.as_deref(), Some("schedule:hourly"));
+    engine.ended(two.id).await;
+    let schedule = engine.longhaul.schedule("hourly").await.unwrap();
+    assert_eq!(schedule.last_status, Some(Status::Completed));
+}
+
+#[tokio::test]
+async fn each_firing_happens_once_over_workers_and_restarts() {
+    let mut engine = engine([]);
+    let body =
+        NewScheduleBody { catch_up: CatchUp::All, overlap: Overlap::Allow, ..hourly("hourly") };
+    engine.longhaul.create_schedule(body).await.unwrap();
+    let mut expected = BTreeSet::new();
+    for restart in 0..3_u64 {
+        let shutdowns = [(); 3].map(|()| engine.spawn_worker_with_schedules());
+        let last = engine.clock.as_ref().unwrap().now().plus(Millis(HOUR.0 * 10));
+        engine.clock.as_ref().unwrap().set(last);
+        until(&engine, "hourly", |schedule| schedule.next_at > Some(last)).await;
+        for shutdown in shutdowns {
+            shutdown.request_drain();
+            engine.worker_stopped().await;
+        }
+        expected.extend((1..=10).map(|hour| {
+            let hours = restart * 10 + hour;
+            longhaul_testkit::clock::SIM_START.plus(Millis(HOUR.0 * hours)).to_string()
+        }));
+        let times = runs(&engine).await.into_iter().map(|run| {
+            let metadata = run.metadata.unwrap().to_value();
+            metadata["due"].as_str().unwrap().to_owned()
+        });
+        let times: Vec<String> = times.collect();
+        assert_eq!(times.len(), expected.len(), "{times:?}");
+        assert_eq!(times.into_iter().collect::<BTreeSet<_>>(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_fires_nothing_again() {
+    let mut engine = engine([]);
+    engine.spawn_worker_with_schedules();
+    engine.longhaul.create_schedule(hourly("hourly")).await.unwrap();
+    fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
+    engine.clock.as_ref().unwrap().set(time("2026-01-01T00:59:58Z"));
+    let schedule = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;
+    assert_eq!(schedule.next_at, Some(time("2026-01-01T03:00:00Z")));
+    assert_eq!(runs(&engine).await.len(), 2);
+}
+
+#[tokio::test]
+async fn missed_firings_are_caught_up_by_policy() {
+    for (catch_up, count) in [(CatchUp::Skip, 0), (CatchUp::Once, 1), (CatchUp::All, 5)] {
+        let mut engine = engine([]);
+        let body = NewScheduleBody { catch_up, overlap: Overlap::Allow, ..hourly("hourly") };
+        engine.longhaul.create_schedule(body).await.unwrap();
+        engine.clock.as_ref().unwrap().set(time("2026-01-01T05:30:00Z"));
+        engine.spawn_worker_with_schedules();
+        let next = Some(time("2026-01-01T06:00:00Z"));
+        let schedule = until(&engine, "hourly", |schedule| schedule.next_at == next).await;
+        assert_eq!(runs(&engine).await.len(), count, "{catch_up:?}");
+        let reason = schedule.last_error.unwrap_or_default();
+        assert_eq!(reason.contains("no worker was running"), count == 0, "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn an_open_last_run_is_handled_by_policy() {
+    for (overlap, count) in [(Overlap::Skip, 1), (Overlap::Queue, 2), (Overlap::Allow, 2)] {
+        let latch = Latch::closed();
+        let mut engine = engine([FakeReply::Text("done").after_latch(&latch)]);
+        engine.spawn_worker_with_schedules();
+        let body = NewScheduleBody { overlap, ..hourly("hourly") };
+        engine.longhaul.create_schedule(body).await.unwrap();
+        fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
+        latch.reached(1).await;
+        let schedule = fire_at(&engine, "hourly", "2026-01-01T02:00:00Z").await;
+        let all = runs(&engine).await;
+        assert_eq!(all.len(), count, "{overlap:?}");
+        let reason = schedule.last_error.unwrap_or_default();
+        assert_eq!(reason.contains("has not ended"), overlap == Overlap::Skip, "{reason}");
+        let lane = (overlap == Overlap::Queue).then(|| "schedule:hourly".to_owned());
+        assert_eq!(all[0].lane, lane);
+        if overlap == Overlap::Queue {
+            assert_eq!(all[1].reason.as_deref(), Some("lane"));
+        }
+        latch.open();
+        for run in &all {
+            engine.ended(run.id).await;
+        }
+        // When the last run has ended, the next firing starts a run again.
+        fire_at(&engine, "hourly", "2026-01-01T03:00:00Z").await;
+        assert_eq!(runs(&engine).await.len(), count + 1, "{overlap:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_idle_tick_can_be_scheduled_at_an_interval() {
+    let mut engine = engine([]);
+    engine.spawn_worker_with_schedules();
+    let body = NewScheduleBody {
+        every_ms: Some(30_000),
+        event: Some("idle_tick".to_owned()),
+        lane: Some("npc-7".to_owned()),
+        ..NewScheduleBody::new("idle", "tester")
+    };
+    let created = engine.longhaul.create_schedule(body).await.unwrap();
+    assert_eq!(created.next_at, Some(time("2026-01-01T00:00:30Z")));
+    let schedule = until(&engine, "idle", |schedule| schedule.last_run.is_some()).await;
+    let run = schedule.last_run.unwrap();
+    engine.ended(run).await;
+    assert_eq!(engine.user_texts(), ["You have a moment to yourself. What do you do?"]);
+    let run = engine.longhaul.get_run(run).await.unwrap();
+    assert_eq!((run.kind.as_deref(), run.lane.as_deref()), (Some("idle_tick"), Some("npc-7")));
+    assert_eq!(run.budget.turns, Some(6));
+}
+
+#[tokio::test]
+async fn a_firing_without_an_agent_is_reported() {
+    let mut engine = engine([]);
+    engine.spawn_worker_with_schedules();
+    engine.longhaul.create_schedule(hourly("hourly")).await.unwrap();
+    engine.longhaul.replace_agents(AgentRegistry::default());
+    let schedule = fire_at(&engine, "hourly", "2026-01-01T01:00:00Z").await;
+    assert_eq!(schedule.last_error.as_deref(), Some("there is no agent named `tester`"));
+    assert_eq!(runs(&engine).await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_schedule_runs_on_demand_and_is_deleted() {
+    let engine = engine([]);
+    let created = engine.longhaul.create_schedule(hourly("hourly")).await.unwrap();
+    let run = engine.longhaul.run_schedule("hourly").await.unwrap();
+    let again = engine.longhaul.run_schedule("hourly").await.unwrap();
+    let schedule = engine.longhaul.schedule("hourly").await.unwrap();
+    assert_ne!(run.id, again.id);
+    assert_eq!((schedule.next_at, schedule.last_run), (created.next_at, Some(again.id)));
+    let deleted = engine.longhaul.delete_schedule("hourly").await.unwrap();
+    assert_eq!(deleted.name, "hourly");
+    assert_eq!(engine.longhaul.schedules().await.unwrap(), []);
+    for name in ["hourly", "", "no such"] {
+        let codes = [
+            engine.longhaul.schedule(name).await.unwrap_err().code(),
+            engine.longhaul.delete_schedule(name).await.unwrap_err().code(),
+            engine.longhaul.run_schedule(name).await.unwrap_err().code(),
+        ];
+        assert_eq!(codes, ["no_schedule"; 3], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_invalid_schedule_is_rejected() {
+    let engine = engine([]);
+    engine.longhaul.create_schedule(hourly("taken")).await.unwrap();
+    let long = "n".repeat(65);
+    let with_cron = |cron: &str| NewScheduleBody { cron: Some(cron.to_owned()), ..hourly("new") };
+    let base = || NewScheduleBody::new("new", "tester");
+    let text = |text: &str| Some(text.to_owned());
+    for (body, code, reason) in [
+        (hourly("taken"), "schedule_exists", "already a schedule named `taken`"),
+        (hourly(""), "invalid_schedule", "the name of a schedule"),
+        (hourly("a b"), "invalid_schedule", "the name of a schedule"),
+        (hourly("../a"), "invalid_schedule", "the name of a schedule"),
+        (hourly(&long), "invalid_schedule", "1 to 64"),
+        (with_cron("0 25 * * *"), "invalid_schedule", "`0 25 * * *` is invalid"),
+        (with_cron("0 0 30 2 *"), "invalid_schedule", "never matches"),
+        (
+            NewScheduleBody { tz: text("Mars/Base"), ..hourly("new") },
+            "invalid_schedule",
+            "no time zone",
+        ),
+        (NewScheduleBody { every_ms: Some(5), ..base() }, "invalid_schedule", "`input`"),
+        (
+            NewScheduleBody { every_ms: Some(5), event: text("idle_tick"), ..base() },
+            "invalid_schedule",
+            "between 1 second and 366 days",
+        ),
+        (NewScheduleBody { every_ms: Some(5_000), ..hourly("new") }, "invalid_schedule", "either"),
+        (NewScheduleBody { event: text("idle_tick"), ..base() }, "invalid_schedule", "either"),
+        (NewScheduleBody { event: text(""), ..hourly("new") }, "empty", "must not be empty"),
+        (NewScheduleBody { agent: text("nobody"), ..hourly("new") }, "no_agent", "`nobody`"),
+        (NewScheduleBody { agent: None, ..hourly("new") }, "invalid_schedule", "`agent`"),
+        (
+            NewScheduleBody { chain: Some(RawJson::null()), ..hourly("new") },
+            "invalid_schedule",
+            "`chain` is not supported",
+        ),
+        (
+            NewScheduleBody { lane: text(&"l".repeat(10_000)), ..hourly("new") },
+            "invalid_task",
+            "lane",
+        ),
+        (
+            NewScheduleBody {
+                input: Some(RawJson::from_serialize(&"x".repeat(1024 * 1024))),
+                ..hourly("new")
+            },
+            "too_long",
+            "a task's input",
+        ),
+        (hourly(SECRET), "invalid_task", "holds the secret"),
+    ] {
+        let error = engine.longhaul.create_schedule(body.clone()).await.unwrap_err();
+        assert_eq!(error.code(), code, "{body:?}: {error}");
+        assert!(error.to_string().contains(reason), "{body:?}: {error}");
+    }
+    let input = Some(RawJson::from_serialize(&format!("The key is {SECRET}.")));
+    let body = NewScheduleBody { input, ..hourly("redacted") };
+    let created = engine.longhaul.create_schedule(body).await.unwrap();
+    assert_eq!(created.input.to_value(), json!("The key is {{secret:WORD}}."));
+    assert_eq!(engine.longhaul.schedules().await.unwrap().len(), 2);
+}
