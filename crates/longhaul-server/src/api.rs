@@ -11,4 +11,6 @@ pub(crate) mod inboxes;
 pub(crate) mod keys;
 pub(crate) mod lanes;
 pub(crate) mod runs;
+pub(crate) mod schedules;
+pub(crate) mod send_event;
 pub(crate) mod steer;

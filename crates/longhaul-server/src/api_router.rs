@@ -6,7 +6,10 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{agents, batches, events, gates, health, inboxes, keys, lanes, runs, steer};
+use crate::api::{
+    agents, batches, events, gates, health, inboxes, keys, lanes, runs, schedules, send_event,
+    steer,
+};
 use crate::app::App;
 
 /// Base OpenAPI document, to which the router adds its routes.
@@ -20,6 +23,7 @@ use crate::app::App;
         (name = "gates", description = "Approvals and questions that wait for an answer"),
         (name = "inboxes", description = "Tasks for agents"),
         (name = "agents", description = "Agents of the project"),
+        (name = "schedules", description = "Schedules that start agents at certain times"),
         (name = "lanes", description = "Lanes: runs of one lane execute serially"),
         (name = "keys", description = "API keys"),
         (name = "health", description = "Liveness, readiness and version"),
@@ -43,6 +47,7 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(runs::pause_run))
         .routes(routes!(runs::resume_run))
         .routes(routes!(events::stream_all_events))
+        .routes(routes!(send_event::send_event))
         .routes(routes!(gates::list_gates))
         .routes(routes!(gates::show_gate))
         .routes(routes!(gates::answer_gate))
@@ -50,6 +55,10 @@ pub(crate) fn api_router() -> OpenApiRouter<App> {
         .routes(routes!(inboxes::post_task))
         .routes(routes!(agents::list_agents))
         .routes(routes!(agents::show_agent))
+        .routes(routes!(agents::show_agent_stats))
+        .routes(routes!(schedules::list_schedules, schedules::create_schedule))
+        .routes(routes!(schedules::show_schedule, schedules::delete_schedule))
+        .routes(routes!(schedules::run_schedule))
         .routes(routes!(lanes::list_lanes))
         .routes(routes!(lanes::show_lane))
         .routes(routes!(lanes::pause_lane))

@@ -29,6 +29,15 @@ impl From<Error> for Problem {
             Error::AgentNotFound { .. } => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/agents lists all agents")
             }
+            Error::ScheduleNotFound(_) => {
+                (StatusCode::NOT_FOUND, "GET /v1/schedules lists all schedules")
+            }
+            Error::ScheduleExists(_) => {
+                (StatusCode::CONFLICT, "choose another name, or delete that schedule first")
+            }
+            Error::InvalidSchedule(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "fix it and send it again")
+            }
             Error::KeyNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/keys lists all keys"),
             Error::KeyNameTaken(_) => {
                 (StatusCode::CONFLICT, "choose another name, or revoke that key first")

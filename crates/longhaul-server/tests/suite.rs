@@ -15,6 +15,7 @@ mod suite {
     mod pagination;
     mod problems;
     mod routes;
+    mod schedules;
     mod sessions;
     mod streams;
 }

@@ -78,12 +78,16 @@ pub(crate) fn to_task(body: NewRunBody, submitter: &str) -> Result<Task, Problem
             Problem::unprocessable("missing field `agent`").hint("GET /v1/agents lists all agents")
         );
     };
+    if body.event.is_some() && body.kind.is_some() {
+        return Err(Problem::unprocessable("`event` and `type` exclude each other"));
+    }
     Ok(Task {
+        event: body.event.is_some(),
         context: body.context,
         history: body.history,
         model: body.model,
         inbox: parse_name("inbox", body.inbox, InboxName::new)?,
-        kind: body.kind,
+        kind: body.event.or(body.kind),
         priority: body.priority,
         lane: parse_name("lane", body.lane, LaneKey::new)?,
         thread: parse_name("thread", body.thread, ThreadKey::new)?,

@@ -137,6 +137,7 @@ impl TestServerBuilder {
             store: reads.clone(),
             records: Arc::new(store.clone()),
             auth: ring.clone(),
+            schedules: Arc::new(store.clone()),
             clock,
             ids: Arc::new(UuidV7Generator),
             models: models.clone(),

@@ -1,0 +1,87 @@
+//! API handlers for schedules, which start agents at certain times.
+
+use axum::extract::State;
+use axum::response::Response;
+use longhaul_api::list::List;
+use longhaul_api::run::RunView;
+use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+
+use crate::app::App;
+use crate::body::Json;
+use crate::caller::{Operator, Viewer};
+use crate::params::NamePath;
+use crate::problem::Problem;
+use crate::response::{created_response, ok_response};
+
+/// Lists all schedules by name.
+#[utoipa::path(
+    get, path = "/v1/schedules", tag = "schedules", operation_id = "list_schedules",
+    responses((status = 200, description = "All schedules", body = List<ScheduleView>)),
+)]
+pub(crate) async fn list_schedules(State(app): State<App>, _: Viewer) -> Result<Response, Problem> {
+    let data = app.longhaul().schedules().await?;
+    ok_response(&List { data, next: None })
+}
+
+/// Creates a schedule.
+#[utoipa::path(
+    post, path = "/v1/schedules", tag = "schedules", operation_id = "create_schedule",
+    request_body = NewScheduleBody,
+    responses((status = 201, description = "The new schedule", body = ScheduleView)),
+)]
+pub(crate) async fn create_schedule(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    Json(body): Json<NewScheduleBody>,
+) -> Result<Response, Problem> {
+    let schedule = app.longhaul().create_schedule(body).await?;
+    let (name, caller) = (&schedule.name, &caller.principal.name);
+    tracing::info!(schedule = name, caller, "schedule created");
+    created_response(&format!("/v1/schedules/{name}"), &schedule)
+}
+
+/// Shows one schedule.
+#[utoipa::path(
+    get, path = "/v1/schedules/{name}", tag = "schedules", operation_id = "show_schedule",
+    params(("name" = String, Path, description = "Name of the schedule")),
+    responses((status = 200, description = "The schedule", body = ScheduleView)),
+)]
+pub(crate) async fn show_schedule(
+    State(app): State<App>,
+    _: Viewer,
+    NamePath(name): NamePath,
+) -> Result<Response, Problem> {
+    ok_response(&app.longhaul().schedule(&name).await?)
+}
+
+/// Deletes a schedule. Its runs are kept.
+#[utoipa::path(
+    delete, path = "/v1/schedules/{name}", tag = "schedules", operation_id = "delete_schedule",
+    params(("name" = String, Path, description = "Name of the schedule")),
+    responses((status = 200, description = "The deleted schedule", body = ScheduleView)),
+)]
+pub(crate) async fn delete_schedule(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    NamePath(name): NamePath,
+) -> Result<Response, Problem> {
+    let schedule = app.longhaul().delete_schedule(&name).await?;
+    tracing::info!(schedule = name, caller = caller.principal.name, "schedule deleted");
+    ok_response(&schedule)
+}
+
+/// Starts a run of a schedule now. The next firing of the schedule stays as it is.
+#[utoipa::path(
+    post, path = "/v1/schedules/{name}/run", tag = "schedules", operation_id = "run_schedule",
+    params(("name" = String, Path, description = "Name of the schedule")),
+    responses((status = 201, description = "The new run; it is on disk", body = RunView)),
+)]
+pub(crate) async fn run_schedule(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    NamePath(name): NamePath,
+) -> Result<Response, Problem> {
+    let view = app.longhaul().run_schedule(&name).await?;
+    tracing::info!(run = %view.id, schedule = name, caller = caller.principal.name, "run submitted");
+    created_response(&format!("/v1/runs/{}", view.id), &view)
+}

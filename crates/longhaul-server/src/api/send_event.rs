@@ -1,0 +1,53 @@
+//! API handler that sends an event to an agent. The event becomes a run.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use longhaul_api::event::NewEventBody;
+use longhaul_api::run::RunView;
+use longhaul_core::id::{LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::raw::RawJson;
+use longhaul_engine::Task;
+use longhaul_engine::handle::CallerIdentity;
+
+use crate::api::create_run::{parse_name, submit_task, submitted_response};
+use crate::app::App;
+use crate::body::Json;
+use crate::caller::Operator;
+use crate::idempotency::{idempotency_key_header, scope_key_to_caller};
+use crate::problem::Problem;
+
+fn to_task(body: NewEventBody, caller: &CallerIdentity) -> Result<Task, Problem> {
+    let payload = body.payload.unwrap_or_else(|| RawJson::from_serialize(&""));
+    Ok(Task {
+        event: true,
+        kind: Some(body.kind),
+        actor: body.actor,
+        lane: parse_name("lane", body.lane, LaneKey::new)?,
+        thread: parse_name("thread", body.thread, ThreadKey::new)?,
+        resource: parse_name("resource", body.resource, ResourceKey::new)?,
+        submitter: Some(caller.principal.name.clone()),
+        ..Task::new(body.agent, &payload)
+    })
+}
+
+/// Sends an event to an agent. The agent reads it as a text, in a run of its own.
+#[utoipa::path(
+    post, path = "/v1/events", tag = "events", operation_id = "send_event",
+    request_body = NewEventBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Retries with the same key take effect once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$")),
+    responses(
+        (status = 201, description = "The new run; it is on disk", body = RunView),
+        (status = 200, description = "The run to which the event was added as a message, because its lane is busy", body = RunView),
+    ),
+)]
+pub(crate) async fn send_event(
+    State(app): State<App>,
+    Operator(caller): Operator,
+    headers: HeaderMap,
+    Json(body): Json<NewEventBody>,
+) -> Result<Response, Problem> {
+    let mut task = to_task(body, &caller)?;
+    task.idempotency_key = scope_key_to_caller(&caller, idempotency_key_header(&headers)?);
+    submitted_response(&submit_task(&app, &caller, task).await?)
+}

@@ -1,0 +1,152 @@
+//! Events, schedules and statistics over HTTP.
+
+use serde_json::{Value, json};
+
+use crate::suite::harness::client::{TestRequest, get, post, request};
+use crate::suite::harness::{TestServer, server_with, task};
+
+async fn problem(server: &TestServer, request: TestRequest, status: u16) -> (String, String) {
+    let answer = server.send(request.clone()).await;
+    assert_eq!(answer.status, status, "{request:?}: {}", answer.text());
+    let body = answer.json();
+    let text = |name: &str| body[name].as_str().unwrap().to_owned();
+    (text("code"), text("detail"))
+}
+
+#[tokio::test]
+async fn an_event_becomes_a_run() {
+    let server = server_with([]).start().await;
+    let event = json!({
+        "agent": "tester", "kind": "player_action", "actor": { "name": "Ada" },
+        "payload": { "message": "Hi." }, "lane": "npc-7", "thread": "t", "resource": "r",
+    });
+    let run = server.send(post("/v1/events", &event).header("idempotency-key", "e1")).await;
+    let run = run.expect(201);
+    for (name, value) in [
+        ("type", json!("player_action")),
+        ("actor", json!({ "name": "Ada" })),
+        ("input", json!({ "message": "Hi." })),
+        ("lane", json!("npc-7")),
+        ("thread", json!("t")),
+        ("resource", json!("r")),
+    ] {
+        assert_eq!(run[name], value, "{name} of {run}");
+    }
+    assert_eq!(run["budget"]["turns"], 6);
+    let again = server.send(post("/v1/events", &event).header("idempotency-key", "e1")).await;
+    assert_eq!(again.expect(201)["id"], run["id"]);
+    let id = run["id"].as_str().unwrap();
+    server.ended(id).await;
+    let transcript = server.get_json(&format!("/v1/runs/{id}/transcript")).await.to_string();
+    assert!(transcript.contains("A player named Ada is talking to you."), "{transcript}");
+    // An event without data, and the same event as a task.
+    let idle = json!({ "agent": "tester", "kind": "idle_tick" });
+    assert_eq!(server.send(post("/v1/events", &idle)).await.expect(201)["input"], "");
+    let task = json!({ "agent": "tester", "input": "", "event": "quake" });
+    let run = server.send(post("/v1/runs", &task)).await.expect(201);
+    assert_eq!((&run["type"], &run["budget"]["turns"]), (&json!("quake"), &json!(6)));
+    let with = |name: &str, value: Value| {
+        let mut event = event.clone();
+        event[name] = value;
+        post("/v1/events", &event)
+    };
+    for (request, code) in [
+        (with("agent", json!("nobody")), "no_agent"),
+        (with("kind", json!("")), "empty"),
+        (with("kind", json!("k".repeat(257))), "too_long"),
+        (with("kind", json!(7)), "invalid"),
+        (with("lane", json!("l".repeat(10_000))), "invalid"),
+        (with("payload", json!("x".repeat(1024 * 1024))), "too_long"),
+        (with("text", json!("x")), "invalid"),
+        (post("/v1/events", &json!({ "agent": "tester" })), "invalid"),
+    ] {
+        assert_eq!(problem(&server, request, 422).await.0, code);
+    }
+    let both = json!({ "agent": "tester", "input": "", "event": "a", "type": "b" });
+    let (_, detail) = problem(&server, post("/v1/runs", &both), 422).await;
+    assert_eq!(detail, "`event` and `type` exclude each other");
+}
+
+#[tokio::test]
+async fn links_have_an_alias() {
+    let server = server_with([]).open().await;
+    let mut body = task();
+    body["linkedGraphHandles"] = json!({ "taskIds": ["t1", "t2"], "projectId": "p1" });
+    let run = server.send(post("/v1/runs", &body)).await.expect(201);
+    assert_eq!(run["links"], body["linkedGraphHandles"]);
+}
+
+#[tokio::test]
+async fn schedules_are_created_listed_run_and_deleted() {
+    let server = server_with([]).open().await;
+    let new = json!({
+        "name": "digest", "cron": "0 9 * * MON-FRI", "tz": "Europe/Berlin", "agent": "tester",
+        "input": "Sum up.", "catch_up": "once", "overlap": "queue",
+    });
+    let answer = server.send(post("/v1/schedules", &new)).await;
+    let made = answer.expect(201);
+    assert_eq!(answer.header("location"), Some("/v1/schedules/digest"));
+    for (name, value) in new.as_object().unwrap() {
+        assert_eq!(made[name], *value, "{name} of {made}");
+    }
+    assert!(made["next_at"].as_str().unwrap().ends_with(":00:00.000000Z"), "{made}");
+    let listed = server.get_json("/v1/schedules").await;
+    assert_eq!(listed, json!({ "data": [made], "next": null }));
+    let run = server.send(request("POST", "/v1/schedules/digest/run")).await;
+    let run = run.expect(201);
+    assert_eq!((&run["lane"], &run["input"]), (&json!("schedule:digest"), &json!("Sum up.")));
+    let shown = server.get_json("/v1/schedules/digest").await;
+    assert_eq!(shown["last_run"], run["id"]);
+    assert_eq!((&shown["last_status"], &shown["next_at"]), (&json!("pending"), &made["next_at"]));
+    let idle =
+        json!({ "name": "idle", "every_ms": 30_000, "agent": "tester", "event": "idle_tick" });
+    let idle = server.send(post("/v1/schedules", &idle)).await.expect(201);
+    assert_eq!((&idle["catch_up"], &idle["overlap"]), (&json!("skip"), &json!("skip")));
+    let with = |name: &str, value: Value| {
+        let mut body = new.clone();
+        body["name"] = json!("other");
+        body[name] = value;
+        post("/v1/schedules", &body)
+    };
+    for (request, status, code, reason) in [
+        (post("/v1/schedules", &new), 409, "schedule_exists", "`digest`"),
+        (with("cron", json!("99 * * * *")), 422, "invalid_schedule", "an example is"),
+        (with("tz", json!("Nowhere")), 422, "invalid_schedule", "an example is `Europe/Berlin`"),
+        (with("chain", json!("full")), 422, "invalid_schedule", "`chain` is not supported"),
+        (with("agent", json!("nobody")), 422, "no_agent", "`nobody`"),
+        (with("catch_up", json!("never")), 422, "invalid", "catch_up"),
+        (with("when", json!("now")), 422, "invalid", "when"),
+        (get("/v1/schedules/none"), 404, "no_schedule", "`none`"),
+        (request("POST", "/v1/schedules/none/run"), 404, "no_schedule", "`none`"),
+        (request("DELETE", "/v1/schedules/none"), 404, "no_schedule", "`none`"),
+    ] {
+        let (found, detail) = problem(&server, request, status).await;
+        assert_eq!(found, code, "{detail}");
+        assert!(detail.contains(reason), "{detail}");
+    }
+    let deleted = server.send(request("DELETE", "/v1/schedules/digest")).await.expect(200);
+    assert_eq!(deleted["name"], "digest");
+    assert_eq!(server.get_json("/v1/schedules").await["data"], json!([idle]));
+}
+
+#[tokio::test]
+async fn statistics_count_the_runs_of_an_agent() {
+    let server = server_with([]).start().await;
+    let run = server.submit().await;
+    server.ended(&run).await;
+    for query in ["", "?window=24h", "?window=1h%2030m"] {
+        let stats = server.get_json(&format!("/v1/agents/tester/stats{query}")).await;
+        assert_eq!(stats["agent"], "tester");
+        assert_eq!((&stats["runs"]["total"], &stats["runs"]["completed"]), (&json!(1), &json!(1)));
+        assert_eq!((&stats["success_rate"], &stats["truncated"]), (&json!(1.0), &json!(false)));
+        assert_eq!(stats["turns"], json!({ "total": 1, "p50": 1, "p95": 1 }));
+    }
+    for (path, status, code) in [
+        ("/v1/agents/tester/stats?window=7", 422, "invalid"),
+        ("/v1/agents/tester/stats?windo=7d", 422, "invalid"),
+        ("/v1/agents/nobody/stats", 404, "no_agent"),
+        ("/v1/agents/%0A/stats", 404, "no_agent"),
+    ] {
+        assert_eq!(problem(&server, get(path), status).await.0, code, "{path}");
+    }
+}
