@@ -5,6 +5,7 @@ mod ls;
 mod new;
 mod project;
 mod show;
+mod stats;
 
 use clap::{Args, Subcommand};
 
@@ -13,13 +14,15 @@ use crate::agents::ls::ListAgentsCommand;
 use crate::agents::new::NewAgentCommand;
 use crate::agents::project::AgentsProject;
 use crate::agents::show::ShowAgentCommand;
+use crate::agents::stats::AgentStatsCommand;
 
 const EXAMPLES: &str = "Examples:
   longhaul agents                  all agents, and which are hidden or broken
   longhaul agents new tidy         creates agents/tidy.md from a template
   longhaul agents check            every problem of every file as file:line:column
   longhaul agents check implement  the problems and notes of one agent
-  longhaul agents show implement   the fields of one agent, and its version";
+  longhaul agents show implement   the fields of one agent, and its version
+  longhaul agents stats --since 24h  how the runs of each agent ended, and what they took";
 
 /// Arguments of `longhaul agents`.
 #[derive(Debug, Args)]
@@ -44,10 +47,17 @@ enum AgentsSubcommand {
     Show(ShowAgentCommand),
     /// Creates the file of a new agent
     New(NewAgentCommand),
+    /// Shows how the runs of agents ended, and what they took
+    #[command(after_help = EXAMPLES)]
+    Stats(AgentStatsCommand),
 }
 
 impl AgentsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        // Statistics come from the store or the server, which need not be in a project.
+        if let Some(AgentsSubcommand::Stats(stats)) = &self.command {
+            return stats.run();
+        }
         let project = AgentsProject::load()?;
         match &self.command {
             None => self.list.run(&project.loaded),
@@ -55,6 +65,7 @@ impl AgentsCommand {
             Some(AgentsSubcommand::Check(check)) => check.run(&project),
             Some(AgentsSubcommand::Show(show)) => show.run(&project.loaded),
             Some(AgentsSubcommand::New(new)) => new.run(&project),
+            Some(AgentsSubcommand::Stats(stats)) => stats.run(),
         }
     }
 }

@@ -8,8 +8,8 @@ use longhaul_engine::clock::SystemClock;
 use crate::exit::Exit;
 use crate::{
     agents, answer, approve, batch, bench, chaos, config, db, demo, error, export, gates, keys,
-    lanes, log, ls, mcp, memory, mock_model, models, run, run_commands, serve, show, steer, submit,
-    trust, version, watch, why, worker,
+    lanes, log, ls, mcp, memory, mock_model, models, run, run_commands, schedules, serve, show,
+    steer, submit, trust, version, watch, why, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -89,6 +89,8 @@ commands! {
     Answer(answer::AnswerCommand),
     /// Lists, checks, shows and creates agents
     Agents(agents::AgentsCommand),
+    /// Lists, adds, removes and fires schedules, which start agents at certain times
+    Schedules(schedules::SchedulesCommand),
     /// Lists models, their prices and whether an API key is set, and checks providers
     Models(models::ModelsCommand),
     /// Lists, checks and logs in to the MCP servers in .mcp.json

@@ -3,6 +3,7 @@
 
 pub(crate) mod connect;
 mod run_request;
+mod schedules;
 
 use longhaul_api::batch::{BatchView, NewBatchBody};
 use longhaul_api::client::{self, Client};

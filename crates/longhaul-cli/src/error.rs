@@ -225,6 +225,8 @@ fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]>
         "lane_busy" => &[("see the lanes", "longhaul lanes")],
         "no_agent" => &[("all agents", "longhaul agents")],
         "no_key" => &[("all keys", "longhaul keys ls")],
+        "no_schedule" => &[("all schedules", "longhaul schedules")],
+        "schedule_exists" => &[("remove that schedule first", "longhaul schedules rm NAME")],
         "key_taken" => &[("revoke that key first", "longhaul keys revoke NAME")],
         "template" => &[("check the agent", "longhaul agents check AGENT")],
         "no_model" => &[
@@ -265,6 +267,7 @@ fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]>
         | "too_long"
         | "empty"
         | "invalid_task"
+        | "invalid_schedule"
         | "bad_script"
         | "steer_settled"
         | "no_steer"
@@ -319,6 +322,8 @@ mod tests {
             ("response_lost", Exit::Busy, "longhaul ls"),
             ("unexpected_response", Exit::Usage, "/version"),
             ("no_key", Exit::Usage, "longhaul keys ls"),
+            ("no_schedule", Exit::Usage, "longhaul schedules"),
+            ("schedule_exists", Exit::Usage, "longhaul schedules rm NAME"),
             ("key_taken", Exit::Usage, "longhaul keys revoke NAME"),
             ("invalid", Exit::Usage, "write it better"),
         ] {

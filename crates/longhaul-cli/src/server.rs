@@ -200,7 +200,8 @@ impl ServeSession {
 
     fn build_worker(&self) -> anyhow::Result<Worker> {
         let options = self.inbox.worker_options(&self.runtime.config)?;
-        let worker = Worker::new(self.runtime.longhaul.services(), options);
+        let longhaul = &self.runtime.longhaul;
+        let worker = Worker::new(longhaul.services(), options).with_schedules(longhaul);
         Ok(worker.with_hooks(Arc::new(RunLifecycleLogger)))
     }
 

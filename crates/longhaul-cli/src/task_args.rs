@@ -1,6 +1,7 @@
 //! Command-line arguments that describe a task.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use clap::Args;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::caller_name::caller_name;
 use crate::error::CliError;
+use crate::history_file::read_history;
 use crate::output;
 
 /// Maximum length of a task's input read from the command line or stdin, in bytes.
@@ -49,11 +51,22 @@ pub(crate) struct TaskArgs {
     context: Vec<String>,
     /// Type of the task, such as idle_tick; workers can take only certain types (`longhaul worker
     /// --type`), and agents choose event texts by type
-    #[arg(long = "type", value_name = "KIND")]
+    #[arg(long = "type", value_name = "KIND", conflicts_with = "event")]
     kind: Option<String>,
+    /// Kind of the event that the task is, such as player_action; the agent reads kind and input as
+    /// a text
+    #[arg(long, value_name = "KIND")]
+    event: Option<String>,
     /// Person on whose behalf the run acts: a name, or JSON such as {"name": "Ada"}
     #[arg(long, value_name = "JSON")]
     actor: Option<String>,
+    /// Reference to a related object in another system, as name and value; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    link: Vec<String>,
+    /// File with the conversation to continue, or `-` for stdin: a JSON list of {"role": "user" or
+    /// "assistant", "content": TEXT}
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
     /// Priority of the run; runs with a higher priority start first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
@@ -89,10 +102,14 @@ impl TaskArgs {
     /// Builds the task from the command-line arguments.
     pub(crate) fn build_task(&self) -> anyhow::Result<Task> {
         let mut task = Task::new(&self.agent, Value::Null);
+        if let Some(file) = &self.history {
+            task.history = read_history(file, self.reads_stdin())?;
+        }
         task.input = self.read_input()?;
         task.model.clone_from(&self.model);
         task.priority = self.priority;
-        task.kind.clone_from(&self.kind);
+        task.event = self.event.is_some();
+        task.kind = self.event.clone().or_else(|| self.kind.clone());
         task.actor = self.actor.as_deref().map(parse_actor).transpose()?;
         task.tags.clone_from(&self.tag);
         task.idempotency_key.clone_from(&self.idempotency_key);
@@ -105,6 +122,7 @@ impl TaskArgs {
             task.budget = BudgetPatch { caps, warn_percent: None };
         }
         task.context = parse_context(&self.context)?;
+        task.links = parse_links(&self.link)?;
         Ok(task)
     }
 
@@ -114,17 +132,40 @@ impl TaskArgs {
             let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
             return Err(CliError::usage_error(message).into());
         }
-        let shaped = text.trim_start().starts_with(['{', '[']);
-        match RawJson::parse(text.trim()) {
-            Ok(json) if shaped => {
-                check_json_parses(json.as_str()).map_err(|bad| {
-                    CliError::usage_error(format!("the input can't be read: {bad}"))
-                })?;
-                Ok(json)
-            }
-            Ok(_) | Err(_) => Ok(RawJson::from_serialize(&text)),
-        }
+        parse_input(&text)
     }
+}
+
+/// Parses an input: a JSON object or list, or else a text.
+pub(crate) fn parse_input(text: &str) -> anyhow::Result<RawJson> {
+    let shaped = text.trim_start().starts_with(['{', '[']);
+    match RawJson::parse(text.trim()) {
+        Ok(json) if shaped => {
+            check_json_parses(json.as_str())
+                .map_err(|bad| CliError::usage_error(format!("the input can't be read: {bad}")))?;
+            Ok(json)
+        }
+        Ok(_) | Err(_) => Ok(RawJson::from_serialize(&text)),
+    }
+}
+
+/// Parses references to other systems to a JSON object. A name that is repeated has a list of
+/// values.
+fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
+    let mut links: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for text in args {
+        let (name, value) =
+            text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                CliError::usage_error(format!("--link {text} must be written as NAME=VALUE"))
+            })?;
+        links.entry(name).or_default().push(value);
+    }
+    let to_value = |(name, values): (&str, Vec<&str>)| match values.as_slice() {
+        [value] => (name.to_owned(), Value::from(*value)),
+        values => (name.to_owned(), Value::from(values)),
+    };
+    let links: serde_json::Map<String, Value> = links.into_iter().map(to_value).collect();
+    Ok((!links.is_empty()).then(|| RawJson::from_serialize(&links)))
 }
 
 /// Parses the person on whose behalf a run acts: a JSON object, or else a name.

@@ -89,7 +89,8 @@ impl WorkerCommand {
             output::eprint_line(&format!("  Concurrency {} runs", options.concurrency));
             output::eprint_line("  Stop        Ctrl-C; runs continue when the next worker starts");
         }
-        let mut worker = EngineWorker::new(runtime.longhaul.services(), options);
+        let longhaul = &runtime.longhaul;
+        let mut worker = EngineWorker::new(longhaul.services(), options).with_schedules(longhaul);
         if !self.quiet {
             worker = worker.with_hooks(Arc::new(RunPrintHooks));
         }

@@ -48,6 +48,7 @@ mod suite {
     mod parity;
     mod perception_e2e;
     mod project;
+    mod schedules_cli;
     mod secrets_cli;
     mod server_cli;
     mod server_harness;

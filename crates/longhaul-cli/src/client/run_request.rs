@@ -18,7 +18,8 @@ pub(super) fn to_request_body(task: Task) -> NewRunBody {
         resource: task.resource.as_ref().map(ToString::to_string),
         lane: task.lane.as_ref().map(ToString::to_string),
         inbox: task.inbox.as_ref().map(ToString::to_string),
-        kind: task.kind,
+        event: task.kind.clone().filter(|_| task.event),
+        kind: task.kind.filter(|_| !task.event),
         priority: task.priority,
         model: task.model,
         budget: BudgetBody {

@@ -82,13 +82,25 @@ fn a_history_is_loaded_and_an_invalid_one_refused() {
     let both = project.run_with_stdin(good, &both, 2).err;
     assert!(both.contains("stdin is used for the input already"), "{both}");
     for args in [
-        vec!["run", "plain", "it", "--history", "good.json"],
         vec!["run", "plain", "it", "--ephemeral", "--thread", "t"],
         vec!["run", "plain", "it", "--ephemeral", "--inbox", "mail"],
         vec!["run", "plain", "it", "--ephemeral", "--record=x"],
     ] {
         project.run(&args, 2);
     }
+}
+
+#[test]
+fn a_stored_run_can_start_with_a_history() {
+    let project = Project::new();
+    let history =
+        r#"[{"role":"user","content":"I am Ada."},{"role":"assistant","content":"Hello, Ada."}]"#;
+    project.write("before.json", history);
+    let args = ["run", "plain", "it", "--history", "before.json", "--json"];
+    let run = project.json(&args);
+    let page = project.run(&["show", run["id"].as_str().unwrap(), "--transcript"], 0);
+    assert!(page.out.contains("Hello, Ada."), "{page:?}");
+    project.run(&["submit", "plain", "it", "--history", "none.json"], 2);
 }
 
 #[test]

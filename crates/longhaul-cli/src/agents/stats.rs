@@ -1,0 +1,101 @@
+//! `longhaul agents stats`: prints how the runs of agents ended, and what they took.
+
+use clap::Args;
+use longhaul_api::agent_stats::AgentStatsView;
+use longhaul_core::id::AgentName;
+use longhaul_core::time::Millis;
+
+use crate::client::RunClient;
+use crate::client::connect::try_connect;
+use crate::format::{format_duration, format_usd, parse_duration};
+use crate::table::{self, TableCell};
+use crate::{output, runtime};
+
+/// Arguments of `longhaul agents stats`.
+#[derive(Debug, Args)]
+pub(crate) struct AgentStatsCommand {
+    /// Agent to show; all agents with runs if not given
+    name: Option<AgentName>,
+    /// Count runs that were created since this long ago, such as 24h
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "7d")]
+    since: Millis,
+    /// Print the statistics as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl AgentStatsCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let stats = match try_connect()? {
+            Some(client) => runtime::build_current_thread()?.block_on(self.read_stats(&client))?,
+            None => Vec::new(),
+        };
+        if self.json {
+            return output::print_json_list(&stats);
+        }
+        if stats.is_empty() {
+            output::eprint_line("No agent has runs in this time.   All runs: longhaul ls --all");
+            return Ok(());
+        }
+        let head = [
+            "AGENT",
+            "RUNS",
+            "DONE",
+            "FAILED",
+            "CANCELLED",
+            "OPEN",
+            "SUCCESS",
+            "TURNS",
+            "TOKENS",
+            "COST",
+            "ACTIVE",
+            "TIME P50/P95",
+        ];
+        table::print_table(&head, stats.iter().map(stats_row))?;
+        if stats.iter().any(|one| one.truncated) {
+            output::eprint_line("There were more runs; only the newest of each agent are counted.");
+        }
+        Ok(())
+    }
+
+    async fn read_stats(&self, client: &RunClient) -> anyhow::Result<Vec<AgentStatsView>> {
+        if let Some(name) = &self.name {
+            return Ok(vec![client.agent_stats(name, self.since).await?]);
+        }
+        let mut all = Vec::new();
+        for name in client.agent_names().await? {
+            let stats = client.agent_stats(&name, self.since).await?;
+            if stats.runs.total > 0 {
+                all.push(stats);
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn stats_row(stats: &AgentStatsView) -> Vec<TableCell> {
+    let runs = &stats.runs;
+    let rate = stats.success_rate.map(|rate| format!("{:.0} %", rate * 100.0));
+    let tokens = stats.input_tokens.total.saturating_add(stats.output_tokens.total);
+    let time = |millis: u64| format_duration(Millis(millis));
+    // A total without the unknown costs would be too low.
+    let cost = Some(stats.cost_usd.total).filter(|_| stats.cost_usd.unknown == 0);
+    let active = &stats.active_ms;
+    [
+        stats.agent.clone(),
+        runs.total.to_string(),
+        runs.completed.to_string(),
+        runs.failed.to_string(),
+        runs.cancelled.to_string(),
+        runs.open.to_string(),
+        rate.unwrap_or_else(|| "-".to_owned()),
+        stats.turns.total.to_string(),
+        tokens.to_string(),
+        format_usd(cost),
+        time(active.total),
+        format!("{} / {}", time(active.p50), time(active.p95)),
+    ]
+    .into_iter()
+    .map(TableCell::new)
+    .collect()
+}

@@ -1,0 +1,237 @@
+//! `longhaul schedules`: lists, adds, removes and fires schedules, which start agents at certain
+//! times.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args, Subcommand};
+use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_core::schedule::{CatchUp, Overlap};
+use longhaul_core::time::Millis;
+
+use crate::client::connect::{connect, connect_or_create_store, find_server, try_connect};
+use crate::event_printer::format_date_time;
+use crate::format::{format_duration, parse_duration};
+use crate::style::Tone;
+use crate::table::{self, TableCell};
+use crate::task_args::parse_input;
+use crate::{output, runtime};
+
+const EXAMPLES: &str = "Examples:
+  longhaul schedules add digest --cron \"0 9 * * MON-FRI\" --tz Europe/Berlin --agent writer --input \"Sum up the news\"
+  longhaul schedules add smith-idle --every 30s --agent smith --event idle_tick
+  longhaul schedules               all schedules, with the next firing and the last run
+  longhaul schedules run digest    starts a run now; the next firing stays as it is
+  longhaul schedules rm digest
+
+Schedules fire while `dev`, `serve` or `worker` is running.";
+
+/// Maximum number of characters of an error in the table.
+const ERROR_CHARS: usize = 60;
+
+/// Arguments of `longhaul schedules`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct SchedulesCommand {
+    #[command(subcommand)]
+    command: Option<SchedulesSubcommand>,
+    #[command(flatten)]
+    list: ListSchedulesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SchedulesSubcommand {
+    /// Lists all schedules, with the next firing and the last run
+    #[command(after_help = EXAMPLES)]
+    Ls(ListSchedulesCommand),
+    /// Adds a schedule
+    #[command(after_help = EXAMPLES)]
+    Add(Box<AddScheduleCommand>),
+    /// Removes a schedule; its runs are kept
+    Rm(RemoveScheduleCommand),
+    /// Starts a run of a schedule now; the next firing stays as it is
+    Run(RunScheduleCommand),
+}
+
+#[derive(Debug, Args)]
+struct ListSchedulesCommand {
+    /// Print the schedules as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("timing").required(true).args(["cron", "every"]))]
+struct AddScheduleCommand {
+    /// Name of the schedule
+    name: String,
+    /// Cron pattern: minute, hour, day of the month, month and day of the week, such as
+    /// "0 9 * * MON-FRI"; a sixth field in front means seconds
+    #[arg(long, value_name = "PATTERN")]
+    cron: Option<String>,
+    /// Time zone of the cron pattern, such as Europe/Berlin; UTC if not given
+    #[arg(long, value_name = "ZONE", requires = "cron")]
+    tz: Option<String>,
+    /// Fixed interval between two firings, such as 30s
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    every: Option<Millis>,
+    /// Agent to start; each run uses the newest version of the agent
+    #[arg(long)]
+    agent: String,
+    /// Input of the runs; a JSON object or list is passed on as JSON
+    #[arg(long, required_unless_present = "event")]
+    input: Option<String>,
+    /// Kind of the event that each firing is for the agent, such as idle_tick
+    #[arg(long, value_name = "KIND")]
+    event: Option<String>,
+    /// Lane of the runs; the lane of the agent if not given
+    #[arg(long)]
+    lane: Option<String>,
+    /// Conversation (thread) that the runs belong to
+    #[arg(long)]
+    thread: Option<String>,
+    /// Person or thing that the conversation is about
+    #[arg(long)]
+    resource: Option<String>,
+    /// What happens to firings that were missed while no worker was running: skip them, start one
+    /// run for all of them, or start a run for each (at most 100)
+    #[arg(long, value_parser = catch_up_parser(), default_value = CatchUp::Skip.as_str())]
+    catch_up: CatchUp,
+    /// What happens when the schedule fires while its last run has not ended: skip the firing,
+    /// queue the new run, or allow both at once
+    #[arg(long, value_parser = overlap_parser(), default_value = Overlap::Skip.as_str())]
+    overlap: Overlap,
+    /// Print the schedule as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct RemoveScheduleCommand {
+    /// Name of the schedule
+    name: String,
+}
+
+#[derive(Debug, Args)]
+struct RunScheduleCommand {
+    /// Name of the schedule
+    name: String,
+    /// Print the new run as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn catch_up_parser() -> impl TypedValueParser<Value = CatchUp> {
+    PossibleValuesParser::new(CatchUp::ALL.map(CatchUp::as_str)).try_map(|text| {
+        CatchUp::ALL.into_iter().find(|one| one.as_str() == text).ok_or("no such policy")
+    })
+}
+
+fn overlap_parser() -> impl TypedValueParser<Value = Overlap> {
+    PossibleValuesParser::new(Overlap::ALL.map(Overlap::as_str)).try_map(|text| {
+        Overlap::ALL.into_iter().find(|one| one.as_str() == text).ok_or("no such policy")
+    })
+}
+
+impl SchedulesCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            None => self.list.run(),
+            Some(SchedulesSubcommand::Ls(ls)) => ls.run(),
+            Some(SchedulesSubcommand::Add(add)) => add.run(),
+            Some(SchedulesSubcommand::Rm(rm)) => rm.run(),
+            Some(SchedulesSubcommand::Run(run)) => run.run(),
+        }
+    }
+}
+
+impl AddScheduleCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let body = NewScheduleBody {
+            cron: self.cron.clone(),
+            tz: self.tz.clone(),
+            every_ms: self.every.map(|every| every.0),
+            input: self.input.as_deref().map(parse_input).transpose()?,
+            event: self.event.clone(),
+            lane: self.lane.clone(),
+            thread: self.thread.clone(),
+            resource: self.resource.clone(),
+            catch_up: self.catch_up,
+            overlap: self.overlap,
+            ..NewScheduleBody::new(&self.name, &self.agent)
+        };
+        let client = connect_or_create_store(find_server()?)?;
+        runtime::build_current_thread()?.block_on(async {
+            let schedule = client.create_schedule(body).await?;
+            if self.json {
+                return output::print_json(&schedule);
+            }
+            let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_date_time);
+            output::print_text(&format!("The schedule `{}` fires next: {next}", schedule.name))?;
+            if !client.has_driver().await? {
+                output::eprint_line("No worker is running, so it does not fire: longhaul worker");
+            }
+            Ok(())
+        })
+    }
+}
+
+impl ListSchedulesCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let schedules = match try_connect()? {
+            Some(client) => runtime::build_current_thread()?.block_on(client.list_schedules())?,
+            None => Vec::new(),
+        };
+        if self.json {
+            return output::print_json_list(&schedules);
+        }
+        if schedules.is_empty() {
+            output::eprint_line(
+                "There are no schedules yet.   Add one: longhaul schedules add --help",
+            );
+            return Ok(());
+        }
+        let head = ["NAME", "WHEN", "AGENT", "NEXT", "LAST RUN", "STATUS"];
+        table::print_table(&head, schedules.iter().map(schedule_row))
+    }
+}
+
+fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
+    let when = match (&schedule.cron, schedule.every_ms) {
+        (Some(cron), _) => format!("{cron} {}", schedule.tz.as_deref().unwrap_or_default()),
+        (None, every) => format!("every {}", format_duration(Millis(every.unwrap_or_default()))),
+    };
+    let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_date_time);
+    let last = schedule.last_run.map_or_else(|| "-".to_owned(), |run| run.to_string());
+    let status = match (&schedule.last_error, schedule.last_status) {
+        (Some(error), _) => TableCell::new(error).with_max_chars(ERROR_CHARS).with_tone(Tone::Bad),
+        (None, Some(status)) => TableCell::new(status.as_str()),
+        (None, None) => TableCell::new("-"),
+    };
+    vec![
+        TableCell::new(&schedule.name),
+        TableCell::new(when),
+        TableCell::new(&schedule.agent),
+        TableCell::new(next),
+        TableCell::new(last),
+        status,
+    ]
+}
+
+impl RemoveScheduleCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let client = connect()?;
+        let removed =
+            runtime::build_current_thread()?.block_on(client.delete_schedule(&self.name))?;
+        output::print_text(&format!("The schedule `{}` is removed.", removed.name))
+    }
+}
+
+impl RunScheduleCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let client = connect()?;
+        let run = runtime::build_current_thread()?.block_on(client.run_schedule(&self.name))?;
+        match self.json {
+            true => output::print_json(&run),
+            false => output::print_line(&run.id.to_string()),
+        }
+    }
+}
