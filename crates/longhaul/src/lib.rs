@@ -37,6 +37,7 @@ mod schedules;
 pub mod server_marker;
 pub mod skills;
 pub mod spanned;
+mod submit;
 mod task;
 pub mod tools;
 pub mod trust;

@@ -13,18 +13,19 @@ use std::sync::Arc;
 use longhaul_core::id::{GateId, RunId, Seq};
 use longhaul_core::task::BatchMode as Mode;
 use longhaul_engine::Longhaul;
-use longhaul_engine::error::Rejection;
-use longhaul_engine::handle::{GateAnswerOutcome, SubmitOutcome};
+use longhaul_engine::handle::GateAnswerOutcome;
 
 pub use crate::runtime::builder::RuntimeBuilder;
 
-use crate::agents::loaded_agents::AgentError;
 use crate::batch::Batch;
 use crate::error::Error;
+use crate::event_builder::EventBuilder;
 use crate::gates::{Answer, Gates};
 use crate::lane::Lane;
 use crate::run::RunHandle;
 use crate::runtime_state::RuntimeState;
+use crate::schedules::Schedules;
+use crate::submit::{check_task, submit_task};
 use crate::task::Task;
 use crate::worker::Worker;
 
@@ -85,12 +86,7 @@ impl Runtime {
     /// model; the idempotency key was used for another task; the lane is full, or busy and the agent
     /// refuses tasks while it is; the last worker has failed; or the store failed.
     pub async fn submit(&self, task: Task) -> Result<RunHandle, Error> {
-        let task = self.check_task(task)?;
-        let submitted = self.longhaul().submit_task(task).await?;
-        let was_added = matches!(submitted, SubmitOutcome::Added(_));
-        let run = submitted.run_ids().first().copied().ok_or(Rejection::Empty("a submit"));
-        let run = run.map_err(longhaul_engine::Error::from)?;
-        Ok(self.run(run).with_added_task(was_added))
+        submit_task(&self.0, task).await
     }
 
     /// Submits up to 1,000 tasks as a batch: all of them or none. With [`Mode::Sequential`] each run
@@ -105,42 +101,29 @@ impl Runtime {
         tasks: impl IntoIterator<Item = Task>,
         mode: Mode,
     ) -> Result<Batch, Error> {
-        let tasks = tasks.into_iter().map(|task| self.check_task(task));
+        let tasks = tasks.into_iter().map(|task| check_task(&self.0, task));
         let batch = self.longhaul().submit_batch(tasks.collect::<Result<_, _>>()?, mode).await?;
         let runs = batch.runs.iter().map(|run| self.run(run.id)).collect();
         Ok(Batch { id: batch.id, runs })
     }
 
-    /// Checks a task before it is submitted, and returns it in the engine's format.
-    fn check_task(&self, task: Task) -> Result<longhaul_engine::Task, Error> {
-        let task = task.build()?;
-        if let Some(failed) = self.0.worker_failure() {
-            return Err(failed);
-        }
-        let longhaul = self.longhaul();
-        match longhaul.agent(&task.agent) {
-            // Checked before submitting: a run with a missing model would wait for a person.
-            Ok(agent) => {
-                let models = &longhaul.services().models;
-                let found = match (&task.model, agent.models.as_slice()) {
-                    (Some(named), _) => models.resolve(Some(named)).map(drop),
-                    (None, []) => models.resolve(None).map(drop),
-                    (None, all) => {
-                        all.iter().try_for_each(|name| models.resolve(Some(name)).map(drop))
-                    }
-                };
-                found
-                    .map_err(|none| Error::ModelUnavailable(none.message_for_agent(&agent.name)))?;
-            }
-            Err(_) => {
-                if let Err(broken @ AgentError::Broken { .. }) =
-                    self.0.runtime.loaded.find(&task.agent)
-                {
-                    return Err(broken.into());
-                }
-            }
-        }
-        Ok(task)
+    /// Returns an event for an agent, to be completed and sent. The agent's context provider, its
+    /// text for this kind of event and its model for it apply. The run has at most 6 turns, unless
+    /// the agent sets `max_turns`.
+    ///
+    /// ```no_run
+    /// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+    /// runtime.event("smith", "idle_tick").lane("npc-smith").send().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn event(&self, agent: impl AsRef<str>, kind: impl AsRef<str>) -> EventBuilder<'_> {
+        EventBuilder::new(&self.0, agent.as_ref(), kind.as_ref())
+    }
+
+    /// Returns access to the schedules, which start agents at certain times while a worker runs.
+    pub fn schedules(&self) -> Schedules<'_> {
+        Schedules { state: &self.0 }
     }
 
     fn longhaul(&self) -> &Longhaul {

@@ -114,6 +114,28 @@ impl Task {
         self
     }
 
+    /// Sets the person or system on whose behalf the run acts, such as
+    /// `serde_json::json!({ "name": "Ada" })`.
+    #[must_use]
+    pub fn actor(mut self, actor: impl Serialize) -> Self {
+        self.task.actor = Some(to_json("the actor of the task", &actor, &mut self.serialize_error));
+        self
+    }
+
+    /// Sets the references to related objects in other systems. They are returned with the run.
+    #[must_use]
+    pub fn links(mut self, links: impl Serialize) -> Self {
+        self.task.links = Some(to_json("the links of the task", &links, &mut self.serialize_error));
+        self
+    }
+
+    /// Makes the task an event of this kind. The agent reads the kind and the input as a text.
+    pub(crate) fn event(mut self, kind: impl Into<String>) -> Self {
+        self.task.event = true;
+        self.task.kind = Some(kind.into());
+        self
+    }
+
     /// Adds a tag by which the run can be found.
     #[must_use]
     pub fn tag(mut self, tag: impl Into<String>) -> Self {

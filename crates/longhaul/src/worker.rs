@@ -238,7 +238,8 @@ impl Worker {
             options.inboxes.clone_from(&self.inboxes);
         }
         let services = self.state.runtime.longhaul.services();
-        let mut worker = EngineWorker::new(services, options);
+        let longhaul = &self.state.runtime.longhaul;
+        let mut worker = EngineWorker::new(services, options).with_schedules(longhaul);
         if !self.callbacks.is_empty() {
             let hooks = CallbackHooks::start(self.callbacks.clone(), Arc::clone(&services.clock));
             worker = worker.with_hooks(Arc::new(hooks.map_err(Error::WorkerSetup)?));

@@ -5,6 +5,7 @@ mod suite {
     mod crash;
     mod embedded_program;
     mod ephemeral;
+    mod events_and_schedules;
     mod features;
     mod handler;
     mod handler_retry;

@@ -1,0 +1,78 @@
+//! Events for agents, such as a player's action or an idle tick.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::run::RunHandle;
+use crate::runtime_state::RuntimeState;
+use crate::submit::submit_task;
+use crate::task::Task;
+
+/// An event for an agent that is not sent yet. Created by [`Runtime::event`](crate::Runtime::event).
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// use longhaul::serde_json::json;
+///
+/// let run = runtime
+///     .event("smith", "player_action")
+///     .actor(json!({ "name": "Ada" }))
+///     .payload(json!({ "message": "A sword, please." }))
+///     .lane("npc-smith")
+///     .send()
+///     .await?;
+/// println!("{}", run.wait().await?.text()?);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an event is not sent until `send` is called"]
+#[derive(Debug)]
+pub struct EventBuilder<'a> {
+    state: &'a Arc<RuntimeState>,
+    task: Task,
+}
+
+impl<'a> EventBuilder<'a> {
+    pub(crate) fn new(state: &'a Arc<RuntimeState>, agent: &str, kind: &str) -> Self {
+        Self { state, task: Task::new(agent).event(kind) }
+    }
+
+    /// Sets the person or system that caused the event. Texts for events use its `name`.
+    pub fn actor(self, actor: impl Serialize) -> Self {
+        self.with_task(|task| task.actor(actor))
+    }
+
+    /// Sets the data of the event: a text, or any value that serializes to JSON.
+    pub fn payload(self, payload: impl Serialize) -> Self {
+        self.with_task(|task| task.input(payload))
+    }
+
+    /// Sets the lane. Only one run of a lane is active at a time; the others wait in order.
+    pub fn lane(self, lane: impl AsRef<str>) -> Self {
+        self.with_task(|task| task.lane(lane))
+    }
+
+    /// Sets the conversation thread that the run belongs to.
+    pub fn thread(self, thread: impl AsRef<str>) -> Self {
+        self.with_task(|task| task.thread(thread))
+    }
+
+    /// Sets the resource: the person or thing that the conversation is about.
+    pub fn resource(self, resource: impl AsRef<str>) -> Self {
+        self.with_task(|task| task.resource(resource))
+    }
+
+    fn with_task(self, change: impl FnOnce(Task) -> Task) -> Self {
+        Self { task: change(self.task), ..self }
+    }
+
+    /// Sends the event. When this returns, the run of the event is on disk.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::submit`](crate::Runtime::submit).
+    pub async fn send(self) -> Result<RunHandle, Error> {
+        submit_task(self.state, self.task).await
+    }
+}

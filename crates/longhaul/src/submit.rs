@@ -1,0 +1,50 @@
+//! Submits tasks and events of a program.
+
+use std::sync::Arc;
+
+use longhaul_engine::error::Rejection;
+use longhaul_engine::handle::SubmitOutcome;
+
+use crate::agents::loaded_agents::AgentError;
+use crate::error::Error;
+use crate::run::RunHandle;
+use crate::runtime_state::RuntimeState;
+use crate::task::Task;
+
+/// Checks and submits a task. Returns the handle of its run.
+pub(crate) async fn submit_task(state: &Arc<RuntimeState>, task: Task) -> Result<RunHandle, Error> {
+    let task = check_task(state, task)?;
+    let submitted = state.runtime.longhaul.submit_task(task).await?;
+    let was_added = matches!(submitted, SubmitOutcome::Added(_));
+    let run = submitted.run_ids().first().copied().ok_or(Rejection::Empty("a submit"));
+    let run = run.map_err(longhaul_engine::Error::from)?;
+    Ok(RunHandle::new(Arc::clone(state), run).with_added_task(was_added))
+}
+
+/// Checks a task before it is submitted, and returns it in the engine's format.
+pub(crate) fn check_task(state: &RuntimeState, task: Task) -> Result<longhaul_engine::Task, Error> {
+    let task = task.build()?;
+    if let Some(failed) = state.worker_failure() {
+        return Err(failed);
+    }
+    let longhaul = &state.runtime.longhaul;
+    match longhaul.agent(&task.agent) {
+        // Checked before submitting: a run with a missing model would wait for a person.
+        Ok(agent) => {
+            let models = &longhaul.services().models;
+            let found = match (&task.model, agent.models.as_slice()) {
+                (Some(named), _) => models.resolve(Some(named)).map(drop),
+                (None, []) => models.resolve(None).map(drop),
+                (None, all) => all.iter().try_for_each(|name| models.resolve(Some(name)).map(drop)),
+            };
+            found.map_err(|none| Error::ModelUnavailable(none.message_for_agent(&agent.name)))?;
+        }
+        Err(_) => {
+            if let Err(broken @ AgentError::Broken { .. }) = state.runtime.loaded.find(&task.agent)
+            {
+                return Err(broken.into());
+            }
+        }
+    }
+    Ok(task)
+}
