@@ -37,9 +37,9 @@ fn a_server_prints_its_url_and_releases_its_runs_at_shutdown() {
     let marker: Value = serde_json::from_str(&marker).unwrap();
     assert_eq!(marker["url"], served.url.as_str());
     assert_eq!(marker["pid"], served.pid());
-    assert_eq!(served.request("GET /readyz", &[], "").status, 200);
     let run = project.submit("chat", "milk");
     wait_until_model_call(&project, &run);
+    assert_eq!(served.request("GET /readyz", &[], "").status, 200);
     served.signal("-TERM");
     served.wait_for_line("shutting down");
     let ready = served.request("GET /readyz", &[], "");
