@@ -10,7 +10,7 @@ use std::sync::Arc;
 use longhaul_core::duration;
 use longhaul_core::event::entry::{Entry, EntryEnvelope};
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{AgentName, BatchId, GateId, KeyName, LaneKey, RunId, Seq};
+use longhaul_core::id::{AgentName, BatchId, GateId, InboxName, KeyName, LaneKey, RunId, Seq};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
@@ -27,6 +27,7 @@ use crate::client::events::EventStream;
 use crate::client::request::ApiRequest;
 use crate::gate::{AnswerBody, AnswerResponse, GateView};
 use crate::health::ReadinessResponse;
+use crate::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use crate::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
 use crate::lane::LaneView;
 use crate::list::List;
@@ -41,12 +42,13 @@ use crate::why::RunExplanation;
 pub use connection::is_server_alive;
 pub use reqwest::Url;
 
-/// Maximum number of runs, brief runs, gates, lanes or events that are requested at once.
+/// Maximum number of runs, brief runs, gates, lanes, events or inboxes that are requested at once.
 const RUNS_MAX: usize = 100;
 const BRIEF_MAX: usize = 1_000;
 const GATES_MAX: usize = 1_000;
 const LANES_MAX: usize = 1_000;
 const EVENTS_MAX: usize = 1_000;
+const INBOXES_MAX: usize = 1_000;
 
 /// HTTP client for one server. Cheap to clone.
 ///
@@ -252,6 +254,37 @@ impl Client {
         self.post(&["v1", "lanes", lane.as_str(), "resume"], &json!({})).await
     }
 
+    /// Creates a new run that executes the task of a failed run again. A second call returns the
+    /// same run.
+    pub async fn retry(&self, run: RunId) -> Result<RunView, Problem> {
+        self.post(&["v1", "runs", &run.to_string(), "retry"], &json!({})).await
+    }
+
+    /// Returns the inboxes with the number of their tasks, ordered by name.
+    pub async fn inboxes(&self) -> Result<Vec<InboxView>, Problem> {
+        let limits = ListRange { limit: usize::MAX, page_size: INBOXES_MAX, after: None };
+        self.read_list(ApiRequest::get(&["v1", "inboxes"]), limits).await
+    }
+
+    /// Returns an inbox with its newest tasks and its dead letters.
+    pub async fn inbox(&self, name: &InboxName) -> Result<InboxDetailView, Problem> {
+        self.get(&["v1", "inboxes", name.as_str()]).await
+    }
+
+    /// Submits a task to an inbox. The run of the task is on disk when this returns.
+    pub async fn post_task(
+        &self,
+        inbox: &InboxName,
+        task: &NewTaskBody,
+    ) -> Result<RunView, Problem> {
+        // Without a key of the caller, a random one is used: a retry after a lost response must
+        // not create a second run.
+        let key = task.idempotency_key.clone();
+        let key = key.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        let request = ApiRequest::post(&["v1", "inboxes", inbox.as_str(), "tasks"], task);
+        self.connection.send(&request.with_idempotency_key(key)).await
+    }
+
     /// Creates an API key. The secret of the key is only in this response.
     pub async fn create_key(&self, key: &NewKeyBody) -> Result<CreatedKey, Problem> {
         self.post(&["v1", "keys"], key).await
@@ -372,6 +405,7 @@ fn list_runs_request(filter: &RunFilter, page_size: usize) -> (ApiRequest, ListR
     let request = request
         .with_optional_query_param("agent", filter.agent.as_ref())
         .with_optional_query_param("lane", filter.lane.as_ref())
+        .with_optional_query_param("inbox", filter.inbox.as_ref())
         .with_optional_query_param("root", filter.root);
     let limits = ListRange {
         limit: filter.limit,

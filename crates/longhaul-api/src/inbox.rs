@@ -1,4 +1,4 @@
-//! Body of a request that posts a task to an inbox.
+//! Inboxes in requests and responses: a new task, and the tasks of an inbox.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,41 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::run::RunBriefView;
 use crate::schema;
 use crate::submit::deserialize_timestamp;
+
+/// An inbox with the number of its tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Inbox)]
+pub struct InboxView {
+    /// Name of the inbox.
+    pub name: String,
+    /// Default agent of the inbox, for tasks that name no agent.
+    pub agent: Option<String>,
+    /// Number of tasks that no worker has claimed yet.
+    pub pending: u64,
+    /// Number of tasks that a worker drives or that are ready to continue.
+    pub running: u64,
+    /// Number of tasks that wait, are blocked or are paused.
+    pub waiting: u64,
+    /// Number of dead letters: failed tasks that nobody has retried.
+    pub failed: u64,
+}
+
+/// An inbox with its newest tasks and its dead letters.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = InboxDetail)]
+pub struct InboxDetailView {
+    /// Name, default agent and number of tasks of the inbox.
+    #[serde(flatten)]
+    pub inbox: InboxView,
+    /// The newest tasks of the inbox, at most 20, newest first.
+    pub tasks: Vec<RunBriefView>,
+    /// The newest dead letters of the inbox, at most 20, newest first: failed tasks that nobody has
+    /// retried.
+    pub dead_letters: Vec<RunBriefView>,
+}
 
 /// A task that is posted to an inbox.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -17,10 +50,10 @@ use crate::submit::deserialize_timestamp;
 #[schema(as = NewTask)]
 pub struct NewTaskBody {
     /// Name of the agent for the task. Default: the agent of the inbox.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Type of the task, by which lists and workers can filter.
-    #[serde(default, rename = "type")]
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Input of the task: a text or any JSON.
     #[schema(schema_with = schema::any_schema)]
@@ -29,24 +62,37 @@ pub struct NewTaskBody {
     #[serde(default)]
     pub priority: i32,
     /// Lane of the run. Runs of one lane execute one at a time.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
     /// Thread (conversation) of the run; `metadata.threadId` is accepted, too.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
     /// Resource: the person or thing that the conversation is about; `metadata.resourceId` is
     /// accepted, too.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
+    /// Context values that the runtime injects into tool calls. The model can neither see nor set
+    /// them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
+    pub context: BTreeMap<String, RawJson>,
+    /// Person or system on whose behalf the run acts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schema::any_schema)]
+    pub actor: Option<RawJson>,
     /// Any data of the caller, returned with the run.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<BTreeMap<String, Value>>,
     /// Idempotency key: retries with the same key create one task.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Earliest time at which the run may start.
-    #[serde(default, deserialize_with = "deserialize_timestamp")]
+    #[serde(
+        default,
+        deserialize_with = "deserialize_timestamp",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
 }

@@ -70,7 +70,7 @@ pub struct RunView {
     pub active_ms: u64,
     /// Total time since the first claim in which no worker drove the run, in milliseconds.
     pub waiting_ms: u64,
-    /// Number of the current attempt of the run, from 1.
+    /// Number of the current attempt of the task, from 1. Attempts of retried runs are counted.
     pub attempt: u32,
     /// Numbers of retries and takeovers, which are independent of the attempts of the run.
     pub retries: RetriesView,
@@ -105,6 +105,10 @@ pub struct RunView {
     /// Id of the run at the root of the tree of runs that started each other.
     #[schema(schema_with = schema::run_id_schema)]
     pub root: RunId,
+    /// Id of the failed run whose task this run executes again.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub retry_of: Option<RunId>,
     /// Position of the run in a chain of runs.
     #[schema(schema_with = schema::any_schema)]
     pub chain: Option<RawJson>,

@@ -5,9 +5,12 @@ pub(crate) mod connect;
 mod run_request;
 mod schedules;
 
+use std::collections::BTreeMap;
+
 use longhaul_api::batch::{BatchView, NewBatchBody};
 use longhaul_api::client::{self, Client};
 use longhaul_api::gate::{self, GateView};
+use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::key::{KeyView, NewKeyBody};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView};
@@ -17,14 +20,16 @@ use longhaul_api::transcript::TranscriptView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{BatchId, GateId, KeyName, LaneKey, RunId, Seq, SteerId};
+use longhaul_core::id::{BatchId, GateId, InboxName, KeyName, LaneKey, RunId, Seq, SteerId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::task::BatchMode;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::handle::{CreateKeyRequest, GateAnswerOutcome, IssuedKey, JournalStream};
+use longhaul_engine::handle::{
+    CreateKeyRequest, GateAnswerOutcome, IssuedKey, JournalStream, inbox_task,
+};
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
 use longhaul_engine::{Longhaul, Task};
@@ -32,11 +37,17 @@ use longhaul_server::task_from_body;
 
 use self::run_request::to_request_body;
 use crate::caller_name::caller_name;
+use crate::environment;
 use crate::error::{CliError, ResultExt as _};
 use crate::output;
 
 /// Maximum number of open gates that are read for one run.
 const OPEN_GATES_MAX: usize = 100;
+
+/// Returns the default agent of each inbox, from the project's settings.
+fn default_inbox_agents() -> anyhow::Result<BTreeMap<String, String>> {
+    Ok(environment::load_config_quietly(&environment::process_env()?)?.inbox_agents())
+}
 
 /// Access to the runs of a store, directly or through a server. Errors have hints whose commands
 /// name the run, gate, agent or key.
@@ -331,6 +342,49 @@ impl RunClient {
     /// Resumes a lane and returns its new state.
     pub(crate) async fn resume_lane(&self, lane: &LaneKey) -> anyhow::Result<LaneView> {
         either!(RunClient::self, client => client.resume_lane(lane))
+    }
+
+    /// Creates a new run that executes the task of a failed run again, and returns the new run.
+    pub(crate) async fn retry_run(&self, run: RunId) -> anyhow::Result<RunView> {
+        let longhaul = match self {
+            Self::Local(longhaul) => longhaul,
+            Self::Remote(client) => return client.retry(run).await.fill_placeholder("RUN", run),
+        };
+        let outcome = longhaul.retry(run, &caller_name()).await.fill_placeholder("RUN", run)?;
+        self.get_run(outcome.run_ids().first().copied().unwrap_or(run)).await
+    }
+
+    /// Returns the inboxes with the number of their tasks.
+    pub(crate) async fn list_inboxes(&self) -> anyhow::Result<Vec<InboxView>> {
+        Ok(match self {
+            Self::Local(longhaul) => longhaul.inboxes(&default_inbox_agents()?).await?,
+            Self::Remote(client) => client.inboxes().await?,
+        })
+    }
+
+    /// Returns an inbox with its newest tasks and its dead letters.
+    pub(crate) async fn get_inbox(&self, name: &InboxName) -> anyhow::Result<InboxDetailView> {
+        Ok(match self {
+            Self::Local(longhaul) => longhaul.inbox(name, &default_inbox_agents()?).await?,
+            Self::Remote(client) => client.inbox(name).await?,
+        })
+    }
+
+    /// Submits a task to an inbox and returns its run.
+    pub(crate) async fn post_task(
+        &self,
+        inbox: InboxName,
+        task: NewTaskBody,
+    ) -> anyhow::Result<RunView> {
+        match self {
+            Self::Local(longhaul) => {
+                let mut task = inbox_task(inbox, task, &default_inbox_agents()?)?;
+                task.submitter = Some(caller_name());
+                let agent = task.agent.clone();
+                longhaul.submit_and_show(task).await.fill_placeholder("AGENT", agent)
+            }
+            Self::Remote(client) => Ok(client.post_task(&inbox, &task).await?),
+        }
     }
 
     /// Creates an API key. Only this result contains the secret of the key.

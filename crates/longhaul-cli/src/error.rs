@@ -244,7 +244,7 @@ fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]>
         }
         "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
-        "already_in_state" | "stopping" => &[("see its status", "longhaul why RUN")],
+        "already_in_state" | "not_failed" | "stopping" => &[("see its status", "longhaul why RUN")],
         "steers_full" => &[("see the messages", "longhaul steer RUN --status")],
         "unauthorized" => &[(NEW_KEY, "longhaul keys new NAME --role operator"), SHOW_KEY],
         "forbidden" => &[(NEW_ROLE, "longhaul keys new NAME --role approver"), SHOW_KEY],

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use longhaul_api::run::RunBriefView;
-use longhaul_core::id::{AgentName, LaneKey};
+use longhaul_core::id::{AgentName, InboxName, LaneKey};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
@@ -34,6 +34,7 @@ const NOW_CHARS: usize = 44;
 const EXAMPLES: &str = "Examples:
   longhaul ls                              the newest 20
   longhaul ls --status waiting --all       all that wait
+  longhaul ls --status failed --inbox mail the failed tasks of an inbox
   longhaul ls --agent writer --json        {\"data\": [run, ...], \"next\": null}
   longhaul ls --limit 100 --after RUN      the 100 runs before RUN
 
@@ -55,6 +56,9 @@ pub(crate) struct ListRunsCommand {
     /// List only runs of this lane
     #[arg(long)]
     lane: Option<LaneKey>,
+    /// List only runs of this inbox
+    #[arg(long, value_name = "NAME")]
+    inbox: Option<InboxName>,
     /// Maximum number of runs to list
     #[arg(long, value_name = "N", default_value_t = ROWS_DEFAULT)]
     limit: usize,
@@ -100,6 +104,8 @@ impl ListRunsCommand {
             statuses: Status::ALL.iter().filter(is_selected).copied().collect(),
             agent: self.agent.clone(),
             lane: self.lane.clone(),
+            inbox: self.inbox.clone(),
+            not_retried: false,
             root: None,
             after: match &self.after {
                 Some(value) => Some(resolve::resolve_run(client, value).await?),
@@ -161,6 +167,7 @@ impl ListRunsCommand {
         !self.status.is_empty()
             || self.agent.is_some()
             || self.lane.is_some()
+            || self.inbox.is_some()
             || self.after.is_some()
     }
 }

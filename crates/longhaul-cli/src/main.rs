@@ -29,6 +29,7 @@ mod follow;
 mod format;
 mod gates;
 mod history_file;
+mod inbox;
 mod inbox_args;
 mod interrupts;
 mod keys;

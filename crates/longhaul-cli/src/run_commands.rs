@@ -1,4 +1,4 @@
-//! `longhaul cancel`, `pause` and `resume`: commands that act on one or more runs. All runs are
+//! `longhaul cancel`, `pause`, `resume` and `retry`: commands that act on one or more runs. All runs are
 //! looked up before the first one is changed.
 
 use clap::Args;
@@ -27,6 +27,14 @@ const RESUME_EXAMPLES: &str = "Examples:
   longhaul resume @last
   longhaul resume run_01k3qv9 --budget 10              up to ten dollars in all
   longhaul resume run_01k3qv9 --budget turns=50,tokens=1000000";
+
+const RETRY_EXAMPLES: &str = "Examples:
+  longhaul retry @last
+  longhaul retry run_01k3qv9 run_01k41xm
+  longhaul ls --status failed --inbox mail     the failed tasks of an inbox
+
+A retry is a new run: it starts from the beginning, with the agent version of the failed run, and
+joins the end of the same lane.";
 
 /// The runs that a command acts on, and its output format.
 #[derive(Debug, Args)]
@@ -70,6 +78,14 @@ pub(crate) struct ResumeCommand {
     budget: Option<BudgetRaise>,
 }
 
+/// Arguments of `longhaul retry`.
+#[derive(Debug, Args)]
+#[command(after_help = RETRY_EXAMPLES)]
+pub(crate) struct RetryCommand {
+    #[command(flatten)]
+    args: RunsArgs,
+}
+
 impl CancelCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         RunAction::Cancel(&self.reason).connect_and_send(&self.args)
@@ -88,13 +104,21 @@ impl ResumeCommand {
     }
 }
 
-/// Action of a command on its runs: cancel, pause or resume.
+impl RetryCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        RunAction::Retry.connect_and_send(&self.args)
+    }
+}
+
+/// Action of a command on its runs: cancel, pause, resume or retry.
 enum RunAction<'a> {
     /// Cancels the run for this reason.
     Cancel(&'a str),
     Pause,
     /// Resumes the run, optionally with a larger budget.
     Resume(Option<BudgetRaise>),
+    /// Executes the task of the run again, as a new run.
+    Retry,
 }
 
 impl RunAction<'_> {
@@ -141,6 +165,7 @@ impl RunAction<'_> {
             Self::Cancel(reason) => client.cancel_run(run, reason).await,
             Self::Pause => client.pause_run(run).await,
             Self::Resume(raise) => client.resume_run(run, *raise).await,
+            Self::Retry => client.retry_run(run).await,
         }
     }
 
@@ -168,8 +193,18 @@ impl RunAction<'_> {
             (Self::Resume(_), _) if old_status == Status::Blocked => {
                 format!("{id} is blocked; see what it needs: longhaul why {id}")
             }
+            (Self::Retry, Status::Failed) => {
+                format!("{id} has already retried this run and failed: longhaul retry {id}")
+            }
+            (Self::Retry, _) if has_driver => format!("{id} retries {}.", retried_run(run)),
+            (Self::Retry, _) => format!("{id} retries {}. {no_worker}", retried_run(run)),
             (Self::Resume(_), _) if has_driver => format!("{id} is resumed."),
             (Self::Resume(_), _) => format!("{id} is resumed. {no_worker}"),
         }
     }
+}
+
+/// Returns the id of the run that this run retries.
+fn retried_run(run: &RunView) -> String {
+    run.retry_of.as_ref().map(ToString::to_string).unwrap_or_default()
 }

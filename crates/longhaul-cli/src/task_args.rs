@@ -19,7 +19,7 @@ use crate::history_file::read_history;
 use crate::output;
 
 /// Maximum length of a task's input read from the command line or stdin, in bytes.
-const INPUT_BYTES_MAX: u64 = 1024 * 1024;
+pub(crate) const INPUT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Command-line arguments that describe a task: agent, input and options.
 #[derive(Debug, Clone, Args)]
@@ -128,16 +128,16 @@ impl TaskArgs {
 
     fn read_input(&self) -> anyhow::Result<RawJson> {
         let text = output::join_args_or_read_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
-        if text.len() as u64 > INPUT_BYTES_MAX {
-            let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
-            return Err(CliError::usage_error(message).into());
-        }
         parse_input(&text)
     }
 }
 
-/// Parses an input: a JSON object or list, or else a text.
+/// Parses the input of a task: a JSON object or list, or else a text.
 pub(crate) fn parse_input(text: &str) -> anyhow::Result<RawJson> {
+    if text.len() as u64 > INPUT_BYTES_MAX {
+        let message = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
+        return Err(CliError::usage_error(message).into());
+    }
     let shaped = text.trim_start().starts_with(['{', '[']);
     match RawJson::parse(text.trim()) {
         Ok(json) if shaped => {
@@ -169,7 +169,7 @@ fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
 }
 
 /// Parses the person on whose behalf a run acts: a JSON object, or else a name.
-fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
+pub(crate) fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     if !text.trim_start().starts_with('{') {
         return Ok(RawJson::from_serialize(&serde_json::json!({ "name": text })));
     }
@@ -182,7 +182,7 @@ fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
 }
 
-fn parse_context(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
+pub(crate) fn parse_context(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
     let pair = |text: &String| {
         let (name, value) =
             text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {

@@ -25,8 +25,9 @@ pub struct IdempotencyRecord {
     /// Hash of the whole request. It distinguishes a repetition from another request with the same
     /// key.
     pub body_hash: Hash,
-    /// How long the idempotency key is remembered.
-    pub ttl: Millis,
+    /// How long the idempotency key is remembered. `None` means as long as the run exists; the
+    /// request then creates exactly one run.
+    pub ttl: Option<Millis>,
 }
 
 /// Effect of an idempotent request. It is stored in the same transaction as the change itself, so

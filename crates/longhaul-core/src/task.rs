@@ -84,6 +84,38 @@ pub struct TaskSpec {
     /// Arbitrary data of the caller, returned unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<RawJson>,
+    /// Task of an external inbox that the run executes. The inbox is notified when the run ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<TaskSource>,
+    /// Failed run whose task this run executes again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<RetriedRun>,
+}
+
+/// Task of an external inbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskSource {
+    /// Name of the external inbox.
+    pub inbox: InboxName,
+    /// Id of the task in the external inbox.
+    pub id: String,
+}
+
+impl TaskSource {
+    /// Returns the outbox endpoint of the external inbox, to which the ends of its tasks are
+    /// delivered.
+    pub fn endpoint(inbox: &InboxName) -> String {
+        format!("inbox:{inbox}")
+    }
+}
+
+/// A failed run whose task is executed again by another run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetriedRun {
+    /// Run that failed.
+    pub run: RunId,
+    /// Number of attempts of the task so far, including those of earlier retries.
+    pub attempts: u32,
 }
 
 impl TaskSpec {
@@ -114,6 +146,8 @@ impl TaskSpec {
             links: None,
             tags: Vec::new(),
             metadata: None,
+            source: None,
+            retry_of: None,
         }
     }
 }

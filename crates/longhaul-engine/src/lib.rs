@@ -26,6 +26,7 @@ pub mod id_gen;
 mod identifiers;
 pub mod lease;
 pub mod notifier;
+pub mod outbox;
 mod output_schema;
 mod panics;
 mod prompt;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::raw::RawJson;
-use longhaul_core::task::EarliestStart;
+use longhaul_core::task::{EarliestStart, TaskSource};
 use serde::Serialize;
 
 use crate::agent::BudgetPatch;
@@ -57,6 +57,11 @@ pub struct Task {
     pub metadata: Option<RawJson>,
     /// Idempotency key of the submit: submits with the same key return the same run.
     pub idempotency_key: Option<String>,
+    /// Task of an external inbox that this task stands for. The run is then queued in an inbox of
+    /// the same name, each external task is submitted once, and the end of the run is put into the
+    /// outbox for the external inbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<TaskSource>,
 }
 
 impl Task {
@@ -83,6 +88,7 @@ impl Task {
             tags: Vec::new(),
             metadata: None,
             idempotency_key: None,
+            source: None,
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         },
         active_ms: row.active.0,
         waiting_ms: elapsed.saturating_sub(row.active.0),
-        attempt: control.attempt,
+        attempt: run.attempt(),
         retries: RetriesView {
             model_calls: control.retries.model_calls,
             tool_calls: control.retries.tool_calls,
@@ -69,6 +69,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         tags: task.tags.clone(),
         parent: row.parent,
         root: row.root,
+        retry_of: task.retry_of.map(|retried| retried.run),
         chain: task.chain.as_ref().map(RawJson::from_serialize),
         sandbox: None,
         gates: control.gates.iter().map(|gate| gate.id).collect(),

@@ -19,12 +19,14 @@ mod suite {
     mod late_results;
     mod memory;
     mod model_calls;
+    mod outbox;
     mod output;
     mod output_schema;
     mod perception;
     mod progress;
     mod recover;
     mod retention;
+    mod retry;
     mod schedules;
     mod secrets;
     mod sessions;

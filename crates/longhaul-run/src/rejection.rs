@@ -82,6 +82,9 @@ pub enum Rejection {
     /// The task is invalid, for this reason.
     #[error("{0}")]
     InvalidTask(String),
+    /// The run can't be retried, because it has not failed.
+    #[error("only a failed run can be retried, and the status of this run is {}", .0.as_str())]
+    NotFailed(Status),
     /// The run is already in the requested state, such as paused.
     #[error("the run is already {0}")]
     AlreadyInState(&'static str),
@@ -111,6 +114,7 @@ impl Rejection {
             Self::TooLong { .. } => "too_long",
             Self::Empty(_) => "empty",
             Self::InvalidTask(_) => "invalid_task",
+            Self::NotFailed(_) => "not_failed",
             Self::AlreadyInState(_) => "already_in_state",
         }
     }

@@ -189,6 +189,13 @@ impl Run {
         None
     }
 
+    /// Returns the number of the current attempt of the task, from 1. The attempts of the runs that
+    /// this run retries are counted, too.
+    pub fn attempt(&self) -> u32 {
+        let earlier = self.task.retry_of.map_or(0, |retried| retried.attempts);
+        earlier.saturating_add(self.control.attempt)
+    }
+
     /// Returns the control state: everything about the run except the conversation.
     pub const fn control(&self) -> &ControlState {
         &self.control

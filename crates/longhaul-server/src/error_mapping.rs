@@ -138,6 +138,7 @@ const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
         Rejection::SteersFull(_) => {
             (StatusCode::TOO_MANY_REQUESTS, "wait until the run has read some, or withdraw one")
         }
+        Rejection::NotFailed(_) => (StatusCode::CONFLICT, "GET the run to see its status"),
         Rejection::AlreadyInState(_) => (StatusCode::CONFLICT, "nothing to do"),
         Rejection::InvalidState { .. } | Rejection::CallNotRunning(_) => {
             (StatusCode::CONFLICT, "GET the run to see its status")

@@ -6,6 +6,7 @@ mod suite {
     mod firehose;
     mod harness;
     mod idempotency;
+    mod inboxes;
     mod keys;
     mod links;
     mod load;

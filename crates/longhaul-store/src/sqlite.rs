@@ -25,6 +25,7 @@ mod handle;
 mod head;
 mod heartbeat;
 mod idempotency;
+mod inbox;
 pub(crate) mod journal;
 mod lane;
 mod link;

@@ -111,6 +111,17 @@ impl RunHandle {
         Ok(self.longhaul().cancel(self.id, DEFAULT_ACTOR, reason).await?)
     }
 
+    /// Executes the task of the failed run again, from the start and with the same agent version,
+    /// as a new run. A failed run has at most one retry: a second call returns the same run.
+    ///
+    /// # Errors
+    /// The run has not failed, its lane is full, or the store failed.
+    pub async fn retry(&self) -> Result<Self, Error> {
+        let outcome = self.longhaul().retry(self.id, DEFAULT_ACTOR).await?;
+        let id = outcome.run_ids().first().copied().unwrap_or(self.id);
+        Ok(Self { id, ..self.clone() })
+    }
+
     /// Pauses the run until [`resume`](Self::resume) is called.
     ///
     /// # Errors

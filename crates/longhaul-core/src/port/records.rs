@@ -124,6 +124,10 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the runs of a batch, in the order in which they were submitted.
     async fn batch_runs(&self, batch: BatchId) -> Result<Vec<RunId>, StoreError>;
 
+    /// Returns the number of runs in each inbox by status, ordered by the inboxes' names. Inboxes
+    /// without open and failed runs are left out. `inbox` restricts the list to one inbox.
+    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>, StoreError>;
+
     /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
     /// single query thus shows which of these journals other processes have appended to.
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError>;
@@ -167,8 +171,12 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// Returns the global sequence number of the store's last event.
     async fn last_global_seq(&self) -> Result<GlobalSeq, StoreError>;
 
-    /// Returns outbox messages that are due for delivery.
-    async fn due_outbox_messages(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError>;
+    /// Returns the outbox messages for this endpoint that are due for delivery, oldest first.
+    async fn due_outbox_messages(
+        &self,
+        endpoint: &str,
+        limit: usize,
+    ) -> Result<Vec<OutboxItem>, StoreError>;
 
     /// Marks an outbox message as delivered, or schedules another attempt after the given delay.
     async fn record_outbox_attempt(
@@ -310,6 +318,21 @@ impl LaneRow {
     pub fn waiting(&self) -> u32 {
         self.depth.saturating_sub(u32::from(self.is_busy()))
     }
+}
+
+/// Number of runs in an inbox by status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxRow {
+    /// Name of the inbox.
+    pub inbox: InboxName,
+    /// Number of runs that no worker has claimed yet.
+    pub pending: u64,
+    /// Number of runs that a worker drives or that are ready to continue.
+    pub running: u64,
+    /// Number of runs that wait, are blocked or are paused.
+    pub waiting: u64,
+    /// Number of failed runs that no later run retries.
+    pub failed: u64,
 }
 
 /// Stored row of a worker.

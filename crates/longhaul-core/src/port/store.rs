@@ -351,6 +351,10 @@ pub struct RunFilter {
     pub agent: Option<AgentName>,
     /// Restricts the list to runs in this lane.
     pub lane: Option<LaneKey>,
+    /// Restricts the list to runs in this inbox.
+    pub inbox: Option<InboxName>,
+    /// Restricts the list to runs that no later run retries.
+    pub not_retried: bool,
     /// Restricts the list to the tree of runs with this root, including the root.
     pub root: Option<RunId>,
     /// Continues after this run in the newest-first order: only older runs are listed.

@@ -10,7 +10,7 @@ use longhaul_core::port::store::{
     BusyLane, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
 };
 use longhaul_core::raw::{Hash, canonical_json};
-use longhaul_core::task::{BatchMode, BatchPosition, TaskSpec};
+use longhaul_core::task::{BatchMode, BatchPosition, TaskSource, TaskSpec};
 use longhaul_core::time::Millis;
 use longhaul_run::Rejection;
 use longhaul_run::submit::submit;
@@ -29,6 +29,12 @@ const DEFAULT_INBOX: &str = "default";
 
 /// How long the idempotency key of a submit is remembered.
 const IDEMPOTENCY_TTL: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// Principal of the idempotency keys of tasks from external inboxes.
+const SOURCE_PRINCIPAL: &str = "longhaul:inbox";
+
+/// Maximum length in bytes of a task's id in an external inbox.
+const SOURCE_ID_BYTES_MAX: usize = 1024;
 
 /// Maximum length in bytes of a task's type.
 const KIND_BYTES_MAX: usize = 256;
@@ -171,7 +177,8 @@ impl Longhaul {
         let definition = agent.definition();
         self.check_no_secret_in_agent(&agent, &definition.content)?;
         let bad = |bad: longhaul_core::id::IdError| Rejection::InvalidTask(bad.to_string());
-        let inbox = match task.inbox.clone() {
+        let source_inbox = task.source.as_ref().map(|source| source.inbox.clone());
+        let inbox = match source_inbox.or_else(|| task.inbox.clone()) {
             Some(inbox) => inbox,
             None => InboxName::new(DEFAULT_INBOX).map_err(bad)?,
         };
@@ -205,6 +212,7 @@ impl Longhaul {
             links: task.links,
             tags: task.tags,
             metadata: task.metadata,
+            source: task.source,
             ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
         let new = NewRun { lane_depth_max: self.defaults.lane_depth_max, ..submit(id, spec)? };
@@ -219,6 +227,17 @@ impl Longhaul {
         mode: Option<BatchMode>,
     ) -> Option<IdempotencyRecord> {
         let first = tasks.first()?;
+        if let Some(source) = &first.source {
+            // The key alone identifies the task: after a crash the task may be claimed again with
+            // another default agent, and it is still the same task.
+            let key = format!("{}:{}", TaskSource::endpoint(&source.inbox), source.id);
+            return Some(IdempotencyRecord {
+                principal: SOURCE_PRINCIPAL.to_owned(),
+                body_hash: Hash::digest(key.as_bytes()),
+                key,
+                ttl: None,
+            });
+        }
         // JSON that is nested too deeply for `serde_json::Value` is hashed as written.
         let mut body = match serde_json::to_value(tasks) {
             Ok(body) => canonical_json(&body),
@@ -231,7 +250,7 @@ impl Longhaul {
             principal: self.redact(first.submitter.clone().unwrap_or_default()),
             key: first.idempotency_key.clone()?,
             body_hash: Hash::digest(body.as_bytes()),
-            ttl: IDEMPOTENCY_TTL,
+            ttl: Some(IDEMPOTENCY_TTL),
         })
     }
 }
@@ -275,6 +294,8 @@ fn check_field_sizes(task: &Task) -> Result<(), Error> {
     if task.event && task.kind.as_deref().is_none_or(str::is_empty) {
         return Err(Rejection::Empty("the kind of an event").into());
     }
+    let id_bytes = task.source.as_ref().map_or(0, |source| source.id.len());
+    check_text_len("the id in the external inbox", id_bytes, SOURCE_ID_BYTES_MAX)?;
     check_text_len("the type", task.kind.as_deref().map_or(0, str::len), KIND_BYTES_MAX)?;
     for (what, json) in
         [("the actor", &task.actor), ("the links", &task.links), ("the metadata", &task.metadata)]

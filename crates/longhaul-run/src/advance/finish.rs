@@ -5,8 +5,8 @@
 use std::ops::ControlFlow;
 
 use longhaul_core::change::{
-    Change, DueTime, HoldSettlement, SchedulingUpdate, SteerStatus, SteerUpdate, TimerKind,
-    TimerUpdate,
+    Change, DueTime, HoldSettlement, OutboxRow, SchedulingUpdate, SteerStatus, SteerUpdate,
+    TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{RunCancelled, RunFailed};
@@ -16,7 +16,7 @@ use longhaul_core::event::turn::TurnFailed;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, GateId, SteerId, TimerId};
 use longhaul_core::status::{RunError, Status};
-use longhaul_core::task::BatchPosition;
+use longhaul_core::task::{BatchPosition, TaskSource};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::BudgetAmount;
 
@@ -51,12 +51,19 @@ pub(super) fn cancel_run(decision: &mut DecisionBuilder<'_>) -> Result<ControlFl
 }
 
 /// Sets the run's scheduling row (its head) to ended, and releases its lane if it is a root run:
-/// only root runs hold a lane.
+/// only root runs hold a lane. If the task is from an external inbox, the inbox is notified through
+/// the outbox, which is written in the same transaction.
 pub(super) fn mark_run_ended(
     decision: &mut DecisionBuilder<'_>,
     status: Status,
     code: Option<String>,
 ) {
+    if let Some(source) = &decision.run.task.source {
+        decision.add_change(Change::AddOutbox(OutboxRow {
+            endpoint: TaskSource::endpoint(&source.inbox),
+            body: source.id.clone(),
+        }));
+    }
     let frees_lane = decision.run.task.root == decision.run.id;
     decision.update_scheduling(SchedulingUpdate::End { status, code, releases_lane: frees_lane });
     notify_next_in_batch(decision, status);

@@ -1,51 +1,65 @@
-//! API handler that submits a task to an inbox. A task must name an agent unless its inbox has a
-//! default agent.
+//! API handlers that list and show inboxes and submit tasks to them. A task must name an agent
+//! unless its inbox has a default agent.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use longhaul_api::inbox::NewTaskBody;
+use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
+use longhaul_api::list::List;
 use longhaul_api::run::RunView;
-use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
-use longhaul_core::raw::RawJson;
-use longhaul_core::task::EarliestStart;
-use longhaul_engine::Task;
-use longhaul_engine::handle::CallerIdentity;
+use longhaul_core::id::InboxName;
+use longhaul_engine::handle::inbox_task;
 
-use crate::api::create_run::{parse_name, submit_task, submitted_response};
+use crate::api::create_run::{submit_task, submitted_response};
 use crate::app::App;
 use crate::body::Json;
-use crate::caller::Operator;
+use crate::caller::{Operator, Viewer};
 use crate::idempotency::{idempotency_key_header, scope_key_to_caller};
-use crate::params::NamePath;
+use crate::params::{NamePath, Query};
 use crate::problem::Problem;
+use crate::response::{ok_response, paginate};
 
-fn to_task(
-    body: NewTaskBody,
-    inbox: InboxName,
-    agent: String,
-    caller: &CallerIdentity,
-) -> Result<Task, Problem> {
-    let metadata = body.metadata.as_ref();
-    let inside = |name: &str| {
-        let value = metadata.and_then(|metadata| metadata.get(name)?.as_str());
-        value.map(str::to_owned)
-    };
-    let thread = body.thread.or_else(|| inside("threadId"));
-    let resource = body.resource.or_else(|| inside("resourceId"));
-    Ok(Task {
-        inbox: Some(inbox),
-        kind: body.kind,
-        priority: body.priority,
-        lane: parse_name("lane", body.lane, LaneKey::new)?,
-        thread: parse_name("thread", thread, ThreadKey::new)?,
-        resource: parse_name("resource", resource, ResourceKey::new)?,
-        start: body.start_at.map_or(EarliestStart::Now, EarliestStart::At),
-        submitter: Some(caller.principal.name.clone()),
-        metadata: body.metadata.as_ref().map(RawJson::from_serialize),
-        idempotency_key: body.idempotency_key,
-        ..Task::new(agent, &body.payload)
-    })
+/// Default and maximum number of inboxes per page.
+const INBOXES_DEFAULT: usize = 100;
+const INBOXES_MAX: usize = 1_000;
+
+/// Lists the inboxes that have open or failed tasks or a default agent, by name.
+#[utoipa::path(
+    get, path = "/v1/inboxes", tag = "inboxes", operation_id = "list_inboxes",
+    params(
+        ("after" = Option<String>, Query, description = "The `next` of the previous page", min_length = 1, max_length = 256),
+        ("limit" = Option<u32>, Query, description = "1 to 1,000", minimum = 1, maximum = 1000),
+    ),
+    responses((status = 200, description = "A page of inboxes", body = List<InboxView>)),
+)]
+pub(crate) async fn list_inboxes(
+    State(app): State<App>,
+    _: Viewer,
+    query: Query,
+) -> Result<Response, Problem> {
+    let query = query.allow_only_params(&["after", "limit"])?;
+    let limit = query.page_limit(INBOXES_DEFAULT, 1..=INBOXES_MAX)?;
+    let after = query.param_value("after")?;
+    let _permit = app.acquire_journal_read_permit().await?;
+    let mut inboxes = app.longhaul().inboxes(&app.options().inboxes).await?;
+    inboxes.retain(|inbox| after.is_none_or(|after| inbox.name.as_str() > after));
+    ok_response(&paginate(inboxes, limit, |inbox| inbox.name.clone()))
+}
+
+/// Shows one inbox with its newest tasks and its dead letters.
+#[utoipa::path(
+    get, path = "/v1/inboxes/{name}", tag = "inboxes", operation_id = "show_inbox",
+    params(("name" = String, Path, description = "Name of the inbox")),
+    responses((status = 200, description = "The inbox", body = InboxDetailView)),
+)]
+pub(crate) async fn show_inbox(
+    State(app): State<App>,
+    _: Viewer,
+    NamePath(name): NamePath,
+) -> Result<Response, Problem> {
+    let inbox = InboxName::new(&name).map_err(|bad| Problem::unprocessable(bad.to_string()))?;
+    let _permit = app.acquire_journal_read_permit().await?;
+    ok_response(&app.longhaul().inbox(&inbox, &app.options().inboxes).await?)
 }
 
 /// Submits a task to an inbox. The task becomes a run.
@@ -65,13 +79,8 @@ pub(crate) async fn post_task(
     Json(body): Json<NewTaskBody>,
 ) -> Result<Response, Problem> {
     let inbox = InboxName::new(&name).map_err(|bad| Problem::unprocessable(bad.to_string()))?;
-    let own = app.options().inboxes.get(&name).cloned();
-    let Some(agent) = body.agent.clone().or(own) else {
-        let message = format!("the inbox `{name}` has no default agent, so the task must name one");
-        return Err(Problem::unprocessable(message)
-            .hint(format!("send `agent`, or set `[inboxes.{name}] agent` in longhaul.toml")));
-    };
-    let mut task = to_task(body, inbox, agent, &caller)?;
+    let mut task = inbox_task(inbox, body, &app.options().inboxes)?;
+    task.submitter = Some(caller.principal.name.clone());
     let named = task.idempotency_key.take().or(idempotency_key_header(&headers)?);
     task.idempotency_key = scope_key_to_caller(&caller, named);
     submitted_response(&submit_task(&app, &caller, task).await?)

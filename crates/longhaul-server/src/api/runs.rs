@@ -1,4 +1,4 @@
-//! API handlers that create, list, show, cancel, pause and resume runs.
+//! API handlers that create, list, show, cancel, pause, resume and retry runs.
 //!
 //! Invariant: a change is acknowledged only after it is on disk.
 
@@ -11,9 +11,10 @@ use longhaul_api::submit::NewRunBody;
 use longhaul_api::transcript::TranscriptView;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::access::Role;
-use longhaul_core::id::{AgentName, LaneKey, RunId};
+use longhaul_core::id::{AgentName, InboxName, LaneKey, RunId};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
+use longhaul_engine::handle::SubmitOutcome;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -26,7 +27,7 @@ use crate::idempotency::{RequestHandle, idempotency_key_header, scope_key_to_cal
 use crate::openapi_types::{RunIdSchema, StatusListSchema};
 use crate::params::{Query, RunPath};
 use crate::problem::Problem;
-use crate::response::{ok_response, ok_response_with_permit, paginate};
+use crate::response::{created_response, ok_response, ok_response_with_permit, paginate};
 
 /// Default number of runs per page.
 const RUNS_DEFAULT: usize = 20;
@@ -63,6 +64,7 @@ pub(crate) async fn submit_run(
         ("status" = inline(Option<StatusListSchema>), Query, description = "Only runs with this status; may be repeated"),
         ("agent" = Option<String>, Query, description = "Only runs of this agent", min_length = 1, max_length = 256),
         ("lane" = Option<String>, Query, description = "Only runs of this lane", min_length = 1, max_length = 256),
+        ("inbox" = Option<String>, Query, description = "Only runs of this inbox", min_length = 1, max_length = 256),
         ("root" = inline(Option<RunIdSchema>), Query, description = "Only this run and its descendants"),
         ("after" = inline(Option<RunIdSchema>), Query, description = "The `next` of the previous page"),
         ("limit" = Option<u32>, Query, description = "1 to 100; with `brief` 1 to 1,000", minimum = 1, maximum = 1000),
@@ -75,8 +77,9 @@ pub(crate) async fn list_runs(
     _: Viewer,
     query: Query,
 ) -> Result<Response, Problem> {
-    let query =
-        query.allow_only_params(&["status", "agent", "lane", "root", "after", "limit", "brief"])?;
+    let query = query.allow_only_params(&[
+        "status", "agent", "lane", "inbox", "root", "after", "limit", "brief",
+    ])?;
     let brief = query.bool_param("brief")?;
     let limit = query.page_limit(RUNS_DEFAULT, 1..=if brief { BRIEF_MAX } else { RUNS_MAX })?;
     let text = |name| Ok::<_, Problem>(query.param_value(name)?.map(str::to_owned));
@@ -84,6 +87,8 @@ pub(crate) async fn list_runs(
         statuses: parse_statuses(&query)?,
         agent: parse_name("agent", text("agent")?, AgentName::new)?,
         lane: parse_name("lane", text("lane")?, LaneKey::new)?,
+        inbox: parse_name("inbox", text("inbox")?, InboxName::new)?,
+        not_retried: false,
         root: query.parse_param("root")?,
         after: query.parse_param("after")?,
         limit: limit + 1,
@@ -235,6 +240,35 @@ pub(crate) async fn resume_run(
     }
     tracing::info!(%run, caller = caller.name(), "run resumed");
     run_response(&request, run).await
+}
+
+/// Executes the task of a failed run again, as a new run. A failed run has at most one retry: later
+/// requests return the existing run.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/retry", tag = "runs", operation_id = "retry_run",
+    params(("id" = inline(RunIdSchema), Path, description = "The failed run's id")),
+    request_body(content = Option<EmptyBody>),
+    responses(
+        (status = 201, description = "The new run; it is on disk", body = RunView),
+        (status = 200, description = "The run that already retries this run", body = RunView),
+    ),
+)]
+pub(crate) async fn retry_run(
+    request: RequestHandle,
+    caller: Operator,
+    RunPath(run): RunPath,
+    OptionalJson(EmptyBody {}): OptionalJson<EmptyBody>,
+) -> Result<Response, Problem> {
+    let outcome = request.longhaul.retry(run, caller.name()).await?;
+    let Some(&new) = outcome.run_ids().first() else {
+        return Err(Problem::internal_error());
+    };
+    tracing::info!(%run, %new, caller = caller.name(), "run retried");
+    if let SubmitOutcome::Existing(_) = outcome {
+        return run_response(&request, new).await;
+    }
+    let view = request.longhaul.get_run(new).await.map_err(problem_after_commit)?;
+    created_response(&format!("/v1/runs/{new}"), &view)
 }
 
 /// Builds the response with the run as it is after the request's change was committed.

@@ -334,6 +334,13 @@ async fn inboxes_agents_lanes_keys_and_health_respond() {
     let first = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &expected_fields).await;
     let again = check(&server, post("/v1/inboxes/mail/tasks", &mail), 201, &expected_fields).await;
     assert_eq!(first["id"], again["id"]);
+    let expected = [
+        ("/data/0/name", json!("mail")),
+        ("/data/0/agent", json!("tester")),
+        ("/data/0/pending", json!(1)),
+        ("/next", Value::Null),
+    ];
+    check(&server, get("/v1/inboxes"), 200, &expected).await;
     let lane = [
         ("/data/0/lane", json!("l1")),
         ("/data/0/busy", json!(true)),

@@ -32,10 +32,13 @@ CREATE TABLE run (
   resource      TEXT,
   submitter     TEXT,
   batch         BLOB,              -- the runs of a batch are ordered by their ids
+  retry_of      BLOB,              -- the failed run whose task this run executes again
   created_at    INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX run_tree ON run (root, id);
 CREATE INDEX run_agent ON run (agent, id);
+CREATE INDEX run_inbox ON run (inbox, id);
+CREATE INDEX run_retry_of ON run (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX run_lane ON run (lane, id) WHERE lane IS NOT NULL;
 CREATE INDEX run_batch ON run (batch, id) WHERE batch IS NOT NULL;
 CREATE UNIQUE INDEX run_lane_position ON run (lane, lane_position) WHERE lane_position IS NOT NULL;
@@ -68,6 +71,7 @@ CREATE TABLE run_head (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_head_leased ON run_head (worker) WHERE worker IS NOT NULL;
 CREATE INDEX run_head_open ON run_head (run) WHERE state <> 5;
+CREATE INDEX run_head_failed ON run_head (run) WHERE outcome = 6;
 CREATE INDEX run_head_finished ON run_head (finished_at) WHERE finished_at IS NOT NULL;
 
 -- The queue. It holds only runs that a worker may claim now.
@@ -234,10 +238,11 @@ CREATE TABLE submit_key (
   key        TEXT NOT NULL,
   body_hash  BLOB NOT NULL,
   runs       BLOB NOT NULL,
-  expires_at INTEGER NOT NULL
+  expires_at INTEGER            -- null if the key is deleted together with its only run
 ) STRICT;
 CREATE UNIQUE INDEX submit_key_key ON submit_key (principal, key);
 CREATE INDEX submit_key_expires ON submit_key (expires_at);
+CREATE INDEX submit_key_run ON submit_key (runs) WHERE expires_at IS NULL;
 
 -- Messages that are still to be delivered to an endpoint.
 CREATE TABLE outbox (
@@ -249,6 +254,7 @@ CREATE TABLE outbox (
   due_at   INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX outbox_run ON outbox (run);
+CREATE INDEX outbox_endpoint ON outbox (endpoint, due_at);
 
 -- A cache of folded run states. fold_hash identifies the code that folded it.
 CREATE TABLE checkpoint (

@@ -80,7 +80,7 @@ fn find_existing_runs(
 ) -> rusqlite::Result<Option<CreateRunsOutcome>> {
     let existing: Option<([u8; 32], Vec<u8>)> = tx.query_one(
         "SELECT body_hash, runs FROM submit_key
-          WHERE principal = ?1 AND key = ?2 AND expires_at > ?3",
+          WHERE principal = ?1 AND key = ?2 AND (expires_at > ?3 OR expires_at IS NULL)",
         params![key.principal, key.key, tx.now_micros()],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
@@ -121,7 +121,7 @@ fn save_idempotency_key(
             key.key,
             key.body_hash.bytes(),
             ids,
-            tx.now.plus(key.ttl).as_micros()
+            key.ttl.map(|ttl| tx.now.plus(ttl).as_micros())
         ],
     )
 }
@@ -173,8 +173,9 @@ fn insert_run(
     tx.exec(
         "INSERT INTO run (id, root, parent, agent, definition, inbox, kind, priority, lane,
                           takes_lane, lane_position, thread, resource, submitter, batch,
-                          collect_ms, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+                          collect_ms, retry_of, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                 ?18)",
         params![
             new.id.bytes(),
             task.root.bytes(),
@@ -195,6 +196,7 @@ fn insert_run(
                 LaneEntry::IfNoneWaits { window } => Some(count_to_column(window.0)),
                 LaneEntry::Enqueue | LaneEntry::IfEmpty | LaneEntry::Interrupt => None,
             },
+            task.retry_of.map(|retried| retried.run.bytes()),
             tx.now_micros(),
         ],
     )

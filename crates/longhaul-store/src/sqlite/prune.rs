@@ -37,6 +37,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM late_result WHERE run = ?1",
     "DELETE FROM usage WHERE run = ?1",
     "DELETE FROM outbox WHERE run = ?1",
+    "DELETE FROM submit_key WHERE runs = ?1 AND expires_at IS NULL",
     "DELETE FROM checkpoint WHERE run = ?1",
     "DELETE FROM sandbox WHERE owner = ?1",
     "DELETE FROM ready WHERE run = ?1",

@@ -10,9 +10,11 @@ use crate::sqlite::global_log::{
     SELECT_ALL_AFTER, SELECT_CHANGED_AFTER, SELECT_LAST_GLOBAL_SEQ, SELECT_LAST_WRITTEN_RUN,
 };
 use crate::sqlite::idempotency::SELECT_KNOWN;
+use crate::sqlite::inbox::{COUNT_OPEN_RUNS, count_failed_runs};
 use crate::sqlite::lane::{SELECT_LANES, SELECT_NEXT_IN_LANE};
 use crate::sqlite::note::{SEARCH_NOTES, SELECT_NOTES};
 use crate::sqlite::prune::SELECT_EXPIRED_RUNS;
+use crate::sqlite::records::SELECT_DUE_OUTBOX;
 use crate::sqlite::run_row::SELECT_BATCH_RUNS;
 use crate::sqlite::schedule::SELECT_DUE_SCHEDULES;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
@@ -118,6 +120,23 @@ fn notes_are_searched_and_listed_by_index() {
 fn runs_of_a_batch_use_an_index() {
     let walk = "SEARCH run USING COVERING INDEX run_batch (batch=?)";
     check_query_plan(SELECT_BATCH_RUNS, &[walk]);
+}
+
+#[test]
+fn inboxes_are_counted_without_reading_ended_runs() {
+    let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
+    let group = "USE TEMP B-TREE FOR GROUP BY";
+    check_query_plan(COUNT_OPEN_RUNS, &["SCAN h USING INDEX run_head_open", run, group]);
+    let failed = "SCAN h USING INDEX run_head_failed";
+    let later = "SEARCH later USING COVERING INDEX run_retry_of (retry_of=?)";
+    let retried = ["CORRELATED SCALAR SUBQUERY 1", later];
+    check_query_plan(&count_failed_runs(), &[failed, run, retried[0], retried[1], group]);
+}
+
+#[test]
+fn due_outbox_messages_are_found_by_endpoint() {
+    let due = "SEARCH outbox USING INDEX outbox_endpoint (endpoint=? AND due_at<?)";
+    check_query_plan(SELECT_DUE_OUTBOX, &[due]);
 }
 
 #[test]

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{BatchId, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{
+    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
+};
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, LaneRow, ModelUsage,
-    OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
+    ModelUsage, OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::Hash;
@@ -20,7 +22,8 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver;
 use crate::sqlite::{
-    blob, budget, global_log, heartbeat, lane, note, records, repair, run_row, steer, timer, usage,
+    blob, budget, global_log, heartbeat, inbox, lane, note, records, repair, run_row, steer, timer,
+    usage,
 };
 
 #[async_trait]
@@ -162,6 +165,11 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| run_row::list_batch_runs(tx, batch)).await
     }
 
+    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>, StoreError> {
+        let inbox = inbox.cloned();
+        self.run_query(move |tx| inbox::count_by_inbox(tx, inbox.as_ref())).await
+    }
+
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
         self.run_query(move |tx| heartbeat::claimed_runs(tx, worker)).await
     }
@@ -212,8 +220,13 @@ impl RecordStore for SqliteStore {
         self.run_query(global_log::last_global_seq).await
     }
 
-    async fn due_outbox_messages(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
-        self.run_query(move |tx| records::due_outbox_items(tx, limit)).await
+    async fn due_outbox_messages(
+        &self,
+        endpoint: &str,
+        limit: usize,
+    ) -> Result<Vec<OutboxItem>, StoreError> {
+        let endpoint = endpoint.to_owned();
+        self.run_query(move |tx| records::due_outbox_items(tx, &endpoint, limit)).await
     }
 
     async fn record_outbox_attempt(

@@ -84,12 +84,19 @@ pub(crate) fn list_late_results(tx: &Tx<'_>, run: RunId) -> Result<Vec<LateToolR
     )
 }
 
-/// Lists the outbox items (messages to external endpoints) whose delivery is due.
-pub(crate) fn due_outbox_items(tx: &Tx<'_>, limit: usize) -> Result<Vec<OutboxItem>> {
+/// Selects the outbox items of an endpoint whose delivery is due.
+pub(crate) const SELECT_DUE_OUTBOX: &str = "SELECT id, run, endpoint, body, attempts FROM outbox
+      WHERE endpoint = ?1 AND due_at <= ?2 ORDER BY due_at, id LIMIT ?3";
+
+/// Lists the outbox items (messages to external endpoints) of an endpoint whose delivery is due.
+pub(crate) fn due_outbox_items(
+    tx: &Tx<'_>,
+    endpoint: &str,
+    limit: usize,
+) -> Result<Vec<OutboxItem>> {
     tx.query_all(
-        "SELECT id, run, endpoint, body, attempts FROM outbox WHERE due_at <= ?1
-          ORDER BY id LIMIT ?2",
-        params![tx.now_micros(), limit_to_column(limit)],
+        SELECT_DUE_OUTBOX,
+        params![endpoint, tx.now_micros(), limit_to_column(limit)],
         |row| {
             Ok(OutboxItem {
                 id: get_u64(row, 0)?,

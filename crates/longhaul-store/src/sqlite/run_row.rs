@@ -29,6 +29,14 @@ const FROM_RUNS: &str = "FROM run r CROSS JOIN run_head h ON h.run = r.id";
 const FROM_OPEN_RUNS: &str =
     "FROM run_head h INDEXED BY run_head_open CROSS JOIN run r ON r.id = h.run";
 
+/// FROM clause that uses the index of failed runs.
+const FROM_FAILED_RUNS: &str =
+    "FROM run_head h INDEXED BY run_head_failed CROSS JOIN run r ON r.id = h.run";
+
+/// Condition on a run `r` that no later run retries it.
+pub(crate) const NOT_RETRIED: &str =
+    "NOT EXISTS (SELECT 1 FROM run later WHERE later.retry_of = r.id)";
+
 /// Returns the row of a run. `None` means that there is no such run.
 pub(crate) fn get_run_row(tx: &Tx<'_>, run: RunId) -> Result<Option<RunRow>> {
     let sql = format!("SELECT {COLUMNS} {FROM_RUNS} WHERE r.id = ?1");
@@ -47,10 +55,17 @@ pub(crate) fn list_batch_runs(tx: &Tx<'_>, batch: BatchId) -> Result<Vec<RunId>>
 pub(crate) fn list_run_rows(tx: &Tx<'_>, run_filter: &RunFilter) -> Result<Vec<RunRow>> {
     let all_open = !run_filter.statuses.iter().any(|status| status.is_terminal());
     let by_open = all_open && !run_filter.statuses.is_empty() && run_filter.root.is_none();
-    let id = if by_open { "h.run" } else { "r.id" };
+    let by_failed = run_filter.statuses == [Status::Failed] && run_filter.root.is_none();
+    let id = if by_open || by_failed { "h.run" } else { "r.id" };
     let mut filter = WhereClauseBuilder::default();
     if by_open {
         filter.add_fixed_condition("h.state <> 5");
+    }
+    if by_failed {
+        filter.add_fixed_condition("h.outcome = 6");
+    }
+    if run_filter.not_retried {
+        filter.add_fixed_condition(NOT_RETRIED);
     }
     if !run_filter.statuses.is_empty() {
         let any: Vec<String> =
@@ -62,9 +77,15 @@ pub(crate) fn list_run_rows(tx: &Tx<'_>, run_filter: &RunFilter) -> Result<Vec<R
     filter
         .add_condition("r.agent = ?", text(run_filter.agent.as_ref().map(|agent| agent.as_str())));
     filter.add_condition("r.lane = ?", text(run_filter.lane.as_ref().map(|lane| lane.as_str())));
+    filter
+        .add_condition("r.inbox = ?", text(run_filter.inbox.as_ref().map(|inbox| inbox.as_str())));
     filter.add_condition("r.root = ?", bytes(run_filter.root));
     filter.add_condition(&format!("{id} < ?"), bytes(run_filter.after));
-    let from = if by_open { FROM_OPEN_RUNS } else { FROM_RUNS };
+    let from = match (by_open, by_failed) {
+        (true, _) => FROM_OPEN_RUNS,
+        (false, true) => FROM_FAILED_RUNS,
+        (false, false) => FROM_RUNS,
+    };
     let select = format!("SELECT {COLUMNS} {from}");
     let order = format!(" ORDER BY {id} DESC");
     let (sql, values) = filter.into_statement(&select, &order, limit_to_column(run_filter.limit));

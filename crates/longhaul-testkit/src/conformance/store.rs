@@ -66,6 +66,7 @@ macro_rules! each_store_check {
                 another_body_under_the_same_key_is_reported
                 another_principal_has_keys_of_its_own
                 an_idempotency_key_expires
+                a_key_without_a_ttl_lives_as_long_as_its_run
                 a_key_is_looked_up_before_the_lane_is_full
                 all_runs_of_a_request_are_opened_or_none
                 concurrent_requests_with_one_key_open_once
@@ -248,6 +249,8 @@ macro_rules! each_store_check {
             list {
                 rows_have_the_status_of_a_run
                 rows_are_filtered
+                retried_runs_can_be_left_out
+                runs_are_counted_by_inbox
                 a_list_shows_the_rows
                 pages_are_stable_while_rows_are_added
                 a_change_is_signalled

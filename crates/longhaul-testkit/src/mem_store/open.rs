@@ -57,7 +57,7 @@ impl Tx<'_> {
     }
 
     fn save_key(&mut self, key: IdempotencyRecord, runs: Vec<RunId>) {
-        let until = self.now.plus(key.ttl);
+        let until = key.ttl.map(|ttl| self.now.plus(ttl));
         let remembered = IdempotentOpen { body: key.body_hash, runs, until };
         self.tables.idempotency_keys.insert((key.principal, key.key), remembered);
     }
@@ -81,7 +81,7 @@ impl Tx<'_> {
             .tables
             .idempotency_keys
             .get(&table_key)
-            .filter(|existing| existing.until > self.now)?;
+            .filter(|existing| existing.until.is_none_or(|until| until > self.now))?;
         Some(if existing.body == key.body_hash {
             CreateRunsOutcome::Existing(existing.runs.clone())
         } else {

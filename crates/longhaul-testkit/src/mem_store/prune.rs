@@ -20,7 +20,10 @@ impl Tx<'_> {
             self.delete_run(*run);
         }
         let now = self.now;
-        let keys = self.tables.idempotency_keys.remove_where(|_, key| key.until <= now);
+        let keys = self
+            .tables
+            .idempotency_keys
+            .remove_where(|_, key| key.until.is_some_and(|until| until <= now));
         let replies = &mut self.tables.requests;
         let replies = replies.remove_where(|_, request| request.until <= now);
         self.tables.lanes.remove_where(|_, lane| lane.depth == 0 && !lane.paused);
@@ -72,6 +75,8 @@ impl Tx<'_> {
         tables.due.remove_where(|(_, timer), ()| !timers.contains(timer));
         tables.usage.remove_where(|_, used| used.run == run);
         tables.outbox.remove_where(|_, entry| entry.run == run);
+        let keys = &mut tables.idempotency_keys;
+        keys.remove_where(|_, key| key.until.is_none() && key.runs == [run]);
         tables.sandboxes.remove_where(|_, row| row.owner == run);
         tables.slot_waits.remove_where(|(_, owner), _| *owner == run);
     }

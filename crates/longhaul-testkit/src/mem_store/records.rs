@@ -1,15 +1,16 @@
 //! Records besides journals and the ready queue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use longhaul_core::change::LateToolResult;
-use longhaul_core::id::{LaneKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{InboxName, LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::records::{
-    LaneRow, ModelUsage, OutboxItem, RunCheckpoint, UsageQuery, WorkerRow,
+    InboxRow, LaneRow, ModelUsage, OutboxItem, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{RunFilter, RunRow};
+use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
 
@@ -19,15 +20,61 @@ use crate::mem_store::tx::Tx;
 impl Tables {
     /// Returns rows of runs, newest first.
     pub(crate) fn list_runs(&self, filter: &RunFilter) -> Vec<RunRow> {
+        let retried: BTreeSet<RunId> = match filter.not_retried {
+            true => self.retried_runs(),
+            false => BTreeSet::new(),
+        };
         let fits = |row: &RunRow| {
             (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
                 && filter.agent.as_ref().is_none_or(|agent| row.agent == *agent)
                 && (filter.lane.is_none() || filter.lane == row.lane)
+                && filter.inbox.as_ref().is_none_or(|inbox| row.inbox == *inbox)
+                && !retried.contains(&row.id)
                 && filter.root.is_none_or(|root| row.root == root)
                 && filter.after.is_none_or(|after| row.id < after)
         };
         let rows = self.heads.iter().rev().map(|(run, head)| head.row(*run));
         rows.filter(fits).take(filter.limit).collect()
+    }
+
+    /// Returns the runs that a later run retries.
+    fn retried_runs(&self) -> BTreeSet<RunId> {
+        let tasks = self.heads.iter().map(|(_, head)| &head.task);
+        tasks.filter_map(|task| task.retry_of).map(|retried| retried.run).collect()
+    }
+
+    /// Returns the numbers of open and failed runs by inbox.
+    pub(crate) fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Vec<InboxRow> {
+        let retried = self.retried_runs();
+        let mut rows: BTreeMap<InboxName, InboxRow> = BTreeMap::new();
+        for row in self.heads.iter().map(|(run, head)| head.row(*run)) {
+            let counted = match row.status {
+                Status::Completed | Status::Cancelled => false,
+                Status::Failed => !retried.contains(&row.id),
+                Status::Pending
+                | Status::Running
+                | Status::Waiting
+                | Status::Blocked
+                | Status::Paused => true,
+            };
+            if !counted || inbox.is_some_and(|inbox| row.inbox != *inbox) {
+                continue;
+            }
+            let counts = rows.entry(row.inbox.clone()).or_insert(InboxRow {
+                inbox: row.inbox,
+                pending: 0,
+                running: 0,
+                waiting: 0,
+                failed: 0,
+            });
+            match row.status {
+                Status::Pending => counts.pending += 1,
+                Status::Running => counts.running += 1,
+                Status::Failed => counts.failed += 1,
+                _ => counts.waiting += 1,
+            }
+        }
+        rows.into_values().collect()
     }
 
     /// Returns the newest messages of a thread, oldest first.
@@ -112,9 +159,9 @@ impl Tables {
 }
 
 impl Tx<'_> {
-    /// Returns the outbox messages that are due.
-    pub(crate) fn due_outbox(&self, limit: usize) -> Vec<OutboxItem> {
-        let entries = self.tables.outbox.iter();
+    /// Returns the outbox messages of an endpoint that are due.
+    pub(crate) fn due_outbox(&self, endpoint: &str, limit: usize) -> Vec<OutboxItem> {
+        let entries = self.tables.outbox.iter().filter(|(_, entry)| entry.row.endpoint == endpoint);
         let due = entries.filter(|(_, entry)| entry.next_at <= self.now);
         due.take(limit)
             .map(|(id, entry)| OutboxItem {

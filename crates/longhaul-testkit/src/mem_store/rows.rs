@@ -232,7 +232,8 @@ pub(crate) struct StoredNote {
 pub(crate) struct IdempotentOpen {
     pub(crate) body: Hash,
     pub(crate) runs: Vec<RunId>,
-    pub(crate) until: Timestamp,
+    /// Time at which the key expires. `None` means that it is deleted together with its run.
+    pub(crate) until: Option<Timestamp>,
 }
 
 /// An idempotent HTTP request.

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 
 use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
 use longhaul_core::id::{
-    BatchId, KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
+    BatchId, InboxName, KeyName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey,
+    WorkerId,
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
@@ -15,8 +16,8 @@ use longhaul_core::port::auth::{
 };
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, LaneRow, ModelUsage,
-    OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
+    ModelUsage, OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
@@ -203,6 +204,10 @@ impl RecordStore for MemStore {
         }))
     }
 
+    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> StoreResult<Vec<InboxRow>> {
+        Ok(self.read_tx(|tx| tx.tables.count_by_inbox(inbox)))
+    }
+
     async fn claimed_runs(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {
         Ok(self.read_tx(|tx| tx.tables.claimed_runs(worker)))
     }
@@ -239,8 +244,12 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.last_global_seq()))
     }
 
-    async fn due_outbox_messages(&self, limit: usize) -> StoreResult<Vec<OutboxItem>> {
-        Ok(self.read_tx(|tx| tx.due_outbox(limit)))
+    async fn due_outbox_messages(
+        &self,
+        endpoint: &str,
+        limit: usize,
+    ) -> StoreResult<Vec<OutboxItem>> {
+        Ok(self.read_tx(|tx| tx.due_outbox(endpoint, limit)))
     }
 
     async fn record_outbox_attempt(&self, id: u64, again: Option<Millis>) -> StoreResult<()> {

@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use longhaul_core::change::{LateToolResult, RuleRow, SandboxRow, SteerRow};
-use longhaul_core::id::{BatchId, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{
+    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
+};
 use longhaul_core::message::Message;
 use longhaul_core::note::{NewNote, Note, NoteOutcome};
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, LaneRow, ModelUsage,
-    OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DueTimer, GlobalJournalPage, GlobalSeq, InboxRow, LaneRow,
+    ModelUsage, OutboxItem, RecordStore, RepairCounts, RunCheckpoint, UsageQuery, WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Author, Claim, ClaimRequest, CreateRunsOutcome, CreateRunsRequest,
@@ -322,6 +324,10 @@ impl RecordStore for FailingStore {
         self.inner.batch_runs(batch).await
     }
 
+    async fn count_by_inbox(&self, inbox: Option<&InboxName>) -> Result<Vec<InboxRow>, StoreError> {
+        self.inner.count_by_inbox(inbox).await
+    }
+
     async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
         RecordStore::claimed_runs(&self.inner, worker).await
     }
@@ -362,8 +368,12 @@ impl RecordStore for FailingStore {
         self.inner.last_global_seq().await
     }
 
-    async fn due_outbox_messages(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
-        self.inner.due_outbox_messages(limit).await
+    async fn due_outbox_messages(
+        &self,
+        endpoint: &str,
+        limit: usize,
+    ) -> Result<Vec<OutboxItem>, StoreError> {
+        self.inner.due_outbox_messages(endpoint, limit).await
     }
 
     async fn record_outbox_attempt(

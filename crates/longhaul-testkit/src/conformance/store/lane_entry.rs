@@ -111,7 +111,7 @@ fn key(body: &str) -> IdempotencyRecord {
         principal: "ops".to_owned(),
         key: "k".to_owned(),
         body_hash: Hash::digest(body.as_bytes()),
-        ttl: Millis::from_secs(60),
+        ttl: Some(Millis::from_secs(60)),
     }
 }
 

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use longhaul_core::change::{Change, NewRun, SchedulingUpdate};
+use longhaul_core::change::{Batch, Change, NewRun, SchedulingUpdate};
 use longhaul_core::id::{RunId, Seq};
+use longhaul_core::port::records::InboxRow;
 use longhaul_core::port::store::{RunFilter, RunRow, StoreWatcher};
 use longhaul_core::status::Status;
+use longhaul_core::task::{RetriedRun, TaskSpec};
 use longhaul_core::time::{Clock, Millis};
 
 use crate::conformance::store::batches::{
     BatchExt as _, cancel_batch, change_batch, end_batch, events_batch, park_head, pause_batch,
     progress, release_batch, resumed,
 };
-use crate::conformance::store::fixture::{StoreFixture, agent, assert_appended, lane_key};
+use crate::conformance::store::fixture::{StoreFixture, agent, assert_appended, inbox, lane_key};
 
 /// Timeout for a change signal.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -35,13 +37,7 @@ pub async fn rows_have_the_status_of_a_run(fixture: StoreFixture) {
     );
     fixture.assert_status(held.run, Status::Waiting, "budget").await;
     fixture.advance(Millis(9));
-    let failed = SchedulingUpdate::End {
-        status: Status::Failed,
-        code: Some("turn_limit".to_owned()),
-        releases_lane: true,
-    };
-    let batch = events_batch(end_batch().events).with_change(Change::UpdateScheduling(failed));
-    assert_appended(&fixture.append_as_closer(held.run, held.last, batch).await);
+    assert_appended(&fixture.append_as_closer(held.run, held.last, failed_batch()).await);
     let row = fixture.row(held.run).await;
     assert_eq!((row.status, row.reason), (Status::Failed, None));
     assert_eq!(row.code.as_deref(), Some("turn_limit"));
@@ -77,6 +73,71 @@ pub async fn rows_are_filtered(fixture: StoreFixture) {
         let rows = fixture.harness.store.list_runs(filter).await.expect("rows");
         assert!(rows.iter().all(|row| row.status == status));
     }
+}
+
+/// A failed run is left out of the list of dead letters as soon as a later run retries it.
+pub async fn retried_runs_can_be_left_out(fixture: StoreFixture) {
+    let mut failed = Vec::new();
+    for _ in 0..2 {
+        let mut held = fixture.open_and_claim(|_| {}).await;
+        held.append_ok(failed_batch()).await;
+        failed.push(held.run);
+    }
+    fixture.open(|task| task.retry_of = Some(RetriedRun { run: failed[1], attempts: 1 })).await;
+    let with = RunFilter { statuses: vec![Status::Failed], ..all() };
+    let without = RunFilter { not_retried: true, ..with.clone() };
+    assert_eq!(ids(&fixture, with.clone()).await, [failed[1], failed[0]]);
+    assert_eq!(ids(&fixture, without.clone()).await, [failed[0]]);
+    let by_inbox = RunFilter { inbox: Some(inbox("main")), ..without.clone() };
+    assert_eq!(ids(&fixture, by_inbox).await, [failed[0]]);
+    let older = RunFilter { after: Some(failed[0]), ..without };
+    assert_eq!(ids(&fixture, older).await, []);
+}
+
+/// Open runs and failed runs that are not retried are counted by inbox.
+pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
+    let into = |name: &'static str| move |task: &mut TaskSpec| task.inbox = inbox(name);
+    let count = async |only: Option<&str>| {
+        let only = only.map(inbox);
+        fixture.harness.records.count_by_inbox(only.as_ref()).await.expect("counts")
+    };
+    assert_eq!(count(None).await, []);
+    for _ in 0..4 {
+        fixture.open(|_| {}).await;
+    }
+    fixture.open(into("mail")).await;
+    let worker = fixture.worker().await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(fixture.claim_one(worker).await);
+    }
+    held[0].end().await;
+    held[1].append_ok(failed_batch()).await;
+    held[2].park("child").await;
+    let counts = |inbox_name: &str, [pending, running, waiting, failed]: [u64; 4]| InboxRow {
+        inbox: inbox(inbox_name),
+        pending,
+        running,
+        waiting,
+        failed,
+    };
+    let mail = counts("mail", [1, 0, 0, 0]);
+    assert_eq!(count(None).await, [mail.clone(), counts("main", [0, 1, 1, 1])]);
+    assert_eq!(count(Some("mail")).await, [mail.clone()]);
+    assert_eq!(count(Some("other")).await, []);
+    let retried = RetriedRun { run: held[1].run, attempts: 1 };
+    fixture.open(|task| task.retry_of = Some(retried)).await;
+    assert_eq!(count(None).await, [mail, counts("main", [1, 1, 1, 0])]);
+}
+
+/// Returns a batch that ends a run as failed.
+fn failed_batch() -> Batch {
+    let failed = SchedulingUpdate::End {
+        status: Status::Failed,
+        code: Some("turn_limit".to_owned()),
+        releases_lane: true,
+    };
+    events_batch(end_batch().events).with_change(Change::UpdateScheduling(failed))
 }
 
 /// A list contains the same row as a single lookup.

@@ -8,15 +8,16 @@ use longhaul_core::event::gate::GateRaised;
 use longhaul_core::id::{Epoch, RunId, Seq};
 use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::port::store::{
-    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, JournalReadRequest, RunFilter,
+    CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord, JournalReadRequest, PruneRequest,
+    RunFilter,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_core::usage::MicroUsd;
 
-use crate::conformance::store::batches::{events_batch, gate_spec, progress};
-use crate::conformance::store::fixture::{StoreFixture, lane_key};
+use crate::conformance::store::batches::{cancel_batch, events_batch, gate_spec, progress};
+use crate::conformance::store::fixture::{StoreFixture, assert_appended, lane_key};
 
 const IDEMPOTENCY_TTL: Millis = Millis::from_secs(24 * 60 * 60);
 
@@ -105,6 +106,34 @@ pub async fn an_idempotency_key_expires(fixture: StoreFixture) {
         open_once(&fixture, late, ["ops", "k", "other"]).await,
         CreateRunsOutcome::Created(vec![late_id])
     );
+}
+
+/// A key without a time to live is remembered until its run is pruned.
+pub async fn a_key_without_a_ttl_lives_as_long_as_its_run(fixture: StoreFixture) {
+    let create = async || {
+        let key = IdempotencyRecord { ttl: None, ..idempotency_key(["ops", "k", "body"]) };
+        let runs = vec![fixture.new_run(|_| {})];
+        let request = CreateRunsRequest { runs, blobs: Vec::new(), idempotency: Some(key) };
+        fixture.harness.store.create_runs(request).await.expect("open")
+    };
+    let prune = async || {
+        let request = PruneRequest {
+            runs_older_than: IDEMPOTENCY_TTL,
+            blobs_older_than: IDEMPOTENCY_TTL,
+            limit: 10,
+        };
+        fixture.harness.store.prune(request).await.expect("prune")
+    };
+    let CreateRunsOutcome::Created(first) = create().await else { panic!("not created") };
+    fixture.advance(Millis(IDEMPOTENCY_TTL.0 * 10));
+    prune().await;
+    assert_eq!(create().await, CreateRunsOutcome::Existing(first.clone()));
+    assert_appended(&fixture.append_as_closer(first[0], Seq(1), cancel_batch()).await);
+    // The run with the newest event is never pruned.
+    fixture.open(|_| {}).await;
+    fixture.advance(Millis(IDEMPOTENCY_TTL.0 + 1));
+    assert_eq!(prune().await.runs, 1);
+    assert!(matches!(create().await, CreateRunsOutcome::Created(_)));
 }
 
 /// A repeated request gets the first result, even if the lane is full now, and does not enter
@@ -253,7 +282,7 @@ fn idempotency_key([principal, key, body]: [&str; 3]) -> IdempotencyRecord {
         principal: principal.to_owned(),
         key: key.to_owned(),
         body_hash: Hash::digest(body.as_bytes()),
-        ttl: IDEMPOTENCY_TTL,
+        ttl: Some(IDEMPOTENCY_TTL),
     }
 }
 

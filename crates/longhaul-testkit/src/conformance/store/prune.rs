@@ -157,7 +157,7 @@ pub async fn expired_keys_and_empty_lanes_are_pruned(fixture: StoreFixture) {
             principal: "ops".to_owned(),
             key: key.to_owned(),
             body_hash: Hash::digest(b"body"),
-            ttl: keep,
+            ttl: Some(keep),
         }),
     };
     let open = async |key, keep| {

@@ -158,7 +158,12 @@ pub async fn outbox_items_are_delivered_once(world: StoreFixture) {
         .with_change(Change::AddOutbox(outbox_row("one")))
         .with_change(Change::AddOutbox(outbox_row("two")));
     held.append_ok(batch).await;
-    let due = async |limit| world.harness.records.due_outbox_messages(limit).await.expect("outbox");
+    let due = async |limit| {
+        let endpoint = "https://example.org/hook";
+        world.harness.records.due_outbox_messages(endpoint, limit).await.expect("outbox")
+    };
+    let other = world.harness.records.due_outbox_messages("inbox:mail", 9).await;
+    assert_eq!(other.expect("outbox"), []);
     let bodies = |rows: &[OutboxItem]| -> Vec<(String, u32)> {
         let rows = rows.iter();
         rows.map(|row| (row.row.body.clone(), row.attempts)).collect()

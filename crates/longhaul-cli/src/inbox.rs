@@ -1,0 +1,254 @@
+//! `longhaul inbox`: lists inboxes, posts tasks to them, and shows their tasks and dead letters.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use longhaul_api::inbox::{InboxView, NewTaskBody};
+use longhaul_api::run::RunBriefView;
+use longhaul_core::id::InboxName;
+use longhaul_core::time::Timestamp;
+use serde_json::Value;
+
+use crate::client::connect::{connect, connect_or_create_store, find_server, try_connect};
+use crate::error::CliError;
+use crate::status_label::status_label;
+use crate::table::{self, TableCell};
+use crate::task_args::{INPUT_BYTES_MAX, parse_actor, parse_context, parse_input};
+use crate::{output, runtime};
+
+/// Maximum number of characters of a run's current activity in a list.
+const NOW_CHARS: usize = 44;
+
+const EXAMPLES: &str = "Examples:
+  longhaul inbox                                      all inboxes with their numbers of tasks
+  longhaul inbox post mail \"Summarise README.md\"     the agent is [inboxes.mail] agent
+  longhaul inbox post mail --file order.json --agent writer --type order
+  cat note.txt | longhaul inbox post mail -
+  longhaul inbox show mail                            newest tasks and dead letters
+
+A dead letter is a failed task that nobody has retried: longhaul retry RUN";
+
+/// Arguments of `longhaul inbox`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct InboxCommand {
+    #[command(subcommand)]
+    command: Option<InboxSubcommand>,
+    #[command(flatten)]
+    list: ListInboxesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum InboxSubcommand {
+    /// Lists inboxes with their numbers of tasks
+    #[command(after_help = EXAMPLES)]
+    Ls(ListInboxesCommand),
+    /// Posts a task to an inbox and prints the id of its run
+    #[command(after_help = EXAMPLES)]
+    Post(Box<PostTaskCommand>),
+    /// Shows the newest tasks and the dead letters of an inbox
+    #[command(after_help = EXAMPLES)]
+    Show(ShowInboxCommand),
+}
+
+#[derive(Debug, Args)]
+struct ListInboxesCommand {
+    /// Print the inboxes as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ShowInboxCommand {
+    /// Name of the inbox
+    name: InboxName,
+    /// Print the inbox as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct PostTaskCommand {
+    /// Name of the inbox
+    name: InboxName,
+    /// Payload of the task; `-` reads it from stdin. A JSON object or list is passed on as JSON
+    #[arg(required_unless_present = "file")]
+    payload: Vec<String>,
+    /// Read the payload from this file
+    #[arg(long, value_name = "PATH", conflicts_with = "payload")]
+    file: Option<PathBuf>,
+    /// Agent for the task; default: the agent of the inbox, `[inboxes.NAME] agent`
+    #[arg(long)]
+    agent: Option<String>,
+    /// Type of the task, by which workers select tasks and agents choose event texts
+    #[arg(long = "type", value_name = "KIND")]
+    kind: Option<String>,
+    /// Priority of the task; tasks with a higher priority start first
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// Lane of the run; only one run of a lane is active at a time
+    #[arg(long)]
+    lane: Option<String>,
+    /// Conversation (thread) that the run belongs to
+    #[arg(long)]
+    thread: Option<String>,
+    /// Person or thing that the conversation is about
+    #[arg(long)]
+    resource: Option<String>,
+    /// Any data as a JSON object, returned with the run; threadId and resourceId name the thread
+    /// and the resource
+    #[arg(long, value_name = "JSON", value_parser = parse_metadata)]
+    metadata: Option<BTreeMap<String, Value>>,
+    /// Context for tools, as name and value, which the model does not see; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    context: Vec<String>,
+    /// Person on whose behalf the run acts: a name, or JSON such as {"name": "Ada"}
+    #[arg(long, value_name = "JSON")]
+    actor: Option<String>,
+    /// Idempotency key: post only once, even if this command is repeated with the same key
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Earliest time at which the run may start, such as 2026-11-20T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    start_at: Option<Timestamp>,
+    /// Print the run as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl InboxCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        match &self.command {
+            None => self.list.run(),
+            Some(InboxSubcommand::Ls(ls)) => ls.run(),
+            Some(InboxSubcommand::Post(post)) => post.run(),
+            Some(InboxSubcommand::Show(show)) => show.run(),
+        }
+    }
+}
+
+impl ListInboxesCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let inboxes = match try_connect()? {
+            Some(client) => runtime::build_current_thread()?.block_on(client.list_inboxes())?,
+            None => Vec::new(),
+        };
+        if self.json {
+            return output::print_json_list(&inboxes);
+        }
+        if inboxes.is_empty() {
+            output::eprint_line(
+                "There are no tasks here yet.   Post one: longhaul inbox post NAME \"...\" --agent AGENT",
+            );
+            return Ok(());
+        }
+        let head = ["INBOX", "AGENT", "PENDING", "RUNNING", "WAITING", "FAILED"];
+        table::print_table(&head, inboxes.iter().map(inbox_row))
+    }
+}
+
+fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
+    let agent = inbox.agent.as_deref().unwrap_or("-");
+    let counts = [inbox.pending, inbox.running, inbox.waiting, inbox.failed];
+    let names = [TableCell::new(&inbox.name), TableCell::new(agent)];
+    names.into_iter().chain(counts.map(|count| TableCell::new(count.to_string()))).collect()
+}
+
+impl ShowInboxCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let client = connect()?;
+        let shown = runtime::build_current_thread()?.block_on(client.get_inbox(&self.name))?;
+        if self.json {
+            return output::print_json(&shown);
+        }
+        let inbox = &shown.inbox;
+        let agent = inbox.agent.as_deref().unwrap_or("none; each task names one");
+        output::print_text(&format!("{}   default agent: {agent}", inbox.name))?;
+        output::print_text(&format!(
+            "{} pending, {} running, {} waiting, {} failed",
+            inbox.pending, inbox.running, inbox.waiting, inbox.failed
+        ))?;
+        let head = ["STATUS", "RUN", "AGENT", "NOW"];
+        if !shown.tasks.is_empty() {
+            output::print_line("\nNewest tasks")?;
+            table::print_table(&head, shown.tasks.iter().map(task_row))?;
+        }
+        if !shown.dead_letters.is_empty() {
+            output::print_line("\nDead letters")?;
+            table::print_table(&head, shown.dead_letters.iter().map(task_row))?;
+            output::eprint_line(
+                "Execute one again: longhaul retry RUN    Why it failed: longhaul why RUN",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn task_row(run: &RunBriefView) -> Vec<TableCell> {
+    let label = status_label(run.status, run.reason.as_deref());
+    vec![
+        TableCell::new(&label.text).with_tone(label.tone),
+        TableCell::new(run.id.to_string()),
+        TableCell::new(&run.agent),
+        TableCell::new(&run.now).with_max_chars(NOW_CHARS),
+    ]
+}
+
+impl PostTaskCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let body = self.build_body()?;
+        let client = connect_or_create_store(find_server()?)?;
+        runtime::build_current_thread()?.block_on(async {
+            let run = client.post_task(self.name.clone(), body).await?;
+            if self.json {
+                return output::print_json(&run);
+            }
+            let id = run.id;
+            // If printing fails, the error says that the task was posted, so that it is not posted
+            // twice.
+            output::print_line(&id.to_string()).context(format!("{id} was submitted"))
+        })
+    }
+
+    fn build_body(&self) -> anyhow::Result<NewTaskBody> {
+        let payload = match &self.file {
+            Some(path) => read_payload_file(path)?,
+            None => {
+                output::join_args_or_read_stdin(&self.payload, INPUT_BYTES_MAX + 1, "the payload")?
+            }
+        };
+        Ok(NewTaskBody {
+            agent: self.agent.clone(),
+            kind: self.kind.clone(),
+            payload: parse_input(&payload)?,
+            priority: self.priority,
+            lane: self.lane.clone(),
+            thread: self.thread.clone(),
+            resource: self.resource.clone(),
+            context: parse_context(&self.context)?,
+            actor: self.actor.as_deref().map(parse_actor).transpose()?,
+            metadata: self.metadata.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+            start_at: self.start_at,
+        })
+    }
+}
+
+/// Reads the payload from a file, at most one byte more than a payload may have.
+fn read_payload_file(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path);
+    file.and_then(|file| file.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text)).map_err(
+        |error| CliError::usage_error(format!("`{}` can't be read: {error}", path.display())),
+    )?;
+    Ok(text)
+}
+
+fn parse_metadata(text: &str) -> Result<BTreeMap<String, Value>, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("{error}; expected JSON such as {{\"threadId\": \"t1\"}}"))
+}

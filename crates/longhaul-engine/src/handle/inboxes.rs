@@ -1,0 +1,116 @@
+//! Lists inboxes with the number of their tasks, and the newest tasks and dead letters of one inbox.
+
+use std::collections::BTreeMap;
+
+use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
+use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::port::records::InboxRow;
+use longhaul_core::port::store::RunFilter;
+use longhaul_core::raw::RawJson;
+use longhaul_core::status::Status;
+use longhaul_core::task::EarliestStart;
+use longhaul_run::Rejection;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::task::Task;
+
+/// Maximum number of tasks and of dead letters that are shown of one inbox.
+const TASKS_MAX: usize = 20;
+
+impl Longhaul {
+    /// Returns the inboxes with open or failed tasks and those in `agents`, ordered by name.
+    /// `agents` has the default agent of each inbox.
+    pub async fn inboxes(
+        &self,
+        agents: &BTreeMap<String, String>,
+    ) -> Result<Vec<InboxView>, Error> {
+        let rows = self.services.records.count_by_inbox(None).await?;
+        let mut views: BTreeMap<String, InboxView> = BTreeMap::new();
+        for name in agents.keys() {
+            views.insert(name.clone(), inbox_view(name, agents, None));
+        }
+        for row in rows {
+            let name = row.inbox.to_string();
+            views.insert(name.clone(), inbox_view(&name, agents, Some(&row)));
+        }
+        Ok(views.into_values().collect())
+    }
+
+    /// Returns one inbox with its newest tasks and its dead letters: failed tasks that nobody has
+    /// retried.
+    pub async fn inbox(
+        &self,
+        name: &InboxName,
+        agents: &BTreeMap<String, String>,
+    ) -> Result<InboxDetailView, Error> {
+        let rows = self.services.records.count_by_inbox(Some(name)).await?;
+        let newest =
+            RunFilter { inbox: Some(name.clone()), limit: TASKS_MAX, ..RunFilter::default() };
+        let failed =
+            RunFilter { statuses: vec![Status::Failed], not_retried: true, ..newest.clone() };
+        Ok(InboxDetailView {
+            inbox: inbox_view(name.as_str(), agents, rows.first()),
+            tasks: self.list_brief_runs(newest).await?,
+            dead_letters: self.list_brief_runs(failed).await?,
+        })
+    }
+}
+
+/// Builds the task of a request that posts to an inbox. `agents` has the default agent of each
+/// inbox, for tasks that name no agent.
+pub fn inbox_task(
+    inbox: InboxName,
+    body: NewTaskBody,
+    agents: &BTreeMap<String, String>,
+) -> Result<Task, Error> {
+    let default_agent = || agents.get(inbox.as_str()).cloned();
+    let Some(agent) = body.agent.clone().or_else(default_agent) else {
+        return Err(Rejection::InvalidTask(format!(
+            "the inbox `{inbox}` has no default agent: name an agent, or set \
+             `[inboxes.{inbox}] agent` in longhaul.toml"
+        ))
+        .into());
+    };
+    let in_metadata = |name: &str| {
+        let value = body.metadata.as_ref().and_then(|metadata| metadata.get(name)?.as_str());
+        value.map(str::to_owned)
+    };
+    let thread = body.thread.clone().or_else(|| in_metadata("threadId"));
+    let resource = body.resource.clone().or_else(|| in_metadata("resourceId"));
+    Ok(Task {
+        kind: body.kind,
+        priority: body.priority,
+        lane: parse_name("lane", body.lane, LaneKey::new)?,
+        thread: parse_name("thread", thread, ThreadKey::new)?,
+        resource: parse_name("resource", resource, ResourceKey::new)?,
+        start: body.start_at.map_or(EarliestStart::Now, EarliestStart::At),
+        context: body.context,
+        actor: body.actor,
+        metadata: body.metadata.as_ref().map(RawJson::from_serialize),
+        idempotency_key: body.idempotency_key,
+        inbox: Some(inbox),
+        ..Task::new(agent, &body.payload)
+    })
+}
+
+fn parse_name<T>(
+    field: &str,
+    value: Option<String>,
+    parse: impl Fn(String) -> Result<T, IdError>,
+) -> Result<Option<T>, Error> {
+    let parsed = value.map(parse).transpose();
+    let invalid = |bad| Rejection::InvalidTask(format!("the field `{field}` is invalid: {bad}"));
+    parsed.map_err(|bad| invalid(bad).into())
+}
+
+fn inbox_view(name: &str, agents: &BTreeMap<String, String>, row: Option<&InboxRow>) -> InboxView {
+    InboxView {
+        name: name.to_owned(),
+        agent: agents.get(name).cloned(),
+        pending: row.map_or(0, |row| row.pending),
+        running: row.map_or(0, |row| row.running),
+        waiting: row.map_or(0, |row| row.waiting),
+        failed: row.map_or(0, |row| row.failed),
+    }
+}

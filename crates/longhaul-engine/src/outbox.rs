@@ -1,0 +1,103 @@
+//! Delivers the messages in the store's outbox: at least once, with a backoff after each failure.
+//!
+//! A message is written in the transaction of the change that it reports, so a crash loses none.
+
+use std::panic::AssertUnwindSafe;
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use longhaul_core::port::records::OutboxItem;
+use longhaul_core::time::Millis;
+
+use crate::error::Error;
+use crate::services::EngineServices;
+
+/// Maximum number of messages that are read from the store at once.
+const BATCH_MAX: usize = 64;
+
+/// Maximum time for one delivery.
+const DELIVERY_TIMEOUT: Millis = Millis::from_secs(30);
+
+/// Delay before the second attempt. Each further attempt doubles the delay.
+const FIRST_DELAY: Millis = Millis::from_secs(1);
+
+/// Maximum delay between two attempts.
+const MAX_DELAY: Millis = Millis::from_secs(5 * 60);
+
+/// Receiver of the messages of one outbox endpoint.
+#[async_trait]
+pub trait OutboxReceiver: Send + Sync {
+    /// Delivers one message. The same message may be delivered more than once.
+    ///
+    /// # Errors
+    /// The reason why the delivery failed. It is repeated later.
+    async fn deliver(&self, message: &OutboxItem) -> Result<(), String>;
+
+    /// Called after a message was delivered and removed from the outbox.
+    async fn delivered(&self, _message: &OutboxItem) {}
+}
+
+/// Delivers all messages of an endpoint that are due now.
+pub async fn deliver_due_messages(
+    services: &EngineServices,
+    endpoint: &str,
+    receiver: &dyn OutboxReceiver,
+) -> Result<(), Error> {
+    loop {
+        let due = services.records.due_outbox_messages(endpoint, BATCH_MAX).await?;
+        if due.is_empty() {
+            return Ok(());
+        }
+        for message in &due {
+            deliver_message(services, message, receiver).await?;
+        }
+    }
+}
+
+async fn deliver_message(
+    services: &EngineServices,
+    message: &OutboxItem,
+    receiver: &dyn OutboxReceiver,
+) -> Result<(), Error> {
+    let delivery = AssertUnwindSafe(receiver.deliver(message)).catch_unwind();
+    let result = tokio::select! {
+        biased;
+        result = delivery => result.unwrap_or_else(|_| Err("the receiver panicked".to_owned())),
+        () = services.clock.sleep(DELIVERY_TIMEOUT) => Err("the delivery timed out".to_owned()),
+    };
+    let Err(reason) = result else {
+        services.records.record_outbox_attempt(message.id, None).await?;
+        let delivered = AssertUnwindSafe(receiver.delivered(message)).catch_unwind();
+        tokio::select! {
+            biased;
+            result = delivered => if result.is_err() {
+                tracing::warn!(run = %message.run, "a callback after a delivery panicked");
+            },
+            () = services.clock.sleep(DELIVERY_TIMEOUT) => {}
+        }
+        return Ok(());
+    };
+    let delay = retry_delay(message.attempts);
+    let (run, endpoint) = (message.run, &message.row.endpoint);
+    tracing::warn!(%run, %endpoint, %reason, delay_ms = delay.0, "a delivery failed; it is repeated");
+    services.records.record_outbox_attempt(message.id, Some(delay)).await?;
+    Ok(())
+}
+
+/// Returns the delay after a failed attempt. `earlier` is the number of attempts before it.
+fn retry_delay(earlier: u32) -> Millis {
+    let factor = 1_u64.checked_shl(earlier).unwrap_or(u64::MAX);
+    Millis(FIRST_DELAY.0.saturating_mul(factor).min(MAX_DELAY.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_doubles_up_to_a_maximum() {
+        let delays = [0, 1, 2, 8, 9, 63, 64, u32::MAX].map(|earlier| retry_delay(earlier).0);
+        let max = MAX_DELAY.0;
+        assert_eq!(delays, [1_000, 2_000, 4_000, 256_000, max, max, max, max]);
+    }
+}

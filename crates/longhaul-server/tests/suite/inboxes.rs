@@ -1,0 +1,124 @@
+//! Tests of the routes for inboxes, dead letters and retries.
+
+use serde_json::{Value, json};
+
+use crate::suite::harness::client::{get, post, request};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::{TestServer, server_with};
+
+fn mail_agent(options: &mut longhaul_server::ServerOptions) {
+    options.inboxes.insert("mail".into(), "tester".into());
+}
+
+async fn post_task(server: &TestServer, inbox: &str, body: &Value) -> Value {
+    server.send(post(format!("/v1/inboxes/{inbox}/tasks"), body)).await.expect(201)
+}
+
+#[tokio::test]
+async fn a_task_has_all_its_fields() {
+    let server = server_with([]).options(mail_agent).agent(|agent| {
+        agent.context = vec!["recipient".to_owned()];
+    });
+    let server = server.open().await;
+    let body = json!({
+        "agent": "tester", "type": "order", "payload": { "id": 7 }, "priority": 3, "lane": "l",
+        "thread": "t", "resource": "r", "metadata": { "a": [1], "threadId": "ignored" },
+        "start_at": "2099-01-01T00:00:00Z", "actor": { "name": "Ada" },
+        "context": { "recipient": "ada@example.org" },
+    });
+    let run = post_task(&server, "mail", &body).await;
+    for (field, value) in [
+        ("agent", json!("tester")),
+        ("type", json!("order")),
+        ("input", json!({ "id": 7 })),
+        ("priority", json!(3)),
+        ("lane", json!("l")),
+        ("thread", json!("t")),
+        ("resource", json!("r")),
+        ("metadata", body["metadata"].clone()),
+        ("actor", body["actor"].clone()),
+        ("context", body["context"].clone()),
+        ("inbox", json!("mail")),
+        ("reason", json!("start_at")),
+    ] {
+        assert_eq!(run[field], value, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn invalid_tasks_are_rejected_with_a_reason() {
+    let server = server_with([]).options(mail_agent).open().await;
+    let long = "x".repeat(10_000);
+    for (inbox, body, detail) in [
+        ("news", json!({ "payload": "x" }), "[inboxes.news] agent"),
+        ("mail", json!({ "payload": "x", "agent": "nobody" }), "nobody"),
+        ("mail", json!({ "payload": "x", "lane": long }), "the field `lane` is invalid"),
+        ("mail", json!({ "payload": "x", "thread": "" }), "the field `thread` is invalid"),
+        ("two%0Alines", json!({ "payload": "x" }), "inbox"),
+    ] {
+        let path = format!("/v1/inboxes/{inbox}/tasks");
+        let problem = server.send(post(path, &body)).await.expect(422);
+        let text = problem["detail"].as_str().unwrap();
+        assert!(text.contains(detail), "{text}");
+    }
+    let inboxes = server.send(get("/v1/inboxes")).await.expect(200);
+    assert_eq!(inboxes["data"][0]["pending"], 0);
+}
+
+#[tokio::test]
+async fn inboxes_are_listed_in_pages() {
+    let server = server_with([]).options(mail_agent).open().await;
+    for inbox in ["a", "b", "b"] {
+        post_task(&server, inbox, &json!({ "payload": "x", "agent": "tester" })).await;
+    }
+    let counts = |page: &Value| -> Vec<(String, u64)> {
+        let inboxes = page["data"].as_array().unwrap().iter();
+        let count = |one: &Value| (one["name"].to_string(), one["pending"].as_u64().unwrap());
+        inboxes.map(count).collect()
+    };
+    let page = server.send(get("/v1/inboxes?limit=2")).await.expect(200);
+    assert_eq!(counts(&page), [("\"a\"".to_owned(), 1), ("\"b\"".to_owned(), 2)]);
+    assert_eq!(page["next"], "b");
+    let page = server.send(get("/v1/inboxes?limit=2&after=b")).await.expect(200);
+    assert_eq!(counts(&page), [("\"mail\"".to_owned(), 0)]);
+    assert_eq!(page["next"], Value::Null);
+    server.send(get("/v1/inboxes?limit=0")).await.expect(422);
+    let runs = server.send(get("/v1/runs?inbox=b")).await.expect(200);
+    assert_eq!(runs["data"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_task_is_a_dead_letter_until_it_is_retried() {
+    let server = server_with([FakeReply::Call("look", json!({}))]).options(mail_agent);
+    let server = server.agent(|agent| agent.max_turns = Some(1)).start().await;
+    let run = post_task(&server, "mail", &json!({ "payload": "x" })).await;
+    let run = run["id"].as_str().unwrap().to_owned();
+    assert_eq!(server.ended(&run).await["status"], "failed");
+    let shown = server.send(get("/v1/inboxes/mail")).await.expect(200);
+    assert_eq!((&shown["name"], &shown["failed"]), (&json!("mail"), &json!(1)));
+    assert_eq!(shown["dead_letters"][0]["id"], *run);
+    assert_eq!(shown["tasks"][0]["id"], *run);
+    let retry = || request("POST", format!("/v1/runs/{run}/retry"));
+    let retried = server.send(retry()).await.expect(201);
+    assert_eq!((&retried["retry_of"], &retried["attempt"]), (&json!(run), &json!(2)));
+    let again = server.send(retry()).await.expect(200);
+    assert_eq!(again["id"], retried["id"]);
+    let new = retried["id"].as_str().unwrap();
+    server.ended(new).await;
+    let shown = server.send(get("/v1/inboxes/mail")).await.expect(200);
+    let dead = shown["dead_letters"].as_array().unwrap();
+    assert_eq!((dead.len(), &dead[0]["id"]), (1, &retried["id"]));
+    let failed = server.send(get("/v1/runs?status=failed&inbox=mail")).await.expect(200);
+    assert_eq!(failed["data"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_run_that_has_not_failed_is_not_retried() {
+    let server = server_with([]).open().await;
+    let run = server.send(post("/v1/runs", &json!({ "agent": "tester", "input": "x" })));
+    let run = run.await.expect(201)["id"].as_str().unwrap().to_owned();
+    let problem = server.send(request("POST", format!("/v1/runs/{run}/retry"))).await.expect(409);
+    assert_eq!(problem["code"], "not_failed");
+    let shown = server.send(get("/v1/inboxes/unknown")).await.expect(200);
+    assert_eq!((&shown["pending"], &shown["tasks"]), (&json!(0), &json!([])));
+}
