@@ -14,6 +14,9 @@ use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::secrets;
 use longhaul::config::settings::Config;
 use longhaul::config::value::{Setting, SettingOrigin, SettingValue};
+use longhaul::inbox::{
+    Inbox, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
+};
 use longhaul::server_marker::{ServerMarker, ServerMarkerGuard};
 use longhaul::trust::decisions::TrustDecisions;
 use longhaul::trust::egress;
@@ -153,7 +156,11 @@ impl ServeSession {
 
     async fn serve(self) -> anyhow::Result<Exit> {
         let mut interrupts = InterruptListener::listen()?;
-        let worker = self.build_worker()?;
+        let ProjectInboxes { inboxes, problems } = project_folder_inboxes(&self.runtime.config);
+        for problem in problems {
+            tracing::warn!("{problem}");
+        }
+        let (worker, types) = self.build_worker(&inboxes)?;
         let options = server_options(&self.runtime.config, self.local_key.clone());
         let app = App::new(self.runtime.longhaul.clone(), options, self.address);
         self.listener.set_nonblocking(true)?;
@@ -163,7 +170,17 @@ impl ServeSession {
         let mut server = std::pin::pin!(longhaul_server::serve(listener, app.clone(), async {
             _ = closed.await;
         }));
-        let mut worked = std::pin::pin!(worker.run(stop.clone()));
+        let mut worked = std::pin::pin!(async {
+            let folders = async {
+                serve_inboxes(&self.runtime.longhaul, &inboxes, &types, &stop).await;
+                std::future::pending().await
+            };
+            tokio::select! {
+                biased;
+                worked = worker.run(stop.clone()) => worked,
+                never = folders => never,
+            }
+        });
         let mut reload = std::pin::pin!(self.reload_changed_files());
         let mut parent = std::pin::pin!(wait_for_parent_exit(self.until_eof));
         self.announce_address().await?;
@@ -198,11 +215,14 @@ impl ServeSession {
         }
     }
 
-    fn build_worker(&self) -> anyhow::Result<Worker> {
-        let options = self.inbox.worker_options(&self.runtime.config)?;
+    /// Returns the worker, and the types of the tasks that it takes.
+    fn build_worker(&self, inboxes: &[Arc<dyn Inbox>]) -> anyhow::Result<(Worker, Vec<String>)> {
+        let mut options = self.inbox.worker_options(&self.runtime.config)?;
+        add_inbox_names(&mut options, inboxes)?;
+        let types = options.types.clone();
         let longhaul = &self.runtime.longhaul;
         let worker = Worker::new(longhaul.services(), options).with_schedules(longhaul);
-        Ok(worker.with_hooks(Arc::new(RunLifecycleLogger)))
+        Ok((worker.with_hooks(Arc::new(RunLifecycleLogger)), types))
     }
 
     async fn reload_changed_files(&self) {

@@ -4,6 +4,7 @@
 use clap::Args;
 use longhaul::assemble::store_file;
 use longhaul::config::secrets;
+use longhaul::inbox::{ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_engine::hooks::Hooks;
@@ -79,7 +80,12 @@ impl WorkerCommand {
             }
         }
         let runtime = store_access::open_as_driver()?;
-        let options = self.inbox.worker_options(&runtime.config)?;
+        let mut options = self.inbox.worker_options(&runtime.config)?;
+        let ProjectInboxes { inboxes, problems } = project_folder_inboxes(&runtime.config);
+        add_inbox_names(&mut options, &inboxes)?;
+        for problem in problems.iter().filter(|_| !self.quiet) {
+            output::eprint_line(&format!("note: {problem}"));
+        }
         if !self.quiet {
             let file = store_file(&runtime.config)?;
             output::eprint_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
@@ -89,6 +95,7 @@ impl WorkerCommand {
             output::eprint_line(&format!("  Concurrency {} runs", options.concurrency));
             output::eprint_line("  Stop        Ctrl-C; runs continue when the next worker starts");
         }
+        let types = options.types.clone();
         let longhaul = &runtime.longhaul;
         let mut worker = EngineWorker::new(longhaul.services(), options).with_schedules(longhaul);
         if !self.quiet {
@@ -96,7 +103,17 @@ impl WorkerCommand {
         }
         runtime::build_multi_thread()?.block_on(async {
             let stop = Shutdown::new();
-            let mut worked = std::pin::pin!(worker.run(stop.clone()));
+            let mut worked = std::pin::pin!(async {
+                let folders = async {
+                    serve_inboxes(&runtime.longhaul, &inboxes, &types, &stop).await;
+                    std::future::pending().await
+                };
+                tokio::select! {
+                    biased;
+                    worked = worker.run(stop.clone()) => worked,
+                    never = folders => never,
+                }
+            });
             let mut terminated = signal(SignalKind::terminate())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
             let mut parent = std::pin::pin!(wait_for_parent_exit(self.until_eof));

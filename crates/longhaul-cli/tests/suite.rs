@@ -32,6 +32,7 @@ mod suite {
     mod hostile_commands;
     mod idempotency_kills;
     mod in_doubt_cli;
+    mod inbox_cli;
     mod inspect_cli;
     mod interop;
     mod lanes_cli;

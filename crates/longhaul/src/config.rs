@@ -11,6 +11,7 @@ pub mod dotenv;
 pub mod env;
 pub mod error;
 mod git_tracked;
+pub mod inbox_folders;
 pub(crate) mod layer;
 pub mod load;
 mod path_checks;

@@ -22,6 +22,7 @@ mod event_builder;
 pub mod events;
 mod gates;
 mod handler;
+pub mod inbox;
 mod lane;
 pub mod local_key;
 pub mod mcp;

@@ -100,6 +100,21 @@ impl Task {
         self
     }
 
+    /// Sets the type of the task, by which workers select tasks.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.task.kind = Some(kind.into());
+        self
+    }
+
+    /// Sets arbitrary data that is returned with the run.
+    #[must_use]
+    pub fn metadata(mut self, metadata: impl Serialize) -> Self {
+        let what = "the metadata of the task";
+        self.task.metadata = Some(to_json(what, &metadata, &mut self.serialize_error));
+        self
+    }
+
     /// Sets the priority. Runs with a higher priority are started first.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
+use crate::inbox::{Inbox, add_inbox_names, serve_inboxes};
 use crate::runtime_state::{RunningWorkerGuard, RuntimeState};
 use crate::worker::callbacks::{CallbackHooks, Callbacks};
 
@@ -50,6 +51,7 @@ pub struct Worker {
     state: Arc<RuntimeState>,
     options: WorkerOptions,
     inboxes: Vec<InboxName>,
+    sources: Vec<Arc<dyn Inbox>>,
     name_error: Option<IdError>,
     filter: Option<TaskFilter>,
     callbacks: Callbacks,
@@ -64,6 +66,7 @@ impl Worker {
             options: state.worker_options.clone(),
             state,
             inboxes: Vec::new(),
+            sources: Vec::new(),
             name_error: None,
             filter: None,
             callbacks: Callbacks::default(),
@@ -97,6 +100,13 @@ impl Worker {
     /// is read for the filter, so prefer [`types`](Self::types) if they suffice.
     pub fn filter(mut self, accepts: impl Fn(&TaskSpec) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(TaskFilter::new(accepts));
+        self
+    }
+
+    /// Serves an external inbox: its tasks become runs, which this worker takes, and the inbox is
+    /// told how they end. See [`inbox`](crate::inbox).
+    pub fn source(mut self, inbox: impl Inbox) -> Self {
+        self.sources.push(Arc::new(inbox));
         self
     }
 
@@ -237,6 +247,8 @@ impl Worker {
         if !self.inboxes.is_empty() {
             options.inboxes.clone_from(&self.inboxes);
         }
+        add_inbox_names(&mut options, &self.sources)?;
+        let types = options.types.clone();
         let services = self.state.runtime.longhaul.services();
         let longhaul = &self.state.runtime.longhaul;
         let mut worker = EngineWorker::new(services, options).with_schedules(longhaul);
@@ -265,7 +277,10 @@ impl Worker {
                     order.request_abort();
                 }
             };
-            let ((), (), ()) = tokio::join!(drain, on_signals, forward_journal_changes(services));
+            let longhaul = &self.state.runtime.longhaul;
+            let sources = serve_inboxes(longhaul, &self.sources, &types, &order);
+            let changes = forward_journal_changes(services);
+            let ((), (), (), ()) = tokio::join!(drain, on_signals, changes, sources);
             pending().await
         };
         let worked = tokio::select! {

@@ -7,8 +7,10 @@ mod suite {
     mod ephemeral;
     mod events_and_schedules;
     mod features;
+    mod folder_inbox;
     mod handler;
     mod handler_retry;
+    mod inbox;
     mod lanes;
     mod mcp_file;
     mod mcp_tools;

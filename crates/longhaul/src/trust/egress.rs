@@ -12,6 +12,7 @@ use reqwest::Url;
 use serde_json::Value as Json;
 
 use crate::config::built_in_providers;
+use crate::config::inbox_folders::INBOX_FOLDER;
 use crate::config::schema::DELIVER_KEY;
 use crate::config::settings::Config;
 use crate::config::value::SettingValue;
@@ -203,6 +204,18 @@ pub(crate) fn extra_server_access(config: &Config) -> Vec<String> {
         lines.push(line.to_owned());
     }
     lines
+}
+
+/// Returns the trust item that a person must approve before a folder inbox of a project is served:
+/// each file in it starts a run, without any command of the user.
+pub fn folder_inbox_item(name: &str, agent: &str) -> TrustItem {
+    let path = format!("{INBOX_FOLDER}/{name}");
+    let title = format!("the folder inbox `{path}`");
+    let line = format!("runs the agent `{agent}` on every file in {path}");
+    let used_by = ["longhaul worker", "longhaul serve", "longhaul dev"].map(str::to_owned);
+    TrustItem::new(TrustKind::Open, &path, title, &[name, agent])
+        .with_used_by(used_by.to_vec())
+        .with_description_lines([line])
 }
 
 /// Returns the trust item that a person must approve before requests are sent to a perception URL.

@@ -9,6 +9,7 @@ use longhaul_engine::agent::config::{
 };
 
 use crate::agents::loaded_agents::{AgentSource, LoadedAgent, LoadedAgents};
+use crate::config::inbox_folders::inbox_folders;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::name::parse_tool_name;
@@ -66,6 +67,9 @@ pub fn discover_trust_items(
         items.extend(item.map(|item| item.with_used_by(users(&is_user))));
     }
     items.extend(egress::server_item(config));
+    items.extend(inbox_folders(config).iter().filter_map(|folder| {
+        Some(egress::folder_inbox_item(folder.name.as_str(), folder.agent.as_deref()?))
+    }));
     let asks_address = |agent: &Agent| {
         let source = agent.perception.as_ref().map(|perception| &perception.source);
         has(agent, HTTP_FETCH_TOOL)

@@ -1,0 +1,293 @@
+//! A folder inbox: each file that is put into the folder becomes a task.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use longhaul_api::run::RunView;
+use longhaul_core::id::RunId;
+use longhaul_core::raw::{RawJson, check_json_parses};
+use longhaul_core::status::RunError;
+use longhaul_core::time::{Clock, Millis};
+use longhaul_engine::clock::SystemClock;
+use longhaul_engine::id_gen::{IdGenerator as _, UuidV7Generator};
+use serde_json::json;
+
+use crate::config::inbox_folders::INBOX_FOLDER;
+use crate::inbox::folder_files::{EndFolder, FILE_BYTES_MAX, FileStamp, InboxFolder, WaitingFile};
+use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
+use crate::task::Task;
+
+/// Time for which size and modification time of a file must not change before the file is taken.
+const SETTLE_TIME: Millis = Millis::from_secs(1);
+
+/// Maximum length in bytes of the name of a claimed file, without its suffix `.result.json`.
+const NAME_BYTES_MAX: usize = 200;
+
+/// Maximum length in bytes of a file name's extension. A longer one is part of the name.
+const EXTENSION_BYTES_MAX: usize = 16;
+
+/// An inbox that is a folder: each file that is put into the folder becomes a task for an agent.
+///
+/// The content of the file is the input of the task: JSON if the name ends with `.json`, else text.
+/// The file is moved to the subfolder `working`, and when its run has ended to `done` or `failed`,
+/// with the result beside it: `note.txt` becomes `done/note.ID.txt` and
+/// `done/note.ID.txt.result.json`.
+///
+/// Only regular files of at most 1 MiB become tasks. Hidden files and names that end with `.tmp` or
+/// `.part` are ignored, and a file is taken only when it has not changed for a second, so a program
+/// may write it slowly. To be safe in all cases, write the file under such a name and rename it.
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), Box<dyn std::error::Error>> {
+/// use longhaul::inbox::FolderInbox;
+///
+/// let notes = FolderInbox::open("notes", "inbox/notes", "writer")?;
+/// let worker = runtime.worker().source(notes).spawn();
+/// # worker.stop().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FolderInbox {
+    name: String,
+    scanner: Arc<FolderScanner>,
+}
+
+impl FolderInbox {
+    /// Opens the inbox `name` in a folder, which is created if it is missing. The tasks are for the
+    /// agent with this name.
+    ///
+    /// # Errors
+    /// The folder or one of its subfolders can't be created or opened.
+    pub fn open(
+        name: impl Into<String>,
+        folder: impl AsRef<Path>,
+        agent: impl Into<String>,
+    ) -> io::Result<Self> {
+        Self::with_folder(name, InboxFolder::new(folder.as_ref(), &[]), agent)
+    }
+
+    /// Opens the inbox in the folder `inbox/NAME` of the project with this root. Symbolic links in
+    /// the project are not followed.
+    pub(crate) fn open_in_project(name: &str, root: &Path, agent: &str) -> io::Result<Self> {
+        Self::with_folder(name, InboxFolder::new(root, &[INBOX_FOLDER, name]), agent)
+    }
+
+    fn with_folder(
+        name: impl Into<String>,
+        files: InboxFolder,
+        agent: impl Into<String>,
+    ) -> io::Result<Self> {
+        files.create()?;
+        let scanner = FolderScanner::new(files, agent.into(), Arc::new(SystemClock));
+        Ok(Self { name: name.into(), scanner: Arc::new(scanner) })
+    }
+
+    /// Uses another clock, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        let FolderScanner { files, agent, .. } = &*self.scanner;
+        let scanner = FolderScanner::new(files.clone(), agent.clone(), clock);
+        Self { scanner: Arc::new(scanner), ..self }
+    }
+
+    async fn end(&self, id: &str, end: EndFolder, result: Vec<u8>) -> Result<(), InboxError> {
+        let (scanner, id) = (Arc::clone(&self.scanner), id.to_owned());
+        let ended = move || scanner.files.end(&id, end, &result);
+        Ok(tokio::task::spawn_blocking(ended).await??)
+    }
+}
+
+#[async_trait]
+impl Inbox for FolderInbox {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
+        // The tasks of a folder have no type.
+        if !filter.accepts(None) {
+            return Ok(Vec::new());
+        }
+        let (scanner, limit) = (Arc::clone(&self.scanner), filter.limit);
+        Ok(tokio::task::spawn_blocking(move || scanner.claim(limit)).await??)
+    }
+
+    async fn start(&self, id: &str, _run: RunId) -> Result<(), InboxError> {
+        self.scanner.with_started(|started| started.insert(id.to_owned()));
+        Ok(())
+    }
+
+    async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
+        let result = json!({ "run": run.id, "status": run.status, "output": run.output });
+        self.end(id, EndFolder::Done, pretty_json(&result)).await
+    }
+
+    async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
+        self.end(id, EndFolder::Failed, failure_json(failure)).await
+    }
+}
+
+/// Finds and claims the files of a folder inbox.
+#[derive(Debug)]
+struct FolderScanner {
+    files: InboxFolder,
+    agent: String,
+    clock: Arc<dyn Clock>,
+    /// Waiting files with the time since which they have not changed.
+    unchanged_since: Mutex<HashMap<String, (FileStamp, Millis)>>,
+    /// Names of claimed files whose tasks have become runs, as far as this process knows.
+    started: Mutex<HashSet<String>>,
+}
+
+impl FolderScanner {
+    fn new(files: InboxFolder, agent: String, clock: Arc<dyn Clock>) -> Self {
+        let (unchanged_since, started) = (Mutex::default(), Mutex::default());
+        Self { files, agent, clock, unchanged_since, started }
+    }
+
+    fn with_started<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
+        f(&mut self.started.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Claims waiting files, and returns the tasks of all claimed files that are no runs yet.
+    fn claim(&self, limit: usize) -> io::Result<Vec<InboxTask>> {
+        self.claim_settled_files(limit)?;
+        let claimed = self.files.claimed_files()?;
+        // A file that has left the folder of claimed tasks needs no entry any more.
+        let names: HashSet<&str> = claimed.iter().map(|file| file.name.as_str()).collect();
+        self.with_started(|started| started.retain(|name| names.contains(name.as_str())));
+        let is_new = |file: &&WaitingFile| !self.with_started(|all| all.contains(&file.name));
+        let new = claimed.iter().filter(is_new);
+        Ok(new.filter_map(|file| self.read_task(&file.name)).take(limit).collect())
+    }
+
+    /// Claims the files that have not changed for a while.
+    fn claim_settled_files(&self, limit: usize) -> io::Result<()> {
+        let unchanged_since = self.unchanged_since.lock();
+        let mut unchanged_since = unchanged_since.unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.monotonic_time();
+        let mut before = std::mem::take(&mut *unchanged_since);
+        let mut claimed = 0;
+        for WaitingFile { name, stamp } in self.files.waiting_files()? {
+            let since = match before.remove(&name) {
+                Some((old_stamp, since)) if old_stamp == stamp => since,
+                Some(_) | None => now,
+            };
+            let is_settled = now.0.saturating_sub(since.0) >= SETTLE_TIME.0;
+            if is_settled && claimed < limit {
+                let new_name = unique_name(&name, UuidV7Generator.next_id_bits());
+                claimed += usize::from(self.files.claim(&name, &new_name)?);
+            } else {
+                unchanged_since.insert(name, (stamp, since));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the task of a claimed file. A file that can't be a task is moved to the failed ones.
+    fn read_task(&self, name: &str) -> Option<InboxTask> {
+        let bytes = self.files.read_claimed(name);
+        let bytes = bytes.map_err(|error| format!("the file can't be read: {error}"));
+        let message = match bytes.and_then(|bytes| parse_input(name, bytes)) {
+            Ok(input) => {
+                let task = Task::new(&self.agent).input(input).metadata(json!({ "file": name }));
+                return Some(InboxTask::new(name, task));
+            }
+            Err(message) => message,
+        };
+        tracing::warn!(file = name, %message, "a file of a folder inbox can't be a task");
+        let failure = TaskFailure { run: None, error: RunError::new("bad_file", message, "") };
+        if let Err(error) = self.files.end(name, EndFolder::Failed, &failure_json(&failure)) {
+            tracing::warn!(file = name, %error, "a file of a folder inbox can't be moved");
+        }
+        None
+    }
+}
+
+/// Returns the input of a task from the content of its file, or the reason why it is invalid.
+fn parse_input(name: &str, bytes: Vec<u8>) -> Result<RawJson, String> {
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("the file is longer than {FILE_BYTES_MAX} bytes"));
+    }
+    let text =
+        String::from_utf8(bytes).map_err(|error| format!("the file is not UTF-8: {error}"))?;
+    if !name.ends_with(".json") {
+        return Ok(RawJson::from_serialize(&text));
+    }
+    let invalid = |error: String| format!("the file is not valid JSON: {error}");
+    check_json_parses(&text).map_err(|error| invalid(error.to_string()))?;
+    RawJson::parse(text.trim()).map_err(|error| invalid(error.to_string()))
+}
+
+/// Returns a name that no file had before: the name with an id in front of its extension.
+fn unique_name(name: &str, id_bits: u128) -> String {
+    let (stem, extension) = match name.rsplit_once('.') {
+        Some((stem, extension)) if extension.len() < EXTENSION_BYTES_MAX => (stem, Some(extension)),
+        Some(_) | None => (name, None),
+    };
+    // The first bits are the time and the last ones random.
+    let id = format!("{:012x}{:08x}", id_bits >> 80, id_bits & 0xffff_ffff);
+    let end = match extension {
+        Some(extension) => format!(".{id}.{extension}"),
+        None => format!(".{id}"),
+    };
+    let mut length = stem.len().min(NAME_BYTES_MAX - end.len());
+    while !stem.is_char_boundary(length) {
+        length -= 1;
+    }
+    format!("{}{end}", &stem[..length])
+}
+
+fn failure_json(failure: &TaskFailure) -> Vec<u8> {
+    let TaskFailure { run, error } = failure;
+    pretty_json(&json!({ "run": run, "status": "failed", "error": error }))
+}
+
+fn pretty_json(value: &serde_json::Value) -> Vec<u8> {
+    format!("{value:#}\n").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unique_name_keeps_the_extension_and_is_short() {
+        let id = 0x0123_4567_89ab_0000_0000_0000_dead_beef;
+        for (name, expected) in [
+            ("a.txt", "a.0123456789abdeadbeef.txt".to_owned()),
+            ("a", "a.0123456789abdeadbeef".to_owned()),
+            ("a.b.json", "a.b.0123456789abdeadbeef.json".to_owned()),
+            ("a.notanextensionatall", "a.notanextensionatall.0123456789abdeadbeef".to_owned()),
+            (&"ä".repeat(127), format!("{}.0123456789abdeadbeef", "ä".repeat(89))),
+        ] {
+            let unique = unique_name(name, id);
+            assert_eq!(unique, expected);
+            assert!(unique.len() <= NAME_BYTES_MAX);
+        }
+    }
+
+    #[test]
+    fn only_valid_files_become_inputs() {
+        let parse = |name: &str, bytes: &[u8]| parse_input(name, bytes.to_vec());
+        assert_eq!(parse("a.txt", b"").unwrap().as_str(), "\"\"");
+        assert_eq!(parse("a.txt", b"{}").unwrap().as_str(), "\"{}\"");
+        assert_eq!(parse("a.json", b" {\"a\": [1]}\n").unwrap().as_str(), "{\"a\": [1]}");
+        let deep = "[".repeat(100_000);
+        for (name, bytes, reason) in [
+            ("a.txt", &b"\xff"[..], "not UTF-8"),
+            ("a.json", b"", "not valid JSON"),
+            ("a.json", b"{", "not valid JSON"),
+            ("a.json", deep.as_bytes(), "not valid JSON"),
+            ("a.txt", &[b'x'; FILE_BYTES_MAX as usize + 1], "longer than"),
+        ] {
+            let error = parse(name, bytes).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

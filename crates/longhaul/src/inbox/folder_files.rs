@@ -1,0 +1,221 @@
+//! The files of a folder inbox, accessed through open handles and without following symbolic links.
+//!
+//! Invariant: a file is always in exactly one of the folders, because it is moved by a rename. The
+//! result of a task is written before its file is moved, so a moved file has its result beside it.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+/// Maximum size of a file, in bytes.
+pub(crate) const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Maximum number of files that are looked at in one scan of a folder.
+const SCAN_MAX: usize = 10_000;
+
+/// Suffixes of files that a program is still writing.
+const UNFINISHED_SUFFIXES: [&str; 2] = [".tmp", ".part"];
+
+/// Folder with the files of claimed tasks.
+const WORKING: &str = "working";
+
+/// Folder into which the file of an ended task is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndFolder {
+    Done,
+    Failed,
+}
+
+impl EndFolder {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Size and modification time of a file, which change while the file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileStamp {
+    modified: (i128, i128),
+    size: i128,
+}
+
+/// A file that waits in the folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WaitingFile {
+    /// Size and modification time of the file. Older files are ordered first.
+    pub(crate) stamp: FileStamp,
+    /// Name of the file.
+    pub(crate) name: String,
+}
+
+/// The folder of a folder inbox, by its path. It is opened for each access.
+#[derive(Debug, Clone)]
+pub(crate) struct InboxFolder {
+    base: PathBuf,
+    /// Names of the folders from the base to the inbox. None of them may be a symbolic link.
+    below: Vec<String>,
+}
+
+impl InboxFolder {
+    pub(crate) fn new(base: &Path, below: &[&str]) -> Self {
+        let below = below.iter().map(|name| (*name).to_owned()).collect();
+        Self { base: base.to_owned(), below }
+    }
+
+    /// Creates the folder and its subfolders, if they are missing.
+    pub(crate) fn create(&self) -> io::Result<()> {
+        if self.below.is_empty() {
+            std::fs::create_dir_all(&self.base)?;
+        }
+        let root = self.open_root()?;
+        for name in [WORKING, EndFolder::Done.name(), EndFolder::Failed.name()] {
+            match sys::mkdirat(&root, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(sys::fsync(&root)?)
+    }
+
+    /// Lists the files that wait in the folder, oldest first. Left out are folders, links, hidden
+    /// files and files that a program is still writing.
+    pub(crate) fn waiting_files(&self) -> io::Result<Vec<WaitingFile>> {
+        list_files(&self.open_root()?)
+    }
+
+    /// Lists the files of claimed tasks, oldest first.
+    pub(crate) fn claimed_files(&self) -> io::Result<Vec<WaitingFile>> {
+        list_files(&open_folder(&self.open_root()?, WORKING)?)
+    }
+
+    /// Claims a file: moves it into the folder of claimed tasks, under a new name. Returns `false`
+    /// if the file is gone.
+    pub(crate) fn claim(&self, name: &str, new_name: &str) -> io::Result<bool> {
+        let root = self.open_root()?;
+        let working = open_folder(&root, WORKING)?;
+        match sys::renameat_with(&root, name, &working, new_name, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        }
+        // Both folders are synced before the task is submitted: after a power cut the file must not
+        // be back under its old name, because it would become another task.
+        sys::fsync(&working)?;
+        sys::fsync(&root)?;
+        Ok(true)
+    }
+
+    /// Reads the file of a claimed task, at most one byte more than [`FILE_BYTES_MAX`].
+    pub(crate) fn read_claimed(&self, name: &str) -> io::Result<Vec<u8>> {
+        let working = open_folder(&self.open_root()?, WORKING)?;
+        // Without NONBLOCK, opening a named pipe would wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let handle = sys::openat(&working, name, flags, Mode::empty())?;
+        if FileType::from_raw_mode(sys::fstat(&handle)?.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let mut bytes = Vec::new();
+        File::from(handle).take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Ends a task: writes its result, and moves its file from the folder of claimed tasks, or from
+    /// the folder of failed tasks if it was retried. Does nothing if the task has ended before.
+    pub(crate) fn end(&self, name: &str, end: EndFolder, result: &[u8]) -> io::Result<()> {
+        if name.contains('/') || name.starts_with('.') {
+            return Err(io::Error::other("the id of the task is not the name of a file"));
+        }
+        let root = self.open_root()?;
+        let target = open_folder(&root, end.name())?;
+        let failed = open_folder(&root, EndFolder::Failed.name())?;
+        let result_name = format!("{name}.result.json");
+        let source = match (exists(&root, &[WORKING, name])?, exists(&failed, &[name])?) {
+            (true, _) => open_folder(&root, WORKING)?,
+            (false, true) if end == EndFolder::Failed => {
+                return replace_file(&failed, &result_name, result);
+            }
+            (false, true) => failed,
+            (false, false) => return Ok(()),
+        };
+        replace_file(&target, &result_name, result)?;
+        sys::renameat(&source, name, &target, name)?;
+        match sys::unlinkat(&source, &result_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        sys::fsync(&target)?;
+        Ok(sys::fsync(&source)?)
+    }
+
+    fn open_root(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let base = sys::open(&self.base, flags, Mode::empty())?;
+        self.below.iter().try_fold(base, |folder, name| open_folder(&folder, name))
+    }
+}
+
+fn open_folder(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(sys::openat(parent, name, flags, Mode::empty())?)
+}
+
+/// Whether there is a regular file at this path below the folder.
+fn exists(folder: &OwnedFd, path: &[&str]) -> io::Result<bool> {
+    let path: PathBuf = path.iter().collect();
+    match sys::statat(folder, &path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn list_files(folder: &OwnedFd) -> io::Result<Vec<WaitingFile>> {
+    let mut files = Vec::new();
+    for entry in sys::Dir::read_from(folder)? {
+        if files.len() == SCAN_MAX {
+            break;
+        }
+        let entry = entry?;
+        let Ok(name) = entry.file_name().to_str() else {
+            continue;
+        };
+        if name.starts_with('.') || UNFINISHED_SUFFIXES.iter().any(|end| name.ends_with(end)) {
+            continue;
+        }
+        // The file may be gone by now.
+        let Ok(stat) = sys::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            continue;
+        };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            continue;
+        }
+        // The types of these fields differ between systems; all of them fit.
+        let stamp = FileStamp {
+            modified: (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec)),
+            size: i128::from(stat.st_size),
+        };
+        files.push(WaitingFile { stamp, name: name.to_owned() });
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Writes a file completely under a temporary name, syncs it and renames it.
+fn replace_file(folder: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let temporary = format!(".{name}.tmp");
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = sys::openat(folder, &temporary, flags, Mode::from_raw_mode(0o644))?;
+    let mut file = File::from(handle);
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    sys::renameat(folder, &temporary, folder, name)?;
+    Ok(sys::fsync(folder)?)
+}

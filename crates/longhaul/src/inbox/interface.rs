@@ -1,0 +1,125 @@
+//! The interface of external inboxes, and the types that it uses.
+
+use async_trait::async_trait;
+use longhaul_api::run::RunView;
+use longhaul_core::id::RunId;
+use longhaul_core::status::RunError;
+use serde::Serialize;
+
+use crate::task::Task;
+
+/// Error of an external inbox. Any error and any text can be converted with `?` or `into()`.
+pub type InboxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A source of tasks outside the store. See the [module](crate::inbox) for the order of the
+/// calls and an example.
+///
+/// A call that panics counts as failed, and so does a call that takes longer than 30 seconds.
+#[async_trait]
+pub trait Inbox: std::fmt::Debug + Send + Sync + 'static {
+    /// Returns the name of the inbox. The runs of its tasks are queued in the inbox of this name.
+    fn name(&self) -> &str;
+
+    /// Claims at most `filter.limit` tasks of the types in the filter, and returns them. A task
+    /// that has neither completed nor failed must be returned again after a restart. A task that is
+    /// returned more than once is executed once.
+    ///
+    /// # Errors
+    /// Any error. The inbox is asked again a second later.
+    async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError>;
+
+    /// Records that the task has become a run. Called at least once per task.
+    ///
+    /// # Errors
+    /// Any error. It is logged, and the run continues.
+    async fn start(&self, _id: &str, _run: RunId) -> Result<(), InboxError> {
+        Ok(())
+    }
+
+    /// Records that the run of the task has completed. Called at least once, so a second call for
+    /// the same task must have no further effect.
+    ///
+    /// # Errors
+    /// Any error. The call is repeated later.
+    async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError>;
+
+    /// Records that the run of the task has failed or was cancelled, or that the task could not
+    /// become a run. Called at least once, so a second call for the same task must have no further
+    /// effect. If a person retries the run, a second end of the same task may follow.
+    ///
+    /// # Errors
+    /// Any error. The call is repeated later.
+    async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError>;
+
+    /// Called after [`Inbox::complete`] has succeeded, at most once.
+    async fn on_complete(&self, _id: &str, _run: &RunView) {}
+
+    /// Called after [`Inbox::fail`] has succeeded, at most once.
+    async fn on_error(&self, _id: &str, _failure: &TaskFailure) {}
+}
+
+/// Task of an external inbox.
+///
+/// ```
+/// use longhaul::inbox::InboxTask;
+/// use longhaul::Task;
+///
+/// let task = InboxTask::new("mail-17", Task::new("helper").input("Hello!").kind("mail"));
+/// ```
+#[derive(Debug, Clone)]
+pub struct InboxTask {
+    pub(crate) id: String,
+    pub(crate) task: Task,
+}
+
+impl InboxTask {
+    /// Creates a task with an id that is unique in its inbox for ever: another task with the same
+    /// id is taken for the same task. The inbox and the idempotency key of `task` are ignored.
+    pub fn new(id: impl Into<String>, task: Task) -> Self {
+        Self { id: id.into(), task }
+    }
+
+    /// Returns the id of the task in its inbox.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// Tasks that a worker accepts from an external inbox.
+///
+/// ```
+/// # use longhaul::inbox::ClaimFilter;
+/// let filter = ClaimFilter { types: vec!["mail".to_owned()], limit: 10 };
+/// assert!(filter.accepts(Some("mail")) && !filter.accepts(None));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimFilter {
+    /// Types of the tasks. Empty means all tasks.
+    pub types: Vec<String>,
+    /// Maximum number of tasks to claim.
+    pub limit: usize,
+}
+
+impl ClaimFilter {
+    /// Whether the filter accepts a task of this type. `None` is a task without a type.
+    pub fn accepts(&self, kind: Option<&str>) -> bool {
+        self.types.is_empty() || kind.is_some_and(|kind| self.types.iter().any(|own| own == kind))
+    }
+}
+
+/// Failure of the task of an external inbox.
+///
+/// ```
+/// # fn log(failure: &longhaul::inbox::TaskFailure) {
+/// eprintln!("{}: {}", failure.error.code, failure.error.message);
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TaskFailure {
+    /// Run of the task. `None` if the task could not become a run, for example because its agent
+    /// does not exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunId>,
+    /// Reason of the failure.
+    pub error: RunError,
+}

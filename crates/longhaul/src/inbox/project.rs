@@ -1,0 +1,48 @@
+//! The folder inboxes of a project, which its workers serve.
+
+use std::sync::Arc;
+
+use crate::config::inbox_folders::{INBOX_FOLDER, inbox_folders};
+use crate::config::settings::Config;
+use crate::inbox::folder::FolderInbox;
+use crate::inbox::interface::Inbox;
+use crate::trust::decisions::TrustDecisions;
+use crate::trust::egress;
+
+/// Folder inboxes of a project.
+#[derive(Debug, Default)]
+pub struct ProjectInboxes {
+    /// Inboxes that can be served.
+    pub inboxes: Vec<Arc<dyn Inbox>>,
+    /// Reasons why folders in `inbox/` are not served.
+    pub problems: Vec<String>,
+}
+
+/// Opens the folder inboxes of a project. A folder is served only if its inbox has a default agent
+/// and a person trusts the folder, because files in it start runs on their own. Folders that are not
+/// trusted are left out.
+pub fn project_folder_inboxes(config: &Config) -> ProjectInboxes {
+    let mut found = ProjectInboxes::default();
+    for folder in inbox_folders(config) {
+        let name = &folder.name;
+        let Some(agent) = folder.agent.as_deref() else {
+            found.problems.push(format!(
+                "the folder {INBOX_FOLDER}/{name} is not served: set `[inboxes.{name}] agent` in \
+                 longhaul.toml"
+            ));
+            continue;
+        };
+        let item = egress::folder_inbox_item(name.as_str(), agent);
+        // The commands that serve folder inboxes say what is not trusted.
+        if TrustDecisions::new(config).check_trusted(&item).is_err() {
+            continue;
+        }
+        match FolderInbox::open_in_project(name.as_str(), &config.root, agent) {
+            Ok(inbox) => found.inboxes.push(Arc::new(inbox)),
+            Err(error) => found
+                .problems
+                .push(format!("the folder {INBOX_FOLDER}/{name} can't be served: {error}")),
+        }
+    }
+    found
+}

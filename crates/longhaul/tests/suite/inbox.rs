@@ -1,0 +1,202 @@
+//! Tests of external inboxes: closures, and inboxes that misbehave.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use longhaul::inbox::{self, ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
+use longhaul::{HandlerError, RunId, RunView, Runtime, Status, Task, WorkerHandle, async_trait};
+use tokio::sync::Notify;
+
+#[path = "../../examples/custom_inbox.rs"]
+mod custom_inbox;
+#[path = "../../examples/inbox_worker.rs"]
+mod inbox_worker;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+#[test]
+fn the_examples_run() {
+    inbox_worker::main().unwrap();
+    custom_inbox::main().unwrap();
+}
+
+/// A list of texts that tests wait for.
+#[derive(Debug, Default, Clone)]
+struct Log(Arc<(Mutex<Vec<String>>, Notify)>);
+
+impl Log {
+    fn add(&self, text: impl Into<String>) {
+        self.0.0.lock().unwrap().push(text.into());
+        self.0.1.notify_waiters();
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.0.0.lock().unwrap().clone()
+    }
+
+    /// Waits until there are this many texts, and returns them.
+    async fn wait_for(&self, count: usize) -> Vec<String> {
+        let waiting = async {
+            loop {
+                let changed = self.0.1.notified();
+                if self.texts().len() >= count {
+                    return self.texts();
+                }
+                changed.await;
+            }
+        };
+        let texts = tokio::time::timeout(TIMEOUT, waiting).await;
+        texts.unwrap_or_else(|_| panic!("only {:?}", self.texts()))
+    }
+}
+
+async fn runtime(calls: &Arc<AtomicUsize>) -> Runtime {
+    let counter = Arc::clone(calls);
+    let builder = Runtime::builder().store("sqlite::memory:");
+    builder
+        .handler("echo", move |request, _| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            async move {
+                match request.input::<String>()? {
+                    text if text == "fail" => Err(HandlerError::new("no such text")),
+                    text => Ok(text),
+                }
+            }
+        })
+        .open()
+        .await
+        .unwrap()
+}
+
+fn task(id: &str, text: &str) -> InboxTask {
+    InboxTask::new(id, Task::new("echo").input(text))
+}
+
+/// Returns the text for the end of a task.
+fn end_text(id: &str, result: Result<&RunView, &TaskFailure>) -> String {
+    match result {
+        Ok(run) => format!("{id}: {}", run.output.as_ref().unwrap().text),
+        Err(failure) if failure.run.is_some() => format!("{id}: failed run"),
+        Err(failure) => format!("{id}: {}", failure.error.code),
+    }
+}
+
+#[tokio::test]
+async fn the_tasks_of_a_closure_become_runs_and_their_ends_are_reported() {
+    let runtime = runtime(&Arc::default()).await;
+    let tasks = vec![
+        task("a", "Hello."),
+        task("b", "fail"),
+        InboxTask::new("c", Task::new("unknown")),
+        InboxTask::new("d", Task::new("echo").input("x".repeat(2 << 20))),
+    ];
+    let waiting = Mutex::new(tasks);
+    let log = Log::default();
+    let ends = log.clone();
+    let notes = inbox::from_fn("notes", move |_| std::mem::take(&mut *waiting.lock().unwrap()))
+        .on_end(move |id, result| ends.add(end_text(id, result)));
+    let worker = runtime.worker().source(notes).spawn();
+    let mut texts = log.wait_for(4).await;
+    texts.sort();
+    assert_eq!(texts, ["a: Hello.", "b: failed run", "c: no_agent", "d: too_long"]);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_is_claimed_again_is_executed_once() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let runtime = runtime(&calls).await;
+    let ends = Log::default();
+    // Each worker claims the task again, as after a crash.
+    for _ in 0..3 {
+        let claims = Log::default();
+        let (claimed, ended) = (claims.clone(), ends.clone());
+        let source = inbox::from_fn("notes", move |_| {
+            claimed.add("claim");
+            vec![task("a", "Hello.")]
+        });
+        let source = source.on_end(move |id, result| ended.add(end_text(id, result)));
+        let worker = runtime.worker().source(source).spawn();
+        // The second claim comes after the first one was submitted.
+        claims.wait_for(2).await;
+        ends.wait_for(1).await;
+        worker.stop().await.unwrap();
+    }
+    assert_eq!(ends.texts(), ["a: Hello."]);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+/// An inbox whose calls fail, panic or never return at first.
+#[derive(Debug)]
+struct FlakyInbox {
+    log: Log,
+    claims: AtomicUsize,
+    completions: AtomicUsize,
+}
+
+#[async_trait]
+impl Inbox for FlakyInbox {
+    fn name(&self) -> &str {
+        "flaky"
+    }
+
+    async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
+        assert_eq!((filter.types.len(), filter.limit), (0, 64));
+        match self.claims.fetch_add(1, Ordering::Relaxed) {
+            0 => Err("not yet".into()),
+            1 => panic!("this inbox panics"),
+            2 => Ok(vec![task("a", "Hello.")]),
+            _ => std::future::pending().await,
+        }
+    }
+
+    async fn start(&self, id: &str, _run: RunId) -> Result<(), InboxError> {
+        self.log.add(format!("start {id}"));
+        Err("start fails".into())
+    }
+
+    async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
+        assert_eq!(run.status, Status::Completed);
+        self.log.add(format!("complete {id}"));
+        match self.completions.fetch_add(1, Ordering::Relaxed) {
+            0 => Err("not now".into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn fail(&self, id: &str, _failure: &TaskFailure) -> Result<(), InboxError> {
+        self.log.add(format!("fail {id}"));
+        Ok(())
+    }
+
+    async fn on_complete(&self, id: &str, _run: &RunView) {
+        self.log.add(format!("on_complete {id}"));
+        panic!("this hook panics");
+    }
+}
+
+#[tokio::test]
+async fn a_flaky_inbox_loses_nothing_and_stops_nothing() {
+    let runtime = runtime(&Arc::default()).await;
+    let log = Log::default();
+    let flaky = FlakyInbox {
+        log: log.clone(),
+        claims: AtomicUsize::new(0),
+        completions: AtomicUsize::new(0),
+    };
+    let worker: WorkerHandle = runtime.worker().source(flaky).spawn();
+    let texts = log.wait_for(4).await;
+    assert_eq!(texts, ["start a", "complete a", "complete a", "on_complete a"]);
+    // The claim that never returns does not block the other runs.
+    let other = runtime.submit(Task::new("echo").input("x")).await.unwrap();
+    assert_eq!(other.wait().await.unwrap().text().unwrap(), "x");
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_invalid_inbox_name_is_an_error_of_the_worker() {
+    let runtime = runtime(&Arc::default()).await;
+    let worker = runtime.worker().source(inbox::from_fn("two\nlines", |_| Vec::new())).spawn();
+    assert_eq!(worker.stop().await.unwrap_err().code(), "bad_name");
+}
