@@ -71,7 +71,8 @@ impl Tables {
                 Status::Pending => counts.pending += 1,
                 Status::Running => counts.running += 1,
                 Status::Failed => counts.failed += 1,
-                _ => counts.waiting += 1,
+                Status::Waiting | Status::Blocked | Status::Paused => counts.waiting += 1,
+                Status::Completed | Status::Cancelled => {}
             }
         }
         rows.into_values().collect()

@@ -86,7 +86,7 @@ enum Submission {
     /// The task is a run, or has failed.
     Done,
     /// The task can't be submitted now, for example because its lane is full.
-    Later(InboxTask),
+    Later(Box<InboxTask>),
 }
 
 impl ServedInbox<'_> {
@@ -100,7 +100,7 @@ impl ServedInbox<'_> {
             let was_full = waiting.len() >= CLAIM_MAX;
             for task in std::mem::take(&mut waiting) {
                 if let Submission::Later(task) = self.submit_task(task).await {
-                    waiting.push_back(task);
+                    waiting.push_back(*task);
                 }
             }
             if was_full && waiting.is_empty() {
@@ -150,7 +150,7 @@ impl ServedInbox<'_> {
             }
             Err(error) if is_transient(&error) => {
                 tracing::warn!(inbox = %self.name, %error, "a task can't be submitted yet");
-                Submission::Later(InboxTask { id, task })
+                Submission::Later(Box::new(InboxTask { id, task }))
             }
             Err(error) => {
                 let error = RunError::new(error.code(), error.to_string(), "");
@@ -158,7 +158,7 @@ impl ServedInbox<'_> {
                     Ok(()) => Submission::Done,
                     Err(reason) => {
                         tracing::warn!(inbox = %self.name, %reason, "the inbox was not told about a failed task");
-                        Submission::Later(InboxTask { id, task })
+                        Submission::Later(Box::new(InboxTask { id, task }))
                     }
                 }
             }
