@@ -240,3 +240,20 @@ async fn a_response_has_text_data_confidence_and_artifacts() {
     assert_eq!(error.code, "handler_failed");
     assert!(error.message.contains("the confidence is 8, but must be from 0 to 1"), "{error:?}");
 }
+
+#[tokio::test]
+async fn a_handler_sees_its_task() {
+    let builder = Runtime::builder().handler("echo", |request, _| async move {
+        let links = request.links.map(|links| links.to_value());
+        let metadata = request.metadata.map(|metadata| metadata.to_value());
+        Ok(json!([request.kind, request.actor.map(|actor| actor.to_value()), links, metadata]))
+    });
+    let task = Task::new("echo")
+        .kind("mail")
+        .actor(json!("ada"))
+        .links(json!({ "project": 7 }))
+        .metadata(json!({ "a": 1 }));
+    let done = run_to_end(builder, task).await;
+    let seen: serde_json::Value = done.data().unwrap();
+    assert_eq!(seen, json!(["mail", "ada", { "project": 7 }, { "a": 1 }]));
+}
