@@ -1,6 +1,9 @@
 //! `longhaul worker`: drives the runs of a store until the worker is stopped. Only one process can
 //! drive a store; the error of a second one names the first.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use clap::Args;
 use longhaul::assemble::store_file;
 use longhaul::config::secrets;
@@ -9,8 +12,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_engine::hooks::Hooks;
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::worker::Worker as EngineWorker;
-use std::sync::Arc;
+use longhaul_engine::worker::{Worker as EngineWorker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
@@ -87,13 +89,7 @@ impl WorkerCommand {
             output::eprint_line(&format!("note: {problem}"));
         }
         if !self.quiet {
-            let file = store_file(&runtime.config)?;
-            output::eprint_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
-            output::eprint_line(&format!("  Data        {}", file.display()));
-            let inboxes: Vec<&str> = options.inboxes.iter().map(|name| name.as_str()).collect();
-            output::eprint_line(&format!("  Inboxes     {}", inboxes.join(", ")));
-            output::eprint_line(&format!("  Concurrency {} runs", options.concurrency));
-            output::eprint_line("  Stop        Ctrl-C; runs continue when the next worker starts");
+            print_banner(&store_file(&runtime.config)?, &options);
         }
         let types = options.types.clone();
         let longhaul = &runtime.longhaul;
@@ -139,4 +135,13 @@ impl WorkerCommand {
             }
         })
     }
+}
+
+fn print_banner(store_file: &Path, options: &WorkerOptions) {
+    output::eprint_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
+    output::eprint_line(&format!("  Data        {}", store_file.display()));
+    let inboxes: Vec<&str> = options.inboxes.iter().map(|name| name.as_str()).collect();
+    output::eprint_line(&format!("  Inboxes     {}", inboxes.join(", ")));
+    output::eprint_line(&format!("  Concurrency {} runs", options.concurrency));
+    output::eprint_line("  Stop        Ctrl-C; runs continue when the next worker starts");
 }

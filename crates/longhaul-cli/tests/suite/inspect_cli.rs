@@ -36,6 +36,7 @@ const RUN_FIELDS: &[&str] = &[
     "reason",
     "resource",
     "retries",
+    "retry_of",
     "root",
     "sandbox",
     "started_at",

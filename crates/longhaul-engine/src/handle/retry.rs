@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::handle::{Longhaul, SubmitOutcome};
 use crate::run_session::replay_without_transcript;
 
-/// Principal of the idempotency keys of retries. A failed run is retried once, whoever asks.
+/// Principal of the idempotency keys of retries. A failed run is retried once, for
+/// all callers together.
 const RETRY_PRINCIPAL: &str = "longhaul:retry";
 
 impl Longhaul {

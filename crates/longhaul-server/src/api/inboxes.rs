@@ -10,7 +10,7 @@ use longhaul_api::run::RunView;
 use longhaul_core::id::InboxName;
 use longhaul_engine::handle::inbox_task;
 
-use crate::api::create_run::{submit_task, submitted_response};
+use crate::api::create_run::{parse_name, submit_task, submitted_response};
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
@@ -39,10 +39,11 @@ pub(crate) async fn list_inboxes(
 ) -> Result<Response, Problem> {
     let query = query.allow_only_params(&["after", "limit"])?;
     let limit = query.page_limit(INBOXES_DEFAULT, 1..=INBOXES_MAX)?;
-    let after = query.param_value("after")?;
+    let after = query.param_value("after")?.map(str::to_owned);
+    let after = parse_name("after", after, InboxName::new)?;
     let _permit = app.acquire_journal_read_permit().await?;
     let mut inboxes = app.longhaul().inboxes(&app.options().inboxes).await?;
-    inboxes.retain(|inbox| after.is_none_or(|after| inbox.name.as_str() > after));
+    inboxes.retain(|inbox| after.as_ref().is_none_or(|after| inbox.name.as_str() > after.as_str()));
     ok_response(&paginate(inboxes, limit, |inbox| inbox.name.clone()))
 }
 

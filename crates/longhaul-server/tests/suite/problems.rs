@@ -91,7 +91,7 @@ async fn invalid_bodies_are_422() {
             post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x", "delivery": "now" })),
             "invalid",
         ),
-        (post("/v1/inboxes/post/tasks", &json!({ "payload": 1 })), "invalid"),
+        (post("/v1/inboxes/post/tasks", &json!({ "payload": 1 })), "invalid_task"),
         (post("/v1/inboxes/%0A/tasks", &json!({ "payload": 1, "agent": "tester" })), "invalid"),
         (key(json!({ "name": "", "role": "viewer" })), "invalid"),
         (key(json!({ "name": "a", "role": "root" })), "invalid"),

@@ -127,7 +127,7 @@ fn inboxes_are_counted_without_reading_ended_runs() {
     let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
     let group = "USE TEMP B-TREE FOR GROUP BY";
     check_query_plan(COUNT_OPEN_RUNS, &["SCAN h USING INDEX run_head_open", run, group]);
-    let failed = "SCAN h USING INDEX run_head_failed";
+    let failed = "SCAN h USING COVERING INDEX run_head_failed";
     let later = "SEARCH later USING COVERING INDEX run_retry_of (retry_of=?)";
     let retried = ["CORRELATED SCALAR SUBQUERY 1", later];
     check_query_plan(&count_failed_runs(), &[failed, run, retried[0], retried[1], group]);

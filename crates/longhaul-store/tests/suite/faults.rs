@@ -142,7 +142,7 @@ impl FaultInjector for PageLimit {
 async fn a_store_at_its_file_size_limit_stays_consistent() {
     let folder = StoreDir::new();
     let store = open(StoreOptions {
-        fault_injector: Some(Arc::new(PageLimit(100))),
+        fault_injector: Some(Arc::new(PageLimit(130))),
         ..folder.options(OpenMode::Driver)
     });
     let fixture = folder.fixture(store.unwrap());
